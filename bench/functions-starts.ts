@@ -4,7 +4,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createContext, runInContext } from 'node:vm';
-import { sdkParts } from '../server/functions/isolation/harness-text.ts';
+import { sdkParts } from '../server/functions/isolation/program.ts';
 import { createRuntime, type Runtime } from '../server/functions/isolation/runtime.ts';
 import { type BenchOptions, median, report, timed } from './support.ts';
 

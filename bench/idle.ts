@@ -2,7 +2,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readServerFile } from '../server/db/embedded-server.ts';
+import { readServerFile } from '../server/db/embedded/server.ts';
 import { functionProcessesOf, type Taken, takenBy } from '../test/support/processes.ts';
 import { startRunningService } from '../test/support/service.ts';
 import { type Benchmark, type BenchOptions, median, report } from './support.ts';

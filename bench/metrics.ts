@@ -2,8 +2,7 @@
 
 import { callsInFlight } from '../server/metrics/metrics.ts';
 import { CallTrace } from '../server/proxy/call-log.ts';
-import { within } from '../server/tracing/cause.ts';
-import { isTracing } from '../server/tracing/tracing.ts';
+import { isTracing, within } from '../server/tracing/tracing.ts';
 import type { Benchmark } from './support.ts';
 
 const calls = { quick: 300_000, full: 3_000_000 } as const;

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 
 /**
- * How the provider stands to an account: `restricted` ("Account restricted") and `admin_policy`
- * (admin_policy_enforced) are refusals of its Workspace admin, `disabled` one of the provider itself.
+ * The status of an account: `restricted` ("Account restricted") and `admin_policy` (admin_policy_enforced) are set by its
+ * Workspace admin, `disabled` by the provider.
  */
 export type Standing = 'active' | 'restricted' | 'admin_policy' | 'disabled';
 
-/** A person at the provider. */
+/** A user account at the provider. */
 export interface Account {
-  /** 21 digits, as Google's; derived from the address, so that it is the same in every data dir. */
+  /** 21 digits, like Google's; derived from the address, so that it is the same in every data dir. */
   sub: string;
   email: string;
   name: string;
@@ -19,13 +19,13 @@ export interface Account {
   sessionSeconds?: number;
 }
 
-/** Two people to begin with, so that a first consent needs no preparation. */
+/** The accounts of a new sandbox, so that a first consent needs no set-up. */
 export const EXAMPLE_ACCOUNTS = [
   { email: 'ada@example.com', name: 'Ada Example' },
   { email: 'grace@example.com', name: 'Grace Example' },
 ];
 
-/** The accounts of this sandbox, in the order they were added. */
+/** The accounts of the sandbox, in the order in which they were added. */
 export class Accounts {
   #bySub = new Map<string, Account>();
 
@@ -42,7 +42,7 @@ export class Accounts {
     return this.#bySub.get(emailOrSub) ?? this.#bySub.get(subOf(emailOrSub));
   }
 
-  /** Adds an account, or gives the one with this address (with its name and domain brought up to date). */
+  /** Adds an account, or updates name and domain of the account with this address. */
   add(wanted: { email: string; name?: string | undefined; hostedDomain?: string | undefined }): Account {
     const known = this.find(wanted.email);
     const account: Account = known ?? {
@@ -63,12 +63,12 @@ export class Accounts {
   }
 }
 
-/** A client as the one whom its own tokens are about (RFC 6749 §4.4): it is no person, and consents to nothing. */
+/** The account of tokens that a client gets for itself (RFC 6749 §4.4). */
 export function ownAccountOf(clientId: string): Account {
   return { sub: clientId, email: clientId, name: clientId, standing: 'active' };
 }
 
-/** Whether a text looks like an address that an account can have. */
+/** Whether a text is a possible address of an account. */
 export function isEmail(text: string): boolean {
   return text.length <= 254 && /^[^\s@<>"]+@[^\s@<>"]+\.[^\s@<>".]+$/.test(text);
 }

@@ -5,11 +5,11 @@ export interface Project {
   /** Digits; the first part of the ids of its clients. */
   number: string;
   name: string;
-  /** Who may consent: anybody, or the accounts of one Workspace domain. */
+  /** The accounts that may consent: all, or those of one Workspace domain. */
   audience: 'external' | 'internal';
   /** The Workspace domain of an internal project. */
   domain?: string;
-  /** An external project in testing takes its test users alone, and their refresh tokens die after seven days. */
+  /** An external project in testing accepts test users only, and their refresh tokens expire after seven days. */
   publishing: 'production' | 'testing';
   /** Addresses, in lower case. */
   testUsers: string[];
@@ -21,7 +21,7 @@ export interface Client {
   clientSecret: string;
   projectNumber: string;
   redirectUris: string[];
-  /** Takes any http://localhost or 127.0.0.1 address with the path /oauth/callback, whatever the port. */
+  /** Accepts the path /oauth/callback at http://localhost and 127.0.0.1, on any port. */
   takesLoopback: boolean;
 }
 
@@ -34,7 +34,7 @@ const BUILT_IN_PROJECT: Project = {
   testUsers: [],
 };
 
-/** The projects and clients of this sandbox; the built-in test client always exists. */
+/** The projects and clients of the sandbox; the built-in test client always exists. */
 export class Clients {
   #projects = new Map<string, Project>();
   #clients = new Map<string, Client>();
@@ -56,7 +56,7 @@ export class Clients {
     }
   }
 
-  /** The client that test credentials stand for; its secret is made at the first start and kept. */
+  /** The client of the test credentials; its secret is generated at the first start and stored. */
   builtIn(): Client {
     return this.#clients.get(BUILT_IN_ID)!;
   }
@@ -81,7 +81,7 @@ export class Clients {
     return this.#projects.get(client.projectNumber)!;
   }
 
-  /** A new client, in a project of its own unless an existing project is named. */
+  /** A new client, in a new project unless an existing project is named. */
   add(wanted: {
     redirectUris: string[];
     projectNumber?: string | undefined;
@@ -108,15 +108,15 @@ export class Clients {
     return client;
   }
 
-  /** Registers further redirect addresses with a client. */
+  /** Registers further redirect URIs with a client. */
   addRedirectUris(client: Client, uris: string[]): void {
     client.redirectUris = [...new Set([...client.redirectUris, ...uris])];
   }
 }
 
 /**
- * Whether a redirect address is one of the client's: equal to a registered one character by character, or,
- * for the built-in client, any loopback port.
+ * Whether a redirect URI is registered with the client: equal character by character, or, for the built-in client, on any
+ * loopback port.
  */
 export function takesRedirect(client: Client, redirectUri: string): boolean {
   if (client.redirectUris.includes(redirectUri)) return true;
@@ -126,7 +126,7 @@ export function takesRedirect(client: Client, redirectUri: string): boolean {
   );
 }
 
-/** Whether a text is the client's secret; takes the same time for every wrong one. */
+/** Whether a text is the client's secret, compared in constant time. */
 export function isSecretOf(client: Client, secret: string): boolean {
   return timingSafeEqual(sha256(client.clientSecret), sha256(secret));
 }

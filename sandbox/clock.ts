@@ -1,21 +1,17 @@
-/** The sandbox's own time: everything that expires here asks this clock, never the machine's. */
-export interface Clock {
-  /** Milliseconds since the epoch, as the sandbox sees it. */
-  now(): number;
-  /** Moves the clock forward by this many seconds; what expires in between is expired at once. */
-  advance(seconds: number): void;
-  /** How far ahead of its base the clock stands, in seconds. Starts at 0 with each start of the sandbox. */
-  offsetSeconds(): number;
-}
+/** The clock of the sandbox. All expiry times use it instead of the machine's clock. */
+export type Clock = ReturnType<typeof createClock>;
 
-/** A clock that runs with `base` (milliseconds since the epoch) and can be moved ahead of it. */
-export function createClock(base: () => number): Clock {
+/** A clock that follows `base` (milliseconds since the epoch) and can be moved ahead of it. */
+export function createClock(base: () => number) {
   let offsetMs = 0;
   return {
+    /** Milliseconds since the epoch. */
     now: () => base() + offsetMs,
-    advance: (seconds) => {
+    /** Moves the clock forward. */
+    advance: (seconds: number) => {
       offsetMs += seconds * 1000;
     },
+    /** The offset to the base in seconds; 0 at each start of the sandbox. */
     offsetSeconds: () => offsetMs / 1000,
   };
 }

@@ -1,4 +1,4 @@
-/** What a spreadsheet cell can hold when it is loaded. */
+/** The value of a cell in a new spreadsheet. */
 export type Cell = string | number | boolean | null;
 
 /**
@@ -31,7 +31,7 @@ export function parseCsv(csv: string): string[][] {
     row.push(cell);
     if (text[at] === ',') {
       at += 1;
-      // A comma at the very end of the text still opens one more, empty cell.
+      // A comma at the end of the text is followed by an empty cell.
       if (at === text.length) row.push('');
       continue;
     }
@@ -48,11 +48,10 @@ export function parseCsv(csv: string): string[][] {
 }
 
 /**
- * Gives text cells the types a person would want after pasting them into a sheet: numbers, TRUE and FALSE; an
- * empty cell is null. Dates, currencies and percentages stay text.
+ * Converts text cells to numbers, TRUE and FALSE; an empty cell becomes null. Dates, currencies and percentages stay text.
  *
- * A column in which any cell starts with a zero before another digit holds codes, not quantities (postcode
- * 00601, airport 0E0), and stays text as a whole. Google's own paste would make 601 and 0 of these.
+ * A column with a leading zero before another digit in any cell contains codes (postcode 00601, airport 0E0) and stays text.
+ * Pasting into Google Sheets would convert these to 601 and 0.
  */
 export function typeCells(rows: string[][]): Cell[][] {
   const isCode: boolean[] = [];

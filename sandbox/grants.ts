@@ -1,4 +1,4 @@
-/** What one account has allowed one project, over all its clients: Google keeps consent by project. */
+/** The scopes that an account has granted a project, for all of its clients: Google stores consent by project. */
 export interface Grant {
   projectNumber: string;
   sub: string;
@@ -6,7 +6,7 @@ export interface Grant {
   grantedAt: number;
 }
 
-/** The consents given. Tokens are kept apart (tokens.ts): a token carries its own scopes from its issue on. */
+/** The grants. A token has its own scopes from the time of its issue (tokens.ts). */
 export class Grants {
   #grants = new Map<string, Grant>();
 
@@ -18,13 +18,13 @@ export class Grants {
     return [...this.#grants.values()];
   }
 
-  /** The scopes this account has granted the project; empty when none. */
+  /** The scopes that the account has granted the project. */
   scopesOf(pair: { projectNumber: string; sub: string }): string[] {
     return this.#grants.get(keyOf(pair))?.scopes ?? [];
   }
 
   /**
-   * Notes a consent: `granted` is added, `refused` (boxes left empty on the page) is taken out.
+   * Records a consent: `granted` is added, `refused` (boxes that were not ticked) is removed.
    * `at` in milliseconds since the epoch.
    */
   record(consent: {
@@ -40,12 +40,12 @@ export class Grants {
     this.#grants.set(keyOf(consent), { projectNumber, sub, scopes: [...scopes], grantedAt: at });
   }
 
-  /** Forgets everything a deleted account granted. */
+  /** Removes the grants of a deleted account. */
   removeAllOf(sub: string): void {
     for (const [key, grant] of this.#grants) if (grant.sub === sub) this.#grants.delete(key);
   }
 
-  /** Forgets everything the account granted the project. */
+  /** Removes the grant of the account for the project. */
   remove(pair: { projectNumber: string; sub: string }): void {
     this.#grants.delete(keyOf(pair));
   }

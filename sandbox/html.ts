@@ -9,7 +9,7 @@ export class Html {
   }
 }
 
-/** A template whose values are escaped unless they are `Html`; lists are joined, undefined and false leave nothing. */
+/** A template whose values are escaped unless they are `Html`. Lists are joined; undefined and false are empty. */
 export function html(parts: TemplateStringsArray, ...values: unknown[]): Html {
   return new Html(parts.reduce((text, part, index) => text + render(values[index - 1]) + part));
 }
@@ -56,10 +56,10 @@ td.number { text-align: right; font-variant-numeric: tabular-nums; }
 `;
 
 /**
- * A whole page in the sandbox's clothes. It may not be framed, cached or load anything.
+ * A whole page. It may not be framed or cached, and loads nothing.
  *
- * No `form-action` in the policy: browsers apply it to the redirects after a form too, and the redirect to the
- * client is what the form is for. Every value is escaped, so there is no foreign form to keep out.
+ * The policy has no `form-action`, since browsers also apply it to the redirect to the client that follows the consent form.
+ * Every value is escaped, so no foreign form can be injected.
  */
 export function htmlPage(status: number, page: { title: string; body: Html; wideStyle?: string }): Reply {
   const nonce = randomBytes(16).toString('base64url');
@@ -73,7 +73,7 @@ export function htmlPage(status: number, page: { title: string; body: Html; wide
 </head>
 <body>
 <main${page.wideStyle !== undefined && new Html(' class="wide"')}>
-<p class="notice"><b>Trellis sandbox, not Google.</b> A provider for trying things out: its accounts and data are made up.</p>
+<p class="notice"><b>Trellis sandbox, not Google.</b> A provider for tests: its accounts and data are not real.</p>
 ${page.body}
 </main>
 </body>
@@ -87,7 +87,7 @@ ${page.body}
       'content-security-policy': `default-src 'none'; style-src 'nonce-${nonce}'; base-uri 'none'; frame-ancestors 'none'`,
       'x-frame-options': 'DENY',
       'x-content-type-options': 'nosniff',
-      // Not no-referrer: a browser would then say "Origin: null" with the forms of the page itself.
+      // With no-referrer, browsers would send "Origin: null" with the page's own forms.
       'referrer-policy': 'same-origin',
     },
     body: document.text,

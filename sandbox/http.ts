@@ -1,7 +1,5 @@
 /**
- * The sandbox's HTTP floor: routes by method and path, bodies with a limit, answers written or broken on purpose.
- *
- * Knows nothing of OAuth, Sheets or the control routes; main.ts puts them together.
+ * The HTTP server of the sandbox: routing, bodies with a limit, and responses that may be cut off on purpose.
  */
 import {
   createServer,
@@ -11,7 +9,7 @@ import {
   type ServerResponse,
 } from 'node:http';
 
-/** Whom a request concerns, as far as it is known by now, and which faults have struck it. */
+/** The account and client of a request, as far as they are known, and the faults applied to it. */
 export interface About {
   sub?: string | undefined;
   clientId?: string | undefined;
@@ -26,13 +24,13 @@ export interface Incoming {
   rawUrl: string;
   headers: IncomingHttpHeaders;
   body: Buffer;
-  /** Aborts when the caller goes away or the sandbox closes: whatever waits must end then. */
+  /** Aborts when the client disconnects or the sandbox closes. */
   signal: AbortSignal;
-  /** Empty at first; the handler fills it in, for the faults and for the list of calls. */
+  /** Filled in by the handler, for the faults and the list of calls. */
   about: About;
 }
 
-/** An answer. `cut` breaks the connection: before a byte is sent, or in the middle of the body. */
+/** A response. `cut` closes the connection: before any byte is sent, or in the middle of the body. */
 export interface Reply {
   status: number;
   headers: Record<string, string | string[]>;
@@ -40,7 +38,7 @@ export interface Reply {
   cut?: 'before' | 'halfway';
 }
 
-/** How a request is answered. `refuse` looks at the head alone, before the body is read. */
+/** A route. `refuse` checks the head of a request before the body is read. */
 export interface Route {
   bodyLimitBytes: number;
   refuse?: (head: { method: string; headers: IncomingHttpHeaders }) => Reply | undefined;
@@ -59,10 +57,10 @@ export function json(status: number, value: unknown, headers: Record<string, str
   };
 }
 
-/** A connection broken without a byte of answer. */
+/** A connection reset without a response. */
 export const RESET: Reply = { status: 500, headers: {}, body: '', cut: 'before' };
 
-/** Google's answer to a path or verb it does not know: HTML, never a 405. */
+/** Google's response to an unknown path or method: HTML, never a 405. */
 function notFound(path: string): Reply {
   const shown = path.replace(/[&<>"]/g, (character) => `&#${character.charCodeAt(0)};`);
   return {
@@ -79,10 +77,10 @@ function notFound(path: string): Reply {
 }
 
 /**
- * A server that answers by `findRoute`, for callers that name an allowed host.
+ * A server with the routes of `findRoute`.
  *
- * Other Host headers get 421: a web page that points its own name at 127.0.0.1 must not reach the sandbox.
- * An error thrown by a route is a 500 and goes to `log`.
+ * A Host header that is not allowed gets 421, which prevents DNS rebinding. An error thrown by a route becomes a 500 and is
+ * logged.
  */
 export function createHttpServer(options: {
   findRoute: FindRoute;
@@ -122,17 +120,17 @@ export function createHttpServer(options: {
 }
 
 const HOST_NOT_ALLOWED = json(421, {
-  error: { code: 'host_not_allowed', message: 'The sandbox does not answer to this Host header.' },
+  error: { code: 'host_not_allowed', message: 'The sandbox does not accept this Host header.' },
 });
 const BODY_TOO_LARGE = json(413, {
-  error: { code: 'body_too_large', message: 'The body is larger than this route takes.' },
+  error: { code: 'body_too_large', message: 'The body exceeds the size limit of this route.' },
 });
 const INTERNAL = json(500, {
   error: { code: 500, message: 'Internal error encountered.', status: 'INTERNAL' },
 });
 
-// What goes over the limit is read and dropped: to answer while the caller still sends would reset the
-// connection, and the caller would see that instead of the answer. Node ends requests that take over 5 minutes.
+// Bytes above the limit are read and dropped: a response during the upload would reset the connection, and the client would
+// not receive it. Node ends requests that take over 5 minutes.
 async function readBody(message: IncomingMessage, limitBytes: number): Promise<Buffer | undefined> {
   const chunks: Buffer[] = [];
   let sizeBytes = 0;

@@ -1,8 +1,8 @@
 import type { Clock } from './clock.ts';
-import { quotaRefusal } from './faults/api-cases.ts';
+import { quotaRefusal } from './faults/cases.ts';
 import type { Reply } from './http.ts';
 
-/** How many calls the Sheets API takes in any window. */
+/** The limits of the Sheets API in a sliding window. */
 interface QuotaLimits {
   readsPerProject: number;
   readsPerAccount: number;
@@ -23,10 +23,10 @@ export const GOOGLE_LIMITS: QuotaLimits = {
 const READ = /^GET |^POST .*(:getByDataFilter|\/values:batchGetByDataFilter|\/developerMetadata:search)$/;
 
 /**
- * Counts calls by project and by account, and refuses those beyond the limits. Off until limits are set: a test that
- * hammers the API is not about quotas.
+ * Counts calls by project and by account, and refuses calls above the limits. It is off until limits are set, so that other
+ * tests can send many calls.
  *
- * A window slides: it is the last `windowS` seconds of the sandbox's clock at each call. Refused calls do not count.
+ * The window is the last `windowS` seconds of the sandbox's clock at each call. Refused calls do not count.
  */
 export class Quota {
   readonly #clock: Clock;
@@ -38,7 +38,7 @@ export class Quota {
     this.#clock = clock;
   }
 
-  /** Sets the limits and forgets what was counted; undefined switches them off. */
+  /** Sets the limits and resets the counts; undefined switches the quota off. */
   set(limits: QuotaLimits | undefined): void {
     this.#limits = limits;
     this.#taken.clear();
@@ -54,7 +54,7 @@ export class Quota {
     return this.#refused;
   }
 
-  /** Counts a call; the answer in its place where it is one too many. */
+  /** Counts a call; returns the response of a call above the limits. */
   take(call: { method: string; path: string; sub: string; projectNumber: string }): Reply | undefined {
     // The limits are those of the Sheets API; Drive has its own.
     if (this.#limits === undefined || !call.path.startsWith('/v4/')) return undefined;

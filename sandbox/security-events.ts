@@ -1,9 +1,6 @@
 /**
- * Security events (Cross-Account Protection): what the provider tells receivers when something happens to an account.
- *
- * Owns the signing of security event tokens (RFC 8417) and their delivery by push (RFC 8935). When one
- * is due is decided in account-acts.ts, who gets it is in receivers.ts. Delivered once: unlike the provider, the
- * sandbox does not try again.
+ * Security events (Cross-Account Protection): signed tokens (RFC 8417) that notify receivers of changes of an account, and
+ * their delivery by push (RFC 8935). Unlike Google, the sandbox does not retry a delivery.
  */
 import { randomUUID } from 'node:crypto';
 import { SignJWT } from 'jose';
@@ -13,7 +10,7 @@ import { generateSigningKey, loadSigningKey, type SigningKey } from './oauth/id-
 const RISC = 'https://schemas.openid.net/secevent/risc/event-type';
 const OAUTH = 'https://schemas.openid.net/secevent/oauth/event-type';
 
-/** The events there are, by short name. Source: https://developers.google.com/identity/protocols/risc. */
+/** The event types by short name. Source: https://developers.google.com/identity/protocols/risc. */
 export const EVENT_TYPES = {
   'sessions-revoked': `${RISC}/sessions-revoked`,
   'tokens-revoked': `${OAUTH}/tokens-revoked`,
@@ -28,7 +25,7 @@ export const EVENT_TYPES = {
 /** The short name of a security event. */
 export type EventType = keyof typeof EVENT_TYPES;
 
-/** What became of a token: the receiver's status, or why there is none. */
+/** The delivery of a token, with the status of the receiver's response. */
 export interface Delivery {
   receiver: string;
   type: EventType;
@@ -38,7 +35,7 @@ export interface Delivery {
   at: number;
 }
 
-/** What a token says. `audience` and `jti` are made up where absent; `fields` go beside the subject. */
+/** The content of a token. `audience` and `jti` have defaults; `fields` are added beside the subject. */
 interface SecurityEvent {
   type: EventType;
   sub: string;
@@ -51,25 +48,22 @@ interface SecurityEvent {
 const REMEMBERED_DELIVERIES = 50;
 const DELIVERY_MS = 10_000;
 
+/** The parts of the sandbox that security events use. */
+type SecurityEventsParts = {
+  signingKey: SigningKey;
+  issuer: string;
+  clock: Clock;
+  closing: AbortSignal;
+};
+
 /** Signs security event tokens and posts them. */
 export class SecurityEvents {
-  #signingKey: SigningKey;
-  #issuer: string;
-  #clock: Clock;
-  #closing: AbortSignal;
+  readonly #parts: SecurityEventsParts;
   #deliveries: Delivery[] = [];
   #foreignKey: Promise<SigningKey> | undefined;
 
-  constructor(parts: {
-    signingKey: SigningKey;
-    issuer: string;
-    clock: Clock;
-    closing: AbortSignal;
-  }) {
-    this.#signingKey = parts.signingKey;
-    this.#issuer = parts.issuer;
-    this.#clock = parts.clock;
-    this.#closing = parts.closing;
+  constructor(parts: SecurityEventsParts) {
+    this.#parts = parts;
   }
 
   /** The last deliveries, newest first. */
@@ -77,12 +71,12 @@ export class SecurityEvents {
     return [...this.#deliveries];
   }
 
-  /** Posts a token signed with the key that /oauth2/v3/certs shows. Resolves with the outcome, never rejects. */
+  /** Posts a token signed with the key in /oauth2/v3/certs. Never rejects. */
   send(event: SecurityEvent, receiver: string): Promise<Delivery> {
-    return this.#deliver(event, { receiver, key: Promise.resolve(this.#signingKey) });
+    return this.#deliver(event, { receiver, key: Promise.resolve(this.#parts.signingKey) });
   }
 
-  /** Posts a token whose signature is not the provider's, though its header names the provider's key. */
+  /** Posts a token with the key ID of the provider and a signature by another key. */
   sendForged(event: SecurityEvent, receiver: string): Promise<Delivery> {
     this.#foreignKey ??= generateSigningKey().then(loadSigningKey);
     return this.#deliver(event, { receiver, key: this.#foreignKey });
@@ -101,14 +95,14 @@ export class SecurityEvents {
         headers: { 'content-type': 'application/secevent+jwt', accept: 'application/json' },
         body,
         redirect: 'manual',
-        signal: AbortSignal.any([this.#closing, AbortSignal.timeout(DELIVERY_MS)]),
+        signal: AbortSignal.any([this.#parts.closing, AbortSignal.timeout(DELIVERY_MS)]),
       });
       status = response.status;
       await response.body?.cancel();
     } catch {
       status = 'unreachable';
     }
-    const delivery: Delivery = { receiver: to.receiver, type, jti, status, at: this.#clock.now() };
+    const delivery: Delivery = { receiver: to.receiver, type, jti, status, at: this.#parts.clock.now() };
     this.#deliveries = [delivery, ...this.#deliveries].slice(0, REMEMBERED_DELIVERIES);
     return delivery;
   }
@@ -117,18 +111,18 @@ export class SecurityEvents {
     const subject =
       event.type === 'verification'
         ? {}
-        : { subject: { subject_type: 'iss-sub', iss: this.#issuer, sub: event.sub } };
+        : { subject: { subject_type: 'iss-sub', iss: this.#parts.issuer, sub: event.sub } };
     return new SignJWT({ events: { [EVENT_TYPES[event.type]]: { ...subject, ...event.fields } } })
-      .setProtectedHeader({ alg: 'RS256', kid: this.#signingKey.jwk.kid!, typ: 'secevent+jwt' })
-      .setIssuer(this.#issuer)
+      .setProtectedHeader({ alg: 'RS256', kid: this.#parts.signingKey.jwk.kid!, typ: 'secevent+jwt' })
+      .setIssuer(this.#parts.issuer)
       .setAudience(event.audience ?? event.clientId)
-      .setIssuedAt(Math.floor(this.#clock.now() / 1000))
+      .setIssuedAt(Math.floor(this.#parts.clock.now() / 1000))
       .setJti(event.jti)
       .sign(key.privateKey);
   }
 }
 
-/** Whether an address leads to this machine: the sandbox posts to no other. */
+/** Whether an address is on this machine. The sandbox posts to no other addresses. */
 export function isLoopback(address: string): boolean {
   if (!URL.canParse(address)) return false;
   const { protocol, hostname } = new URL(address);
@@ -142,4 +136,39 @@ export function riscDocument(issuer: string): Record<string, unknown> {
     jwks_uri: `${issuer}/oauth2/v3/certs`,
     delivery_methods_supported: ['https://schemas.openid.net/secevent/risc/delivery-method/push'],
   };
+}
+
+/** A registered receiver of the events of accounts that have granted their address or profile to the client. */
+export interface Receiver {
+  clientId: string;
+  url: string;
+}
+
+/** The limit of registered receivers. */
+export const RECEIVER_LIMIT = 50;
+
+/** The receivers that get security events automatically, in the order of registration. */
+export class Receivers {
+  #receivers: Receiver[];
+
+  constructor(receivers: Receiver[]) {
+    this.#receivers = [...receivers];
+  }
+
+  list(): Receiver[] {
+    return [...this.#receivers];
+  }
+
+  /** Registers a receiver. A repeated registration replaces the first. */
+  add(receiver: Receiver): void {
+    this.remove(receiver);
+    this.#receivers.push(receiver);
+  }
+
+  /** Returns whether the receiver was registered. */
+  remove({ clientId, url }: Receiver): boolean {
+    const before = this.#receivers.length;
+    this.#receivers = this.#receivers.filter((other) => other.clientId !== clientId || other.url !== url);
+    return this.#receivers.length < before;
+  }
 }

@@ -1,74 +1,67 @@
 /**
- * The sandbox put together: opens its state, wires OAuth, control routes, pages and APIs to one HTTP server.
- *
- * Owns the route table and the order of start and stop. What a route does lives in oauth/, control/, page/ and the
- * APIs; main.ts is this with the Sheets API, and the program.
+ * The server of the sandbox: loads its state, connects OAuth, control routes, page and APIs to one HTTP server, and owns the
+ * route table and the order of start and stop. main.ts adds the Sheets and Drive APIs.
  */
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { AccountActs } from './account-acts.ts';
+import { AccountChanges } from './account-changes.ts';
 import { Accounts, EXAMPLE_ACCOUNTS } from './accounts.ts';
-import { answerApi } from './answer-api.ts';
-import type { Api } from './api.ts';
-import { type Call, type Calls, createCalls } from './calls.ts';
+import { type Api, bearerToken, checkAccess } from './api.ts';
+import { type Call, Calls, Refreshes } from './calls.ts';
 import { Clients } from './clients.ts';
 import { type Clock, createClock } from './clock.ts';
 import { answerControl, refuseControl } from './control/answer.ts';
-import type { ControlParts, PushChannels, Spreadsheets } from './control/parts.ts';
+import type { ControlParts, Spreadsheets } from './control/parts.ts';
 import { CONTROL_ROUTES } from './control/routes.ts';
-import { Faults } from './faults/faults.ts';
+import type { Channels } from './drive/channels.ts';
+import { answerUnder, Faults } from './faults/faults.ts';
 import { Grants } from './grants.ts';
-import { createHttpServer, type FindRoute, type Incoming, json, type Route } from './http.ts';
+import { createHttpServer, type FindRoute, type Incoming, json, type Reply, type Route } from './http.ts';
 import { AUTHORIZATION_PATH, Authorize } from './oauth/authorize.ts';
 import { Codes } from './oauth/codes.ts';
 import { Consent } from './oauth/consent.ts';
-import { discoveryDocument } from './oauth/discovery.ts';
 import { createIdTokens, generateSigningKey, loadSigningKey } from './oauth/id-token.ts';
-import { answerTokeninfo, answerUserinfo, answerUserinfoV2 } from './oauth/identity.ts';
+import { answerTokeninfo, answerUserinfo, answerUserinfoV2, discoveryDocument } from './oauth/identity.ts';
 import { CONSENT_PATH } from './oauth/pages.ts';
-import { answerRevoke } from './oauth/revoke.ts';
-import { answerToken, type TokenParts } from './oauth/token.ts';
+import { answerRevoke, answerToken, type TokenParts } from './oauth/token.ts';
 import { createPage } from './page/page.ts';
 import { Quota } from './quota.ts';
-import { Receivers } from './receivers.ts';
-import { Refreshes } from './refreshes.ts';
-import { riscDocument, SecurityEvents } from './security-events.ts';
+import { Receivers, riscDocument, SecurityEvents } from './security-events.ts';
 import { createSave, readSnapshot } from './state.ts';
 import { Tokens } from './tokens.ts';
 
-/** How a sandbox is started. */
 export interface SandboxOptions {
   /** Default 127.0.0.1. */
   host?: string;
-  /** 0 takes a free port. */
+  /** 0 selects a free port. */
   port: number;
-  /** The address by which browsers and the service reach it, and its issuer; default http://localhost:{port}. */
+  /** The address for browsers and the service, and the issuer; default http://localhost:{port}. */
   url?: string;
-  /** Where accounts, grants, tokens and spreadsheets live; made when absent. One sandbox at a time. */
+  /** The directory of accounts, grants, tokens and spreadsheets; created if absent. For one sandbox at a time. */
   dataDir: string;
-  /** Demanded as a bearer token on /_sandbox when given. */
+  /** If set, required as a bearer token on /_sandbox. */
   key?: string;
-  /** Redirect addresses of the built-in client besides the loopback ones. */
+  /** Redirect URIs of the built-in client in addition to the loopback addresses. */
   redirectUris?: string[];
-  /** Called for each fault of the sandbox itself; default: nothing. */
+  /** Called for each unexpected error of the sandbox. */
   log?: (message: string, error: unknown) => void;
 }
 
-/** A sandbox that answers. */
+/** A running sandbox. */
 export interface Sandbox {
   url: string;
   port: number;
-  /** The built-in client, the same at every start on a data dir. */
+  /** The built-in client, the same at each start with the same data dir. */
   client: { clientId: string; clientSecret: string };
-  /** Breaks off what is under way, writes everything and resolves when nothing is left open; may be called twice. */
+  /** Aborts open requests, writes the state and resolves once everything is closed. May be called twice. */
   close(): Promise<void>;
 }
 
-/** The APIs that are served beside OAuth. */
+/** The APIs in addition to OAuth. */
 interface MountedApis {
   apis: Api[];
   spreadsheets: Spreadsheets;
-  channels: PushChannels;
+  channels: Channels;
 }
 
 const FORM_LIMIT = 64 * 1024;
@@ -77,9 +70,9 @@ const CONTROL_LIMIT = 64 * 1024 * 1024;
 const CONTROL_PREFIX = '/_sandbox';
 
 /**
- * Starts a sandbox with the given APIs. Rejects when the port is taken or the data dir cannot be read.
+ * Starts a sandbox with the given APIs. Rejects if the port is in use or the data dir cannot be read.
  *
- * `mount` is called once the address is known and must not wait: no request may come before its routes.
+ * `mount` is called once the address is known. It is synchronous, so that no request arrives before its routes exist.
  */
 export async function serveSandbox(
   options: SandboxOptions,
@@ -88,7 +81,7 @@ export async function serveSandbox(
   const saved = await readSnapshot(options.dataDir);
   const signingKey = await loadSigningKey(saved?.signingKey ?? (await generateSigningKey()));
   const clock = createClock(Date.now);
-  const calls = createCalls();
+  const calls = new Calls();
   const faults = new Faults(clock);
   const quota = new Quota(clock);
   const refreshes = new Refreshes();
@@ -131,11 +124,19 @@ export async function serveSandbox(
   const consent = new Consent({ clients, accounts, grants, codes, faults, clock, issuer: url });
   const authorize = new Authorize({ clients, accounts, faults, consent, save });
   const securityEvents = new SecurityEvents({ signingKey, issuer: url, clock, closing: closing.signal });
-  const acts = new AccountActs({ accounts, clients, grants, tokens, receivers, securityEvents, save });
+  const accountChanges = new AccountChanges({
+    accounts,
+    clients,
+    grants,
+    tokens,
+    receivers,
+    securityEvents,
+    save,
+  });
   const parts = {
     url,
     accounts,
-    acts,
+    accountChanges,
     clients,
     grants,
     tokens,
@@ -187,7 +188,7 @@ export async function serveSandbox(
   findRoute = (method, path) => {
     const name = `${method} ${path}`;
     const route = routes.get(name);
-    // Neither the control routes nor the page are calls of the provider.
+    // The control routes and the page are not part of the provider, so they are not counted.
     if (path === '/' || path.startsWith(`${CONTROL_PREFIX}/`)) return route;
     if (route !== undefined) return counted(route, { name, calls, clock });
     const api = mounted.apis.find((candidate) => candidate.matches(path));
@@ -221,11 +222,11 @@ export async function serveSandbox(
   };
 }
 
-/** A route whose requests are counted as they come and noted as they end. */
+/** A route whose requests are counted at their start and recorded at their end. */
 function counted(route: Route, by: { name: string; calls: Calls; clock: Clock }): Route {
   by.calls.count(by.name);
   const note = ({ about }: Incoming, outcome: Call['outcome']) =>
-    by.calls.note({ at: by.clock.now(), route: by.name, ...about, outcome });
+    by.calls.record({ at: by.clock.now(), route: by.name, ...about, outcome });
   return {
     ...route,
     answer: async (request) => {
@@ -242,3 +243,32 @@ function counted(route: Route, by: { name: string; calls: Calls; clock: Clock })
 }
 
 const CUTS = { before: 'reset', halfway: 'cut' } as const;
+
+/** Handles a request to an API: checks its token, applies faults and quota, and calls the API. */
+async function answerApi(
+  request: Incoming,
+  by: { api: Api; tokens: Tokens; accounts: Accounts; clients: Clients; faults: Faults; quota: Quota },
+): Promise<Reply> {
+  const { about } = request;
+  const { authorization } = request.headers;
+  let access = checkAccess(authorization, by);
+  if (access.ok) Object.assign(about, { sub: access.sub, clientId: access.clientId });
+  if (access.ok && by.faults.applies('access_token_ended', about)) {
+    by.tokens.endAccess(bearerToken(authorization)!);
+    access = { ok: false, kind: 'invalid' };
+  }
+  const granted = access;
+  const struck = by.faults.takeAt(['api'], about);
+  const client = by.clients.find(about.clientId ?? '') ?? by.clients.builtIn();
+  // Faults apply to valid tokens only; the log of calls also shows the owner of an ended token.
+  if (!granted.ok) Object.assign(about, by.tokens.ownerOf(bearerToken(authorization) ?? ''));
+  return answerUnder(struck, {
+    signal: request.signal,
+    projectNumber: client.projectNumber,
+    work: async () => {
+      const { projectNumber } = client;
+      const refusal = granted.ok && by.quota.take({ ...request, sub: granted.sub, projectNumber });
+      return refusal || by.api.handle({ ...request, access: granted });
+    },
+  });
+}

@@ -4,10 +4,10 @@ import type { JWK } from 'jose';
 import type { Account } from './accounts.ts';
 import type { Client, Project } from './clients.ts';
 import type { Grant } from './grants.ts';
-import type { Receiver } from './receivers.ts';
+import type { Receiver } from './security-events.ts';
 import type { AccessToken, RefreshToken } from './tokens.ts';
 
-/** What survives a restart: who exists and what was granted. Faults, call counts, codes and the clock do not. */
+/** The state that is stored on disk. Faults, call counts, codes and the clock are lost at a restart. */
 interface Snapshot {
   version: 1;
   signingKey: JWK;
@@ -22,7 +22,7 @@ interface Snapshot {
 
 const FILE = 'oauth.json';
 
-/** The snapshot of this data dir; undefined at the first start. Throws, naming the file, when it cannot be read. */
+/** The snapshot of the data dir; undefined at the first start. Throws an error that names the file if it is unreadable. */
 export async function readSnapshot(dataDir: string): Promise<Snapshot | undefined> {
   const file = join(dataDir, FILE);
   let text: string;
@@ -36,14 +36,14 @@ export async function readSnapshot(dataDir: string): Promise<Snapshot | undefine
   try {
     snapshot = JSON.parse(text);
   } catch (error) {
-    throw new Error(`${file} is not JSON; remove it to start with an empty sandbox`, { cause: error });
+    throw new Error(`${file} is not JSON. Delete it to start with an empty sandbox.`, { cause: error });
   }
   if (snapshot?.version !== 1)
-    throw new Error(`${file} was written by another version; remove it to start with an empty sandbox`);
+    throw new Error(`${file} was written by another version. Delete it to start with an empty sandbox.`);
   return withDefaults(snapshot);
 }
 
-// What the files of an earlier release lack.
+// Adds the fields that files of earlier releases lack.
 function withDefaults(snapshot: Snapshot): Snapshot {
   return {
     ...snapshot,
@@ -61,10 +61,10 @@ const ACTIVE = { standing: 'active' } as const;
 const OPEN = { audience: 'external', testUsers: [] as string[] } as const;
 
 /**
- * A function that resolves once everything changed before its call is on disk.
+ * A function that resolves once all changes before its call are on disk.
  *
- * Calls made while a write runs share the next one, so that a thousand tokens issued at once cost two writes,
- * not a thousand. The file is replaced whole: a crash leaves the old one or the new one.
+ * Calls during a write share the next write, so that a thousand tokens issued at once need two writes. The file is replaced
+ * by a rename: a crash leaves the old or the new file.
  */
 export function createSave(dataDir: string, take: () => Snapshot): () => Promise<void> {
   const file = join(dataDir, FILE);

@@ -3,7 +3,7 @@ import type { Client } from './clients.ts';
 import type { Clock } from './clock.ts';
 import { isMailScope } from './oauth/scopes.ts';
 
-/** A bearer token for the APIs. All times in milliseconds of the sandbox's clock. */
+/** A bearer token for the APIs. All times are milliseconds of the sandbox's clock. */
 export interface AccessToken {
   token: string;
   clientId: string;
@@ -14,43 +14,43 @@ export interface AccessToken {
   expiresAt: number;
 }
 
-/** A refresh token. One that ended is kept for a while, since Google tells "revoked" from "never existed". */
+/** A refresh token. Ended tokens are kept for a while, since Google distinguishes "revoked" from "never existed". */
 export interface RefreshToken {
   token: string;
   clientId: string;
   projectNumber: string;
   sub: string;
   scopes: string[];
-  /** When the person consented; the successors of a rotated token keep it. */
+  /** The time of the consent; kept by the successors of a rotated token. */
   consentedAt: number;
   issuedAt: number;
   usedAt: number;
-  /** The token that ends as soon as this one is used. */
+  /** The predecessor, which ends when this token is used. */
   supersedes?: string;
-  /** Only of tokens with a fixed life, such as those of a project in testing. */
+  /** For tokens with a fixed lifetime only, such as those of a project in testing. */
   expiresAt?: number;
   endedAt?: number;
 }
 
-/** What is told as `expires_in`; the token lives one second longer, as Google's do. */
+/** The value of `expires_in`; the token is valid for one second longer, like Google's. */
 export const ACCESS_TOKEN_SECONDS = 3599;
-/** The life of a refresh token of a project in testing, in seconds. */
+/** The lifetime of a refresh token of a project in testing, in seconds. */
 export const TESTING_SECONDS = 604_799;
-/** Live refresh tokens of one account and client; one more ends the oldest without a word. */
+/** The limit of live refresh tokens of an account and client; one more silently revokes the oldest. */
 export const REFRESH_TOKEN_LIMIT = 100;
 
 const DAY_MS = 86_400_000;
 const UNUSED_LIMIT_MS = 183 * DAY_MS;
 const KEEP_ENDED_MS = 30 * DAY_MS;
-/** Tokens remembered of each kind. Beyond it dead ones go, then the oldest. */
+/** The limit of stored tokens of each kind. Above it ended tokens are dropped, then the oldest. */
 const REMEMBERED = 20_000;
 
-/** The tokens in circulation. Nothing here answers requests: who may have one is decided in oauth/. */
+/** The store of issued tokens. The rules for issuing tokens are in oauth/. */
 export class Tokens {
   #clock: Clock;
   #access = new Map<string, AccessToken>();
   #refresh = new Map<string, RefreshToken>();
-  /** Access tokens that ended before their time. */
+  /** Access tokens that ended before their expiry. */
   #ended = new Map<string, AccessToken>();
 
   constructor(clock: Clock, saved: { accessTokens: AccessToken[]; refreshTokens: RefreshToken[] }) {
@@ -59,7 +59,7 @@ export class Tokens {
     for (const token of saved.refreshTokens) this.#refresh.set(token.token, token);
   }
 
-  /** What is worth keeping over a restart; drops what has been dead for long. */
+  /** The tokens to store on disk. Drops expired access tokens and refresh tokens that ended long ago. */
   snapshot(): { accessTokens: AccessToken[]; refreshTokens: RefreshToken[] } {
     const now = this.#clock.now();
     for (const [key, token] of this.#access) if (token.expiresAt <= now) this.#access.delete(key);
@@ -69,7 +69,7 @@ export class Tokens {
     return { accessTokens: [...this.#access.values()], refreshTokens: [...this.#refresh.values()] };
   }
 
-  /** A new access token that lives `lifeSeconds` and one second. */
+  /** A new access token that is valid for `lifeSeconds` and one second. */
   issueAccess(to: {
     client: Client;
     sub: string;
@@ -91,7 +91,7 @@ export class Tokens {
     return token;
   }
 
-  /** A new refresh token; `lifeSeconds` only where its life is fixed. May end the oldest of this account and client. */
+  /** A new refresh token; `lifeSeconds` for a fixed lifetime. May revoke the oldest token of the account and client. */
   issueRefresh(to: {
     client: Client;
     sub: string;
@@ -113,7 +113,7 @@ export class Tokens {
     return this.#keep(token);
   }
 
-  /** Rotation in which the token used stays good until its successor, which this gives, is used. */
+  /** Rotation with overlap: returns the successor; the token stays valid until the successor is used. */
   succeed(token: RefreshToken): RefreshToken {
     const now = this.#clock.now();
     return this.#keep({
@@ -125,7 +125,7 @@ export class Tokens {
     });
   }
 
-  /** Rotation by single use: the token ends, and this gives its successor. */
+  /** Rotation by single use: ends the token and returns its successor. */
   replace(token: RefreshToken): RefreshToken {
     this.endRefresh(token);
     const { endedAt: _, supersedes: __, ...lasting } = token;
@@ -134,7 +134,7 @@ export class Tokens {
   }
 
   #keep(token: RefreshToken): RefreshToken {
-    // Insertion order is order of issue, over a restart too.
+    // Insertion order is the order of issue, also after a restart.
     const live = [...this.#refresh.values()].filter(
       (other) => other.clientId === token.clientId && other.sub === token.sub && this.isLive(other),
     );
@@ -151,7 +151,7 @@ export class Tokens {
     return found !== undefined && found.expiresAt > this.#clock.now() ? found : undefined;
   }
 
-  /** A refresh token, ended ones included: ask `isLive`. */
+  /** A refresh token, which may have ended: see `isLive`. */
   findRefresh(token: string): RefreshToken | undefined {
     return this.#refresh.get(token);
   }
@@ -163,7 +163,7 @@ export class Tokens {
     return token.usedAt + UNUSED_LIMIT_MS > now;
   }
 
-  /** Notes a use, which puts off the death of an unused token and ends the one it supersedes. */
+  /** Records a use, which extends the lifetime of the token and ends its predecessor. */
   use(token: RefreshToken): void {
     token.usedAt = this.#clock.now();
     const superseded = this.#refresh.get(token.supersedes ?? '');
@@ -171,7 +171,7 @@ export class Tokens {
     delete token.supersedes;
   }
 
-  /** Whose token it is or was, for those who look at the calls; tokens that ended are known until a restart. */
+  /** The owner of a live or ended token, for the log of calls. Ended tokens are kept until a restart. */
   ownerOf(token: string): { sub: string; clientId: string } | undefined {
     const found = this.#access.get(token) ?? this.#ended.get(token);
     return found && { sub: found.sub, clientId: found.clientId };
@@ -189,19 +189,19 @@ export class Tokens {
     token.endedAt ??= this.#clock.now();
   }
 
-  /** Ends every token that any client of the project holds for this account: revocation works by project. */
+  /** Ends all tokens of the account for all clients of the project: revocation is by project. */
   endAll(pair: { projectNumber: string; sub: string }): void {
     for (const [key, token] of this.#access) if (isOf(token, pair)) this.endAccess(key);
     for (const token of this.#refresh.values()) if (isOf(token, pair)) this.endRefresh(token);
   }
 
-  /** Ends every token of a deleted account. */
+  /** Ends all tokens of a deleted account. */
   endAllOf(sub: string): void {
     for (const [key, token] of this.#access) if (token.sub === sub) this.endAccess(key);
     for (const token of this.#refresh.values()) if (token.sub === sub) this.endRefresh(token);
   }
 
-  /** Ends the tokens of the account that hold a mail scope, as a change of password does. Answers how many. */
+  /** Ends the account's tokens with a mail scope, as after a password change. Returns the number of refresh tokens. */
   endMail(sub: string): number {
     const holdsMail = (token: { sub: string; scopes: string[] }) =>
       token.sub === sub && token.scopes.some(isMailScope);
@@ -217,7 +217,7 @@ export class Tokens {
   }
 }
 
-/** When a live refresh token dies by itself if nobody uses it again, in milliseconds of the sandbox's clock. */
+/** The expiry of a live refresh token that is not used again, in milliseconds of the sandbox's clock. */
 export function diesAt(token: RefreshToken): number {
   return Math.min(token.expiresAt ?? Number.POSITIVE_INFINITY, token.usedAt + UNUSED_LIMIT_MS);
 }
@@ -226,7 +226,7 @@ function newRefreshToken(): string {
   return `1//0${randomBytes(72).toString('base64url')}`;
 }
 
-// Trimmed by a tenth at a time, so that the search for dead tokens is not paid at each issue.
+// Drops a tenth of the limit at a time, so that not every issue searches for ended tokens.
 function trim<T>(tokens: Map<string, T>, isLive: (token: T) => boolean): void {
   if (tokens.size <= REMEMBERED) return;
   for (const [key, token] of tokens) if (!isLive(token)) tokens.delete(key);

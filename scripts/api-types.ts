@@ -4,11 +4,11 @@ import { errorCatalogue } from '../server/errors.ts';
 import { startRunningService } from '../test/support/service.ts';
 
 /**
- * Writes the interface as types, for the client and the dashboard: `sdk/client/routes.ts` and `event-types.ts` out of the
- * OpenAPI document of the service, `error-codes.ts` out of the catalogue of errors.
+ * Writes the types of the API for the client and the dashboard: `sdk/client/routes.ts` and `event-types.ts` from the
+ * OpenAPI document of the service, `error-codes.ts` from the catalogue of errors.
  *
- * Use: `node scripts/api-types.ts`, which starts a service for it, or names the address of one that runs. What the files say
- * is compared with the service by `sdk/client/generated.test.ts`.
+ * Use: `node scripts/api-types.ts [ADDRESS]`, which starts a service, or uses the service at ADDRESS. The files are
+ * compared with the service by `sdk/client/generated.test.ts`.
  */
 type Schema = {
   type?: string | string[];
@@ -55,7 +55,7 @@ function apiTypes({ paths }: OpenApi): string {
   return [
     '// Written by scripts/api-types.ts out of /openapi.json.',
     '',
-    '/** Every route of the interface: what it takes and what it answers. */',
+    '/** The routes of the service by name: parameters and response body. */',
     'export type Routes = {',
     ...lines,
     '};',

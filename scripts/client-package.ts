@@ -1,7 +1,7 @@
 /**
- * Makes the package `trellis-client` out of `sdk/client`, `sdk/connect` and `sdk/react`: `node scripts/client-package.ts
- * [DIRECTORY]`, `dist.client` unless another is named; what it holds is replaced. `npm pack` of the directory makes the file
- * that npm installs. It depends on nothing, and is JavaScript for platforms with the standards of the web.
+ * Builds the package `trellis-client` from `sdk/client`, `sdk/connect` and `sdk/react`: `node scripts/client-package.ts
+ * [DIRECTORY]`, default `dist.client`; its contents are replaced. `npm pack` of the directory creates the file
+ * that npm installs. The package has no dependencies and is JavaScript for platforms with web standards.
  */
 import { execFile } from 'node:child_process';
 import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
@@ -11,7 +11,7 @@ import { promisify } from 'node:util';
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
 
-/** What a program imports, and where it begins. */
+/** The entry points of the package. */
 const entries = { '.': 'client', './connect': 'connect', './react': 'react' };
 
 /**
@@ -22,7 +22,7 @@ export async function makeClientPackage(directory: string): Promise<void> {
   const found = await readFile(join(directory, 'package.json'), 'utf8').catch(() => '{}');
   const isEmpty = (await readdir(directory).catch((): string[] => [])).length === 0;
   if (!isEmpty && (JSON.parse(found) as { name?: string }).name !== 'trellis-client')
-    throw new Error(`${directory} holds something else than a package of the client`);
+    throw new Error(`${directory} is not empty and is not a package of the client`);
   await rm(directory, { recursive: true, force: true });
   await compile(directory);
   await writeFile(join(directory, 'package.json'), `${JSON.stringify(await manifest(), null, 2)}\n`);
@@ -38,7 +38,7 @@ async function compile(directory: string): Promise<void> {
   });
   for (const file of await readdir(directory, { recursive: true })) {
     if (!file.endsWith('.d.ts')) continue;
-    // The compiler says .js in place of .ts in code alone, and older ones find no declarations behind a .ts.
+    // The compiler rewrites .ts to .js in code only, and older compilers find no declarations for a .ts import.
     const text = await readFile(join(directory, file), 'utf8');
     await writeFile(join(directory, file), text.replace(/(from '\.{1,2}\/[^']+)\.ts'/g, "$1.js'"));
   }
@@ -52,7 +52,7 @@ async function manifest(): Promise<object> {
     description:
       'Client of Trellis, the self-hosted integration service: connections, proxy, synced records.',
     engines: { node: '>=20' },
-    // For compilers whose moduleResolution is `node`, which do not read `exports`.
+    // For compilers with moduleResolution `node`, which ignore `exports`.
     ...{ main: './client/index.js', types: './client/index.d.ts' },
     typesVersions: {
       '*': { connect: ['./connect/index.d.ts'], react: ['./react/index.d.ts'] },

@@ -1,5 +1,5 @@
 /**
- * Makes what the container image holds beside its system: `node scripts/image.ts DIRECTORY` fills DIRECTORY/opt/trellis with
+ * Builds the contents of the container image: `node scripts/image.ts DIRECTORY` fills DIRECTORY/opt/trellis with
  * the package, its dependencies in the versions that were tested, and Node. The Dockerfile copies the directory; the same tree
  * runs without containers, see docs/operations/deployment.md.
  */
@@ -10,7 +10,7 @@ import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { makePackage } from './package.ts';
 
-/** Of dependencies, for nobody who runs the service: what native code is built with, types, maps, readmes of Node. */
+/** Files of dependencies that the service does not need: sources of native code, types, maps, readmes of Node. */
 const needless = [
   'node-*/{include,share,*.md}',
   '@esbuild/*/README.md',
@@ -26,7 +26,7 @@ if (directory === undefined) {
 } else {
   const home = resolve(directory, 'opt/trellis');
   await makePackage(home);
-  // No script of any package runs, here as where the service is installed by npm.
+  // Packages run no scripts, as in an installation of the service by npm.
   await promisify(execFile)(
     'npm',
     ['ci', '--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'],

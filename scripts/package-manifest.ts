@@ -1,4 +1,4 @@
-/** What the package's own package.json and npm-shrinkwrap.json hold, out of those of the clone. */
+/** Builds package.json and npm-shrinkwrap.json of the package from those of the clone. */
 
 export type Manifest = Readonly<Record<string, unknown>> & {
   name: string;
@@ -7,13 +7,13 @@ export type Manifest = Readonly<Record<string, unknown>> & {
   optionalDependencies: Record<string, string>;
 };
 
-/** `devOptional`: what only development needs, and a peer of ours that nobody asks for. */
+/** `devOptional`: what only development needs, and a peer dependency that no installation of the service needs. */
 type Locked = Readonly<Record<string, unknown>> & { dev?: boolean; devOptional?: boolean };
 export type Lockfile = Readonly<Record<string, unknown>> & { packages: Record<string, Locked> };
 
 /**
- * Without scripts, so that installing it runs nothing of ours, and without what only development needs. It stays private:
- * the name belongs to somebody else's package at npm, so the package travels as a file.
+ * It has no scripts, so that an installation runs none, and no development dependencies. It stays private:
+ * the name belongs to another package at npm, so the package is distributed as a file.
  */
 export function packageManifest(clone: Manifest): Manifest {
   const { name, version, description, license, dependencies, optionalDependencies } = clone;
@@ -33,8 +33,8 @@ export function packageManifest(clone: Manifest): Manifest {
 }
 
 /**
- * The exact versions of everything below the package, as they were tested: `npm ci` in the unpacked package takes these. npm
- * does not look at it where the package is a dependency that comes out of a file.
+ * The exact tested versions of all dependencies: `npm ci` in the unpacked package installs these. npm
+ * ignores it if the package is a dependency that is installed from a file.
  */
 export function packageShrinkwrap(lockfile: Lockfile, manifest: Manifest): Lockfile {
   const { name, version, license, os, cpu, bin, dependencies, optionalDependencies } = manifest;

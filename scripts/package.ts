@@ -1,8 +1,8 @@
 /**
- * Makes the package of the service: `node scripts/package.ts [DIRECTORY]`, `dist` unless another is named; what it holds is
- * replaced. The service's parts lie in it as they do in a clone, compiled, since Node strips no types below node_modules;
- * shipped functions stay TypeScript and are bundled at start, as in a clone. `npm pack` of the directory makes the file that
- * npm installs; docs/operations/deployment.md leads through it.
+ * Builds the package of the service: `node scripts/package.ts [DIRECTORY]`, default `dist`; its contents are
+ * replaced. It has the folders of a clone, compiled, since Node strips no types below node_modules;
+ * shipped functions stay TypeScript and are bundled at start, as in a clone. `npm pack` of the directory creates the file that
+ * npm installs; see docs/operations/deployment.md.
  */
 import { execFile } from 'node:child_process';
 import { globSync } from 'node:fs';
@@ -15,15 +15,15 @@ import { type Lockfile, type Manifest, packageManifest, packageShrinkwrap } from
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
 
-/** What goes along as it is, by folder. */
+/** Files that are copied unchanged, by folder. */
 const copied: Record<string, string[]> = {
   '.': ['README.md', 'CHANGELOG.md', 'SECURITY.md', 'LICENSE', 'docs/**/*.{md,json,yaml}'],
-  // For who runs the package itself; containers are built from a clone.
+  // For operators of the package; containers are built from a clone.
   deploy: ['trellis.service', 'systemd.env.example', 'helm/**/*.{yaml,json,tpl,txt}'],
   migrations: ['*.sql'],
   providers: ['*.yaml', 'parsed.jsonl', 'logos/*'],
   shipped: ['**/*.ts'],
-  // What the code reads beside itself.
+  // Files that the code reads at run time.
   server: ['**/*.{json,html,css,svg}'],
   sandbox: ['**/*.{json,html,css,svg}'],
   sdk: ['**/*.{json,html,css,svg}'],
@@ -36,7 +36,7 @@ const copied: Record<string, string[]> = {
 export async function makePackage(directory: string): Promise<void> {
   const found = await readdir(directory).catch((): string[] => []);
   if (found.length > 0 && !found.includes('npm-shrinkwrap.json'))
-    throw new Error(`${directory} holds something else than a package of Trellis`);
+    throw new Error(`${directory} is not empty and is not a package of Trellis`);
   await rm(directory, { recursive: true, force: true });
   await Promise.all([compileCode(directory), buildWeb(join(directory, 'web/dist'))]);
   for (const [folder, patterns] of Object.entries(copied)) {
@@ -60,12 +60,12 @@ async function compileCode(directory: string): Promise<void> {
       },
     );
   await compile('-p', 'tsconfig.build.json');
-  // What the authors of functions import has types too.
+  // Modules that authors of functions import also have types.
   const types = ['--declaration', '--emitDeclarationOnly'];
   await compile('-p', 'tsconfig.types.json', ...types);
 }
 
-/** The clone's own build where it is as new as its sources. */
+/** The build of the dashboard in the clone, if it is newer than its sources. */
 async function buildWeb(directory: string): Promise<void> {
   if (isWebBuilt()) {
     await mkdir(dirname(directory), { recursive: true });

@@ -1,5 +1,5 @@
-// Makes node_modules/.bin/node lead to the Node that this project pins, and checks that it starts. npm 11 makes the link;
-// npm 10 removes it when it leaves out the packages of the other platforms, which bring a program of the same name.
+// Links node_modules/.bin/node to the Node that this project pins, and checks that it starts. npm 11 creates the link;
+// npm 10 removes it when it omits the packages of other platforms, which have a program with the same name.
 // Plain JavaScript, since any installed Node runs it.
 import { spawnSync } from 'node:child_process';
 import { existsSync, symlinkSync } from 'node:fs';
@@ -32,7 +32,7 @@ if (!existsSync(link)) {
   try {
     symlinkSync(`../${name}/bin/node`, link);
   } catch (error) {
-    // Another script made the link at the same time.
+    // Another script created the link at the same time.
     if (error.code !== 'EEXIST') throw error;
   }
 }

@@ -1,16 +1,17 @@
 /**
- * Writes what follows from the provider definitions: providers/parsed.jsonl (read at start) and the list in
- * docs/providers.md. Run it after each change of a definition: `node scripts/providers.ts`.
+ * Writes the files generated from the provider definitions: providers/parsed.jsonl (read at start) and the list in
+ * docs/reference/providers.md. Run it after each change of a definition: `node scripts/providers.ts`.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { authModes } from '../server/auth-modes/modes.ts';
 import { loadCatalog } from '../server/providers/catalog.ts';
-import { parsedText } from '../server/providers/parsed.ts';
+import { parsedText } from '../server/providers/source.ts';
 import { withTable } from '../test/providers/table.ts';
 
 const root = join(import.meta.dirname, '..');
 const directory = join(root, 'providers');
-const catalog = loadCatalog(directory);
+const catalog = loadCatalog(directory, authModes);
 writeFileSync(join(directory, 'parsed.jsonl'), parsedText(directory));
-const page = join(root, 'docs/providers.md');
+const page = join(root, 'docs/reference/providers.md');
 writeFileSync(page, withTable(readFileSync(page, 'utf8'), catalog));

@@ -1,7 +1,7 @@
 /**
- * Looks for secrets where none belong: `node scripts/scan-secrets.ts` in the files of the repository, those included that are
- * new and not ignored; `node scripts/scan-secrets.ts DIRECTORY` in all files of a directory, such as a package, but for the
- * packages of others in it. Names places and never what stands there. Exit code 1 where there is one.
+ * Searches for secrets: `node scripts/scan-secrets.ts` in the files of the repository, including
+ * new files that are not ignored; `node scripts/scan-secrets.ts DIRECTORY` in all files of a directory, such as a package, except
+ * its dependencies. It prints places, never the secrets. Exit code 1 if it finds one.
  */
 import { execFileSync } from 'node:child_process';
 import { globSync, readFileSync, statSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { findSecrets } from './secret-patterns.ts';
 
 const root = join(import.meta.dirname, '..');
 
-/** What looks like a secret and is none, wherever it stands. */
+/** Texts that look like a secret and are not, in any file. */
 const allowed = new Map([
   ['1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms', "the spreadsheet of Google's own documentation"],
   ['MjAyNi0xMS0yMVQwMDo1MToyNi45NDI3NDcrMDA6MDB8fGFiYw==', 'a cursor of another product, which is refused'],
@@ -20,7 +20,7 @@ const allowed = new Map([
   ['hidden-word', 'of an address that must not be shown'],
 ]);
 
-/** Digests of packages, which npm writes. */
+/** Digests of packages, written by npm. */
 const lockfiles = ['package-lock.json', 'npm-shrinkwrap.json'];
 
 /** A line for each place: `file:line kind`. */
@@ -43,7 +43,7 @@ function scan(directory: string, files: readonly string[]): string[] {
   for (const file of files) {
     if (lockfiles.includes(basename(file))) continue;
     const path = join(directory, file);
-    // One that git still lists may be gone.
+    // Git may list a deleted file.
     if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) continue;
     const content = readFileSync(path);
     if (content.includes(0)) continue;

@@ -1,9 +1,9 @@
-/** What secrets look like, in a text that should hold none. Pure; `scan-secrets.ts` says which texts. */
+/** Detection of secrets in a text. Pure; `scan-secrets.ts` selects the files. */
 
-/** `secret`: as it stands in the text, for the allow list and never for a log. */
+/** `secret` is the text itself, for the allow list; it must never be logged. */
 type Finding = { line: number; kind: string; secret: string };
 
-/** Forms that nothing else has. The first group, where there is one, is the secret itself. */
+/** Unique formats of secrets. The first group, if any, is the secret itself. */
 const forms: Record<string, RegExp> = {
   'private key': /-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----/g,
   // https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_identifiers.html
@@ -27,10 +27,10 @@ const forms: Record<string, RegExp> = {
   'password in an address': /\b[a-z][a-z0-9+]*:\/\/[^\s:/@'"`]+:(?![A-Z_]+@)([^\s@/'"`<>{}$]{8,})@/g,
 };
 
-/** What could be a key of somebody's, whatever its form: long, and as mixed as random characters are. */
+/** A possible key in any format: long, and as mixed as random characters. */
 const mixed = /(?<![A-Za-z0-9+/_=.-])[A-Za-z0-9+/_-]{32,200}={0,2}(?![A-Za-z0-9+/_=-])/g;
 const minBits = 4;
-/** Of random base64 about 0.63 of all neighbours differ in kind; of names, which are made of words, about 0.3. */
+/** In random base64, about 0.63 of all neighbours differ in kind; in names, which consist of words, about 0.3. */
 const minChanges = 0.45;
 
 /** Each place of `text` that looks like a secret, in order of lines. */
@@ -51,7 +51,7 @@ export function findSecrets(text: string): Finding[] {
   return found;
 }
 
-/** Not a path, nor words that are joined: digits and both cases lie among each other. */
+/** Neither a path nor joined words: digits and both cases are mixed. */
 function isRandom(word: string): boolean {
   if (!/\d/.test(word) || !/[a-z]/.test(word) || !/[A-Z]/.test(word)) return false;
   // The digest in the name of a built file.
@@ -59,7 +59,7 @@ function isRandom(word: string): boolean {
   return changesOf(word) >= minChanges && entropyOf(word) >= minBits;
 }
 
-/** How many of its neighbours differ in kind, 0 to 1: small letter, capital, digit, anything else. */
+/** The share of neighbours that differ in kind, 0 to 1: small letter, capital, digit, other. */
 function changesOf(word: string): number {
   const kinds = word
     .replace(/[a-z]/g, 'a')

@@ -1,6 +1,6 @@
 // `npm run test:postgres [-- test files]`: the tests on a PostgreSQL 15, then the same through PgBouncer in
 // transaction mode. Both run from Debian's packages, on free ports and a temporary directory, and end with
-// this process, whichever way it ends.
+// this process.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -15,14 +15,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import path from 'node:path';
-import { findAccount } from '../server/db/embedded-account.ts';
+import { findAccount } from '../server/db/embedded/account.ts';
 import { findPgbouncer, startPgbouncer, versionOf } from '../test/support/pgbouncer.ts';
 import { startPostgres } from '../test/support/postgres.ts';
 
 const oldestMajor = 15;
 
 interface Programs {
-  /** Holds initdb and postgres. */
+  /** The directory of initdb and postgres. */
   binDir: string;
   pgbouncer: string;
 }
@@ -63,7 +63,7 @@ try {
   rmSync(dir, { recursive: true, force: true });
 }
 
-/** As `npm test` does, with the files given on our own command line in place of all. */
+/** Like `npm test`, with the files on the command line if there are any. */
 async function runTests(
   title: string,
   databases: Record<string, string>,
@@ -82,7 +82,7 @@ async function runTests(
   return { title, code };
 }
 
-/** The lowest PostgreSQL from 15 on that is installed: the newest is what the embedded server is. */
+/** The lowest installed PostgreSQL from 15 on: the embedded server is the newest. */
 function findPostgres(): string | undefined {
   const root = '/usr/lib/postgresql';
   const majors = existsSync(root) ? readdirSync(root).map(Number) : [];
@@ -92,7 +92,7 @@ function findPostgres(): string | undefined {
   return major === undefined ? undefined : `${root}/${major}/bin`;
 }
 
-/** The programs, with what is missing installed where we may. Throws, naming the packages, where we may not. */
+/** The programs; installs missing packages if permitted, else throws an error that names them. */
 function findPrograms(): Programs {
   const missing = [...(findPostgres() ? [] : ['postgresql']), ...(findPgbouncer() ? [] : ['pgbouncer'])];
   if (missing.length > 0) install(missing);
@@ -101,7 +101,7 @@ function findPrograms(): Programs {
   return { binDir, pgbouncer };
 }
 
-/** Installs packages without the server and the pooler that they would start by themselves. */
+/** Installs packages without starting their services. */
 function install(packages: string[]): void {
   if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) {
     throw new Error(`install these packages first (PostgreSQL 15 or newer): ${packages.join(', ')}`);
@@ -116,7 +116,7 @@ function install(packages: string[]): void {
   if (isPolicyOurs) writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
   try {
     apt('update', '-qq');
-    // The server's package asks this one's settings whether to make a cluster.
+    // The server's package reads this setting to decide whether to create a cluster.
     apt('install', '-y', '-qq', '--no-install-recommends', 'postgresql-common');
     const clusterSettings = '/etc/postgresql-common/createcluster.conf';
     const before = readFileSync(clusterSettings, 'utf8');

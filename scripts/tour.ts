@@ -1,7 +1,7 @@
 /**
- * `npm run tour`: the main job, done once through the public interface alone, each step with what came back and
- * how long it took. Starts everything on a temporary data dir and stops it again. Exits non-zero when a step is not
- * as promised. `node scripts/tour.ts /opt/trellis/bin/trellis` does it with another program than this clone's.
+ * `npm run tour`: runs the main use case once through the public API, and prints the result of each step and
+ * its duration. It starts everything on a temporary data dir and stops it again. Exits non-zero if a step does not
+ * return the expected result. `node scripts/tour.ts /opt/trellis/bin/trellis` uses that program instead of this clone's.
  */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -11,7 +11,7 @@ import { type RunningService, startRunningService } from '../test/support/servic
 
 const root = join(import.meta.dirname, '..');
 const dataset = (name: string) => readFileSync(join(root, 'node_modules/vega-datasets/data', name), 'utf8');
-/** Empty: this clone's. */
+/** Empty: the program of this clone. */
 const program = process.argv.slice(2);
 const airportCount = 3376;
 const zipCount = 42_049;
@@ -23,7 +23,7 @@ type Page = { records: TourRecord[]; next_cursor: string | null };
 
 let stepNumber = 0;
 
-/** Runs one step and prints what it says came back, with the time it took. */
+/** Runs a step and prints its result and duration. */
 async function step<T>(title: string, run: () => Promise<{ came: string; value: T }>): Promise<T> {
   stepNumber += 1;
   const begun = performance.now();
@@ -90,7 +90,7 @@ async function mainJob(service: RunningService): Promise<void> {
     const { data } = (await call('POST', '/connect/sessions', {
       body: { end_user: { id: 'ada', email: 'ada@example.com' }, allowed_integrations: [integration] },
     })) as { data: { token: string; connect_link: string; expires_at: string } };
-    return { came: `good until ${data.expires_at}`, value: data };
+    return { came: `valid until ${data.expires_at}`, value: data };
   });
 
   const connectionId = await step('Consent at the provider and come back', async () => {
@@ -184,7 +184,7 @@ async function mainJob(service: RunningService): Promise<void> {
     return { came: `${counts.join(' + ')}, then has_more: false`, value: counts };
   });
 
-  await step('Payloads before the cursor are gone, metadata is there', async () => {
+  await step('Payloads up to the cursor are deleted, metadata is kept', async () => {
     const all = await listAll({ call, at, model });
     const pruned = all.slice(0, middle);
     for (const record of pruned) {
@@ -199,7 +199,7 @@ async function mainJob(service: RunningService): Promise<void> {
     };
   });
 
-  await step('Sync again: what was pruned is restored', async () => {
+  await step('Sync again: the pruned payloads are restored', async () => {
     const counts = await save();
     assert.deepEqual(counts, { added: 0, updated: 0, unchanged: airportCount, restored: middle });
     const all = await listAll({ call, at, model });

@@ -7,7 +7,7 @@ const bundleOf = async (text: string) =>
   (await build({ stdin: { contents: `exports.of = ${JSON.stringify(text)}` }, write: false })).outputFiles[0]!
     .text;
 
-test('esbuild is started again when it was killed, before a build and during twenty', async (t) => {
+test('esbuild restarts after it was killed, before a build and during twenty', async (t) => {
   if (process.platform !== 'linux') return t.skip('reads /proc');
   await bundleOf('first');
   const first = await esbuildOf(process.pid);
@@ -22,7 +22,7 @@ test('esbuild is started again when it was killed, before a build and during twe
   assert.notEqual(await esbuildOf(process.pid), second);
 });
 
-test('a build that fails by its own fault is not repeated', async () => {
+test('a build that fails because of its input is not repeated', async () => {
   await assert.rejects(
     build({ stdin: { contents: 'const = 1' }, logLevel: 'silent' }),
     /Expected identifier/,

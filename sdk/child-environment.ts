@@ -2,37 +2,34 @@ import { setImmediate as turn } from 'node:timers/promises';
 import * as esbuild from 'esbuild';
 
 /**
- * The environment of a child process that is not a node of the service: the variables named and nothing of the parent's
- * environment, which holds the master keys and the addresses of databases with their passwords.
+ * Returns the environment of a child process that is not a node of the service: only `variables`, and nothing of the
+ * parent's environment, which contains the master keys and the database addresses with their passwords.
  *
- * Node's compile cache is off: programs such as Vite turn it on in `/tmp/node-compile-cache`, and Node runs what it finds
- * there even if another user owns the directory.
+ * Disables Node's compile cache: programs such as Vite enable it in `/tmp/node-compile-cache`, and Node runs code from there
+ * even if another user owns the directory.
  */
-export function childEnvironment(named: Record<string, string> = {}): Record<string, string> {
-  return { NODE_DISABLE_COMPILE_CACHE: '1', ...named };
+export function childEnvironment(variables: Record<string, string> = {}): Record<string, string> {
+  return { NODE_DISABLE_COMPILE_CACHE: '1', ...variables };
 }
 
-/**
- * As esbuild's `build`, and starts esbuild again when its process died, which esbuild does not. Builds under way are then
- * repeated.
- */
+/** Like esbuild's `build`, but restarts the esbuild process after it died, and repeats the builds that failed with it. */
 export const build: typeof esbuild.build = (options) =>
   start(options).catch(async (error) => {
-    // Faults of the build itself.
+    // The build failed because of its input.
     if ('errors' in error) throw error;
     await esbuild.stop();
-    // Until every build that failed with the process has called `stop`, which would end the next process.
+    // Lets every build that failed with the process call `stop` first, which would end the next process.
     await turn();
     return start(options);
   });
 
-/** esbuild starts its process at the first call, synchronously and with `process.env`; it has no option for another one. */
+/** esbuild starts its process synchronously in the first call, with `process.env`; it has no option for the environment. */
 const start: typeof esbuild.build = (options) => {
-  const own = process.env;
+  const environment = process.env;
   process.env = childEnvironment();
   try {
     return esbuild.build(options);
   } finally {
-    process.env = own;
+    process.env = environment;
   }
 };

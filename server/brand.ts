@@ -1,11 +1,11 @@
-/** The interface names that carry the brand word. Only the set brand's names count. */
+/** The interface names that contain the brand word. Only the names of the configured brand are valid. */
 export type Brand = {
   readonly word: string;
-  /** `_<brand>_metadata`: what a record carries about itself. */
+  /** `_<brand>_metadata`: the metadata of a record. */
   readonly metadataKey: string;
   /** `_<brand>_export`: the last line of an export. */
   readonly exportKey: string;
-  /** `<brand>-proxy-`: a header with this prefix goes to the provider without it. Lower case. */
+  /** `<brand>-proxy-`: a header with this prefix is sent to the provider without it. Lower case. */
   readonly proxyHeaderPrefix: string;
   readonly sessionTokenPrefix: string;
   /** `<brand>-oauth-callback`: the BroadcastChannel of the callback page. */

@@ -19,12 +19,33 @@ export function limitConcurrency(max: number): <T>(work: () => Promise<T>) => Pr
   };
 }
 
+/**
+ * Does `work` for all items, at most `max` at a time. After a failure no other item begins; once the running ones have
+ * ended, throws the first error.
+ */
+export async function forEachLimited<T>(
+  items: readonly T[],
+  max: number,
+  work: (item: T) => Promise<unknown>,
+): Promise<void> {
+  const rest = items.values();
+  const failures: unknown[] = [];
+  const worker = async () => {
+    for (const item of rest) {
+      if (failures.length > 0) return;
+      await work(item).catch((error: unknown) => failures.push(error));
+    }
+  };
+  await Promise.all(Array.from({ length: max }, worker));
+  if (failures.length > 0) throw failures[0];
+}
+
 type Waiting<A, R> = { item: A; resolve: (result: R) => void; reject: (error: unknown) => void };
 
 /**
- * Lets `work` do together what came while it was busy, up to `max` items at a time and one such batch after the other; it
- * answers for each item, in their order. One that comes while nothing is under way is a batch by itself, so that nobody
- * waits for others to come. Where `work` throws, all of its batch have failed.
+ * Collects the items that arrive while `work` runs, and passes them to the next call, at most `max` at a time; `work` returns
+ * a result for each item, in their order. An item that arrives while nothing runs is passed on immediately. If `work` throws, all
+ * items of its batch fail.
  */
 export function inBatches<A, R>(
   work: (items: readonly A[]) => Promise<readonly R[]>,
@@ -54,4 +75,85 @@ export function inBatches<A, R>(
     if (!isBusy) void goOn();
     return promise;
   };
+}
+
+/** Calls `make` at the first call and keeps its result. A failure is not kept: the next call tries again. */
+export function keepResult<T>(make: () => Promise<T>): () => Promise<T> {
+  let kept: Promise<T> | undefined;
+  return () => {
+    kept ??= make().catch((error) => {
+      kept = undefined;
+      throw error;
+    });
+    return kept;
+  };
+}
+
+/** Passes on the first of several failures in a row, so that an outage makes one line in the log. */
+export function firstFailures(onError: (error: unknown) => void) {
+  let isFailing = false;
+  return {
+    failed(error: unknown): void {
+      if (!isFailing) onError(error);
+      isFailing = true;
+    },
+    succeeded(): void {
+      isFailing = false;
+    },
+  };
+}
+
+export type Repetition = {
+  /** Runs once more, after the current run. */
+  runNext(): Promise<void>;
+  /** Aborts the signal of the current run and resolves when the run has ended. */
+  stop(): Promise<void>;
+};
+
+/**
+ * Runs `work` every `everyMs`. One run at a time: a tick during a run does nothing, unless the run takes longer than
+ * `overtakenAfterMs`. `onError` gets the first failure in a row.
+ */
+export function repeatEvery(
+  everyMs: number,
+  work: (signal: AbortSignal) => Promise<unknown>,
+  {
+    onError,
+    overtakenAfterMs = Number.POSITIVE_INFINITY,
+  }: { onError: (error: unknown) => void; overtakenAfterMs?: number },
+): Repetition {
+  const stopping = new AbortController();
+  const { failed, succeeded } = firstFailures(onError);
+  let startedAtMs = 0;
+  let current: Promise<void> | undefined;
+  function run(): Promise<void> {
+    if (current !== undefined && performance.now() - startedAtMs < overtakenAfterMs) return current;
+    startedAtMs = performance.now();
+    const running = work(stopping.signal)
+      .then(succeeded, failed)
+      .finally(() => {
+        if (current === running) current = undefined;
+      });
+    current = running;
+    return running;
+  }
+  const timer = setInterval(run, everyMs);
+  return {
+    async runNext() {
+      await current;
+      await run();
+    },
+    async stop() {
+      stopping.abort();
+      clearInterval(timer);
+      await current;
+    },
+  };
+}
+
+/** Resolves with the promise, or after the time limit. */
+export async function atMost(limitMs: number, promise: Promise<unknown>): Promise<void> {
+  const over = Promise.withResolvers<void>();
+  const timer = setTimeout(over.resolve, limitMs);
+  await Promise.race([promise, over.promise]).finally(() => clearTimeout(timer));
 }

@@ -5,11 +5,11 @@ import { ConfigError, type MasterKey, readMasterKeys } from './config/config.ts'
 import { writeWhole } from './whole-file.ts';
 
 /**
- * The files of DATA_DIR that hold keys: `master.key` (what seals the embedded database) and `dev.key` (the secret
- * key of the `dev` environment, for the person at this machine). Both are readable by their owner alone.
+ * The files of DATA_DIR that hold keys: `master.key`, which seals the embedded database, and `dev.key`, the secret key of the
+ * `dev` environment for the user of this machine. Only their owner can read them.
  */
 
-/** Makes DATA_DIR where it is missing, for its owner alone. */
+/** Makes DATA_DIR if it is missing, for its owner alone. */
 export async function ensureDataDir(dataDir: string): Promise<void> {
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
   await mkdir(join(dataDir, 'sandbox'), { recursive: true, mode: 0o700 });
@@ -19,7 +19,7 @@ export function masterKeyPath(dataDir: string): string {
   return join(dataDir, 'master.key');
 }
 
-/** The generated master keys of this data dir; undefined where the file is not there. Throws ConfigError. */
+/** The generated master keys of this DATA_DIR; undefined if there is no file. Throws ConfigError. */
 export async function readMasterKeyFile(dataDir: string): Promise<MasterKey[] | undefined> {
   const path = masterKeyPath(dataDir);
   const found = await readIfThere(path);
@@ -47,7 +47,7 @@ export async function writeDevKey(dataDir: string, secret: string): Promise<void
   await writeWhole(devKeyPath(dataDir), (file) => file.writeFile(`${secret}\n`));
 }
 
-/** Undefined where the file is not there. */
+/** Undefined if there is no file. */
 export async function readDevKey(dataDir: string): Promise<string | undefined> {
   return (await readIfThere(devKeyPath(dataDir)))?.trim();
 }

@@ -13,7 +13,7 @@ import { ensureEnvironment } from './environments/store.ts';
 import { type Deploys, deploy } from './functions/deploys/deploy.ts';
 import { describeHere } from './functions/deploys/examine.ts';
 import { listFunctions } from './functions/deploys/store.ts';
-import { sdkParts } from './functions/isolation/harness-text.ts';
+import { sdkParts } from './functions/isolation/program.ts';
 import { createRuntime, type Runtime } from './functions/isolation/runtime.ts';
 import { createFunctionsFolder, type FunctionsFolder } from './functions-folder.ts';
 import type { Logger } from './log.ts';

@@ -1,49 +1,50 @@
 /**
- * A folder of functions that this service deploys by itself, at its start and, in development, at each change.
+ * Folders of functions: the operator's, which the service deploys at its start and, in development, at each change, and
+ * `shipped/`, whose functions come with the service.
  *
- * Owns when it is compiled and what is told of it. Does not own how (`sdk/compile/`) nor what may be deployed
+ * Owns: when they are compiled, and the log lines about it. Does not own: the compiler (`sdk/compile/`), the rules for a deploy
  * (`functions/deploys/deploy.ts`).
  */
-import { stat } from 'node:fs/promises';
+import { readFile, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { bundle } from '../sdk/compile/bundle.ts';
 import { type Compilation, compile } from '../sdk/compile/compile.ts';
-import { shown } from '../sdk/compile/fault.ts';
+import { findFunctions, formatFault } from '../sdk/compile/files.ts';
 import { watchFolder } from '../sdk/compile/watch-folder.ts';
 import type { Db } from './db/pool.ts';
 import { getEnvironment } from './environments/store.ts';
 import { AppError } from './errors.ts';
 import { type Deploys, deploy } from './functions/deploys/deploy.ts';
+import type { ShippedBundle } from './functions/deploys/shipped.ts';
 import type { Logger } from './log.ts';
 
 export type FunctionsFolder = {
-  /** Deploys once, and at each change where it is watched. Never throws; it is not awaited. */
+  /** Deploys once, and at each change if it is watched. Never throws; it is not awaited. */
   start(): void;
-  /** Resolves when nothing of it runs any more. */
+  /** Resolves when no compilation and no deploy runs any more. */
   stop(): Promise<void>;
 };
 
-/** So long nothing may change before it is compiled: editors write in several steps. */
+/** A change is compiled after this time without another one: editors write in several steps. */
 const calmMs = 200;
-/** How often it is looked whether an integration that was missing is there. */
+/** How often the database is checked for a missing integration. */
 const againMs = 3_000;
-/** After what could not be foreseen it is tried again, first after `againMs`, at last after so long. */
+/** The longest pause after an unexpected failure; the first one is `againMs`. */
 const maxPauseMs = 60_000;
 
-export function createFunctionsFolder({
-  directory,
-  environment,
-  isWatched,
-  log,
-  ...deploys
-}: Deploys & {
-  directory: string;
-  /** The name of the environment that it belongs to. */
-  environment: string;
-  isWatched: boolean;
-  log: Logger;
-}): FunctionsFolder {
+export function createFunctionsFolder(
+  folder: Deploys & {
+    directory: string;
+    /** The name of the environment that it belongs to. */
+    environment: string;
+    isWatched: boolean;
+    log: Logger;
+  },
+): FunctionsFolder {
+  const { directory, environment, isWatched, log, ...deploys } = folder;
   const stopping = new AbortController();
   const { signal } = stopping;
-  /** Until nothing has changed for a while; and until it is tried again although nothing changed. */
+  /** The timers for a deploy after changes, and for one without a change. */
   let calm: NodeJS.Timeout | undefined;
   let next: NodeJS.Timeout | undefined;
   let pauseMs = againMs;
@@ -53,7 +54,7 @@ export function createFunctionsFolder({
       clearTimeout(calm);
       if (!signal.aborted) calm = setTimeout(run, calmMs);
     },
-    onError: (error) => log.warn({ err: error }, 'the folder of functions is watched no more'),
+    onError: (error) => log.warn({ err: error }, 'the folder of functions is no longer watched'),
   });
 
   function run(): void {
@@ -78,16 +79,18 @@ export function createFunctionsFolder({
     if (isWatched) changes.renew();
     const compilation = await compile(directory, { signal });
     for (const warning of compilation.warnings) log.warn(warning);
-    for (const fault of compilation.faults) log.error(`functions: ${shown(fault)}`);
+    for (const fault of compilation.faults) log.error(`functions: ${formatFault(fault)}`);
     if (compilation.faults.length > 0) {
-      log.error('functions: nothing was deployed; what ran before goes on');
+      log.error('functions: nothing was deployed; the previous versions keep running');
       return;
     }
     const { id: environmentId } = await getEnvironment(deploys.db, environment);
     const { there, missing } = await byIntegration(deploys.db, { environmentId, compilation });
     if (missing.length > 0) {
       const named = missing.map((key) => `"${key}"`).join(', ');
-      log.warn(`functions: no integration of ${environment} has the ID ${named}; its functions wait for it`);
+      log.warn(
+        `functions: no integration of ${environment} has the ID ${named}; its functions are deployed once it exists`,
+      );
       if (isWatched) awaitOneOf(missing, environmentId);
     }
     try {
@@ -112,7 +115,7 @@ export function createFunctionsFolder({
       const found = await deploys.db
         .query('select from integration where environment_id = $1 and key = any ($2)', [environmentId, keys])
         .catch(() => []);
-      // Meanwhile it may be deployed for another reason.
+      // A change may have started a deploy meanwhile.
       if (next !== mine) return;
       if (found.length > 0) run();
       else awaitOneOf(keys, environmentId);
@@ -122,7 +125,7 @@ export function createFunctionsFolder({
 
   return {
     start() {
-      // Without a folder there is nothing to deploy, and nothing to remove.
+      // Without a folder nothing is deployed, and nothing is removed.
       stat(directory).then(run, () => {});
     },
     async stop() {
@@ -149,4 +152,21 @@ async function byIntegration(
     .map((one) => ({ ...one, features: [], sdkVersion: null, path: [one.file] }));
   const absent = compilation.functions.filter(({ integrationKey }) => !keys.has(integrationKey));
   return { there, missing: [...new Set(absent.map(({ integrationKey }) => integrationKey))] };
+}
+
+const shippedDirectory = join(import.meta.dirname, '../shipped');
+
+/** The bundles of all functions of `shipped/`, which has one folder a provider. Takes some tens of milliseconds. */
+export async function bundleShipped(): Promise<ShippedBundle[]> {
+  const files = await findFunctions(shippedDirectory);
+  return Promise.all(
+    files.map(async ({ integrationKey: provider, kind, name, file }) => {
+      const [made, source] = await Promise.all([
+        bundle(shippedDirectory, file),
+        readFile(join(shippedDirectory, file), 'utf8'),
+      ]);
+      if ('faults' in made) throw new Error(made.faults.map(formatFault).join('\n'));
+      return { provider, kind, name, code: made.code, source };
+    }),
+  );
 }

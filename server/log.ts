@@ -1,11 +1,11 @@
 import { type DestinationStream, type Logger, pino } from 'pino';
 import pretty from 'pino-pretty';
 import type { LogLevel } from './config/config.ts';
-import { causeFields } from './tracing/cause.ts';
+import { causeFields } from './tracing/tracing.ts';
 
 export type { Logger };
 
-/** Of an error: what happened, where, and why. Never its other fields: a database names values in them. */
+/** Type, message, stack and causes of an error. Not its other fields: those of a database error hold values. */
 function describeError(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const { name, message, stack, cause } = error;
@@ -19,7 +19,7 @@ function describeError(error: unknown): unknown {
   };
 }
 
-/** Each line says which request, run or job it is for; what its logger says already is not said again. */
+/** The request, run or job of each line, unless the logger adds it already. */
 function causeOfLine(_line: object, _level: number, logger: Logger): object {
   const fields = causeFields();
   if ('reqId' in fields && 'reqId' in logger.bindings()) delete fields.reqId;
@@ -27,10 +27,10 @@ function causeOfLine(_line: object, _level: number, logger: Logger): object {
 }
 
 /**
- * The service's log, on standard output unless JSON lines are to go elsewhere.
+ * The service's log, on standard output unless JSON lines have another destination.
  *
- * Whatever could carry a secret is not given to it in the first place: requests are logged by route, never by
- * query, header or body. The redaction here is the second line of defence.
+ * Callers log nothing that may hold a secret: requests are logged by route, never by query, header or body. The redaction here
+ * is the second line of defence.
  */
 export function createLog(
   settings: { level: LogLevel; format: 'pretty' | 'json' },

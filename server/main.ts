@@ -1,3 +1,10 @@
+/**
+ * Starts and stops the service.
+ *
+ * Owns: the order in which the parts start and stop, the preparation of the database and of the data directory, and the
+ * keys of the first start. Does not own: the modules and routes of the HTTP interface (`app/app.ts`), the command line
+ * (`cli/`).
+ */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { hostname } from 'node:os';
@@ -6,6 +13,7 @@ import { hashPassword } from 'better-auth/crypto';
 import type { Sandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
 import { createApp, providersDirectory } from './app/app.ts';
+import { authModes } from './auth-modes/modes.ts';
 import { type Config, ConfigError, type MasterKey, type Role } from './config/config.ts';
 import {
   createMasterKeyFile,
@@ -17,7 +25,7 @@ import {
 } from './data-dir.ts';
 import { isSealed, proveKeyRing } from './data-keys/master-keys.ts';
 import { registerMasterKey } from './data-keys/store.ts';
-import { startEmbedded } from './db/embedded.ts';
+import { startEmbedded } from './db/embedded/embedded.ts';
 import { migrate } from './db/migrate.ts';
 import { type Db, type DbTarget, openDb } from './db/pool.ts';
 import { keepPlacing } from './db/sequencer.ts';
@@ -30,37 +38,41 @@ import type { App } from './http/server.ts';
 import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { joinNodes, type Presence } from './nodes/nodes.ts';
-import { createOutbound } from './outbound.ts';
+import { createOutbound } from './outbound/outbound.ts';
 import { loadCatalog } from './providers/catalog.ts';
 import { startTracing } from './tracing/tracing.ts';
-import { prepareOwner } from './users/set-up.ts';
+import { prepareOwner } from './users/invitations.ts';
 import { openVault, type Vault } from './vault.ts';
 import { version } from './version.ts';
 import { createWebBuild } from './web-build.ts';
 
 export type Service = {
   role: Role;
-  /** With the port that was taken where PORT is 0; of a worker where it listens, since nobody calls it by BASE_URL. */
+  /** With the actual port if PORT is 0. For a worker the address on which it listens, since BASE_URL does not lead to it. */
   baseUrl: string;
   sandboxUrl: string | undefined;
-  /** The key of `dev`, when this start generated it. */
+  /** The key of `dev` if this start generated it. */
   newDevKey: string | undefined;
   /** Makes the user that opens it the first owner; undefined if there is an owner. */
   setUpLink: string | undefined;
-  /** Whether DATA_DIR/dev.key is there to be read. */
+  /** Whether DATA_DIR/dev.key exists. */
   hasDevKeyFile: boolean;
-  /** Ends what runs, in order, within 5 s after the time that requests in flight get; what was answered is on the disk. May be called more than once. */
+  /**
+   * Stops all parts, in order, within 5 s after the time for requests in flight; the effects of completed requests are on the
+   * disk. May be called more than once.
+   */
   stop(): Promise<void>;
-  /** Resolves with the reason when the service cannot go on. */
+  /** Resolves with the reason if the service cannot continue. */
   failed: Promise<Error>;
 };
 
-/** By then most callers have given up. */
+/** Most callers have timed out by then. */
 const silentDatabaseMs = 60_000;
 
 type Part = { name: string; stop: () => Promise<unknown> };
+type Starting = { config: Config; log: Logger; parts: Part[] };
 
-/** Starts everything and resolves once it is ready; what had started is stopped again when a later part fails. */
+/** Starts all parts and resolves when the service is ready. If a part fails, the earlier ones are stopped. */
 export async function startService({ config, log }: { config: Config; log: Logger }): Promise<Service> {
   const parts: Part[] = [];
   let stopping: Promise<void> | undefined;
@@ -76,20 +88,12 @@ export async function startService({ config, log }: { config: Config; log: Logge
   }
 }
 
-async function startParts({
-  config,
-  log,
-  parts,
-}: {
-  config: Config;
-  log: Logger;
-  parts: Part[];
-}): Promise<Omit<Service, 'stop'>> {
+async function startParts({ config, log, parts }: Starting): Promise<Omit<Service, 'stop'>> {
   await ensureDataDir(config.dataDir);
   const onError = (error: unknown) =>
-    log.warn({ err: error }, 'traces are discarded: the collector does not accept them');
+    log.warn({ err: error }, 'the collector does not accept traces: they are discarded');
   parts.push({ name: 'traces', stop: await startTracing(config.tracing, { version, onError }) });
-  const catalog = loadCatalog(providersDirectory);
+  const catalog = loadCatalog(providersDirectory, authModes);
   const { target, failed } = await startDatabase({ config, log, parts });
   const onIdleError = (error: Error) => log.debug({ err: error }, 'a database connection ended');
   await migrateDatabase(target, { log, onIdleError });
@@ -99,7 +103,7 @@ async function startParts({
   await proveKeyRing(db, vault.masterKeys);
   await proveEnvironmentKeys(db);
   const startingSandbox = startSandboxOf(config, log);
-  // From now on: what fails beside it must not leave it running.
+  // Registered now, so that a failure of another part stops it.
   parts.push({ name: 'sandbox', stop: async () => (await startingSandbox.catch(() => undefined))?.close() });
   const [newDevKey, sandbox] = await Promise.all([
     prepareEnvironments({ config, db, vault }),
@@ -120,15 +124,15 @@ async function startParts({
     afterConnectionDeleted: housekeeping.removeOrphans,
     everyMinute: housekeeping.everyMinute,
   });
-  // What a stop has left half-way goes on at once.
+  // Continues immediately with the work that a stop has interrupted.
   housekeeping.removeOrphans();
   const presence = await enterNodes({ config, db, log });
   parts.push({ name: 'row of this node', stop: () => presence.stop() });
   const drain = createDrain(app);
   const limits = { delayMs: config.drainDelayMs, limitMs: config.drainMs };
-  parts.push({ name: 'http', stop: () => Promise.all([presence.tellStop(), drain(limits)]) });
+  parts.push({ name: 'http', stop: () => Promise.all([presence.markStopping(), drain(limits)]) });
   await listen(app, config);
-  // From here on a rotation may go by it that a node has this key in front.
+  // From now on a rotation may rely on a node that has this key first.
   await registerMasterKey(db, vault.masterKeys[0]);
   const isServing = config.role !== 'worker';
   if (isServing) web.start();
@@ -149,28 +153,24 @@ async function startParts({
   };
 }
 
-/** By connections of its own: an index may take its server longer than a statement of a service may be without a word. */
+/** With its own connections: the build of an index may be silent for longer than a statement of the service may. */
 async function migrateDatabase(
   target: DbTarget,
   { log, onIdleError }: { log: Logger; onIdleError: (error: Error) => void },
 ): Promise<void> {
-  const db = openDb(target, { onIdleError });
-  try {
-    const applied = await migrate(db, {
-      onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for others'),
-    });
-    if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
-  } finally {
-    await db.end();
-  }
+  await using db = openDb(target, { onIdleError });
+  const applied = await migrate(db, {
+    onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for other database sessions'),
+  });
+  if (applied.length > 0) log.info({ migrations: applied.length }, 'database migrated');
 }
 
-/** Undefined where it is switched off. */
+/** Undefined if it is switched off. */
 async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | undefined> {
   const { sandbox, dataDir, baseUrl } = config;
   if (sandbox === undefined) return undefined;
   try {
-    // Off in production, where none of it is loaded.
+    // Not loaded in production, where it is off.
     const { startSandbox } = await import('../sandbox/main.ts');
     return await startSandbox({
       port: sandbox.port,
@@ -185,27 +185,20 @@ async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | un
   }
 }
 
-/** The keys of DATA_DIR; made at the first start alone, since a database that was sealed needs the old ones. */
+/** The keys of DATA_DIR. Only the first start makes them: a database with sealed data needs the old ones. */
 async function ownMasterKeys(db: Db, { dataDir }: Config): Promise<MasterKey[]> {
   const found = await readMasterKeyFile(dataDir);
   if (found !== undefined) return found;
   if (await isSealed(db)) {
     throw new ConfigError([
-      `${masterKeyPath(dataDir)} is missing: the database was sealed with the key it held`,
+      `${masterKeyPath(dataDir)} is missing: the database is encrypted with the key in it`,
     ]);
   }
   return createMasterKeyFile(dataDir);
 }
 
-async function startDatabase({
-  config,
-  log,
-  parts,
-}: {
-  config: Config;
-  log: Logger;
-  parts: Part[];
-}): Promise<{ target: DbTarget; failed: Promise<Error> }> {
+async function startDatabase(starting: Starting): Promise<{ target: DbTarget; failed: Promise<Error> }> {
+  const { config, log, parts } = starting;
   if (config.databaseUrl !== undefined) {
     return { target: { url: config.databaseUrl }, failed: new Promise<Error>(() => {}) };
   }
@@ -214,16 +207,13 @@ async function startDatabase({
   return { target: embedded.connection, failed: embedded.exited };
 }
 
-/** `dev` and `prod` exist; `dev` has a key. Returns the key when it was generated now, and no key of the settings. */
-async function prepareEnvironments({
-  config,
-  db,
-  vault,
-}: {
+/** Ensures `dev` and `prod`, and a key of `dev`. Returns the key if it was generated now; never the key of the settings. */
+async function prepareEnvironments(given: {
   config: Config;
   db: Db;
   vault: Vault;
 }): Promise<string | undefined> {
+  const { config, db, vault } = given;
   const dev = await ensureEnvironment(db, { name: 'dev', vault });
   await ensureEnvironment(db, { name: 'prod', vault });
   const { environment, created } = dev;
@@ -243,16 +233,18 @@ async function prepareEnvironments({
   return created && chosen === undefined ? secret : undefined;
 }
 
-/** This node's row, and a word in the log when nobody is left for what is due in the background. */
+/** Registers this node, and logs if no node does background work any more. */
 function enterNodes({ config, db, log }: { config: Config; db: Db; log: Logger }): Promise<Presence> {
   let wereThere = true;
   return joinNodes(db, {
     name: `${hostname()}:${config.port}`,
     ...{ role: config.role, version },
-    onError: (error) => log.warn({ err: error }, "this node's row is renewed later"),
+    onError: (error) => log.warn({ err: error }, "this node's heartbeat could not be written; it is retried"),
     onWorkers: (areThere) => {
       if (wereThere && !areThere)
-        log.warn('no node lives that runs functions, delivers events and does the jobs: start one');
+        log.warn(
+          'no node with the role worker or all runs: functions, event deliveries and jobs do not run; start such a node',
+        );
       wereThere = areThere;
     },
   });
@@ -260,7 +252,7 @@ function enterNodes({ config, db, log }: { config: Config; db: Db; log: Logger }
 
 type Housekeeping = {
   stop: () => Promise<void>;
-  /** At once; the job of each minute does it too. */
+  /** Runs immediately; the job of each minute does the same. */
   removeOrphans: () => void;
   everyMinute: (job: Job<Record<string, never>>) => Promise<void>;
 };
@@ -273,7 +265,7 @@ const noHousekeeping: Housekeeping = {
 
 /** Positions of events and audit entries; the jobs of all modules, each minute on one node. */
 async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<Housekeeping> {
-  const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping goes on later');
+  const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping failed; it is retried later');
   const jobs = await startJobs(db, { onError });
   const sequencers = [eventSequence, auditSequence].map((sequence) =>
     keepPlacing(db, { sequence, everyMs: 100, onError }),
@@ -305,7 +297,7 @@ function asPortFault(error: unknown, { name, at }: { name: string; at: string })
   return new ConfigError([`${name}: ${at} is in use by another program`]);
 }
 
-/** PORT=0 means any free port; links need to know which before anything listens. */
+/** Replaces PORT=0 with a free port: links have the port before the service listens. */
 async function withFixedPort(config: Config): Promise<Config> {
   if (config.port !== 0) return config;
   const probe = createServer().listen(0, config.host);
@@ -316,7 +308,7 @@ async function withFixedPort(config: Config): Promise<Config> {
   return { ...config, port, baseUrl: config.baseUrl.replace(/:0$/, `:${port}`) };
 }
 
-/** The last part that started ends first. */
+/** Stops the parts in the reverse order of their start. */
 async function stopAll(parts: Part[], log: Logger): Promise<void> {
   for (const { name, stop } of parts.toReversed()) {
     await stop().catch((error: unknown) => log.error({ err: error }, `${name} did not stop cleanly`));

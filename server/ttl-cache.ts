@@ -1,13 +1,13 @@
 /** The longest time for which a node may use a value that another node has changed. */
 const ttlMs = 1_000;
 
-/** What one thing is known by. */
+/** The key of a cached value. */
 type Key = string | number;
 
 /**
- * Values that were read lately, each for a second from its request: so a change takes effect everywhere within a second,
- * and at once if it is forgotten. No value stays in memory for longer than two. A caller that asks during a read waits
- * for the same answer, unless the read began more than a second ago.
+ * Caches values for a second from their request: so a change takes effect on all nodes within a second, and at once where the
+ * value is forgotten. No value stays in memory for longer than two seconds. A caller during a read gets the result of that
+ * read, unless it began more than a second ago.
  */
 export class TtlCache<A, V> {
   readonly #load: (asked: A) => Promise<V>;
@@ -21,8 +21,8 @@ export class TtlCache<A, V> {
   #isSweeping = false;
 
   /**
-   * `endOf` says at which time a value ends by itself, by `now`: it does not where absent. `clock` counts the second: in
-   * ms and never backwards, since a time of day that is set back would keep what was revoked.
+   * `endOf` returns the time at which a value expires, by `now`; if absent, values do not expire. `clock` measures the second:
+   * in ms and monotonic, since a time of day that is set back would keep revoked values.
    */
   constructor(of: {
     load: (asked: A) => Promise<V>;
@@ -40,18 +40,18 @@ export class TtlCache<A, V> {
     this.#max = of.max;
   }
 
-  /** Without a wait where it is known; rejects with what `load` throws. */
+  /** Returns a cached value without a wait; rejects with the error of `load`. */
   get(asked: A): V | Promise<V> {
     return this.known(asked) ?? this.#running(asked) ?? this.reread(asked);
   }
 
-  /** Undefined where it would have to be read. */
+  /** The cached value; undefined if it must be read. */
   known(asked: A): V | undefined {
     const held = this.#held.get(this.#keyOf(asked));
     return held !== undefined && this.#isGood(held) ? held.value : undefined;
   }
 
-  /** What is stored from now on; rejects with what `load` throws. */
+  /** Reads the value that is stored now; rejects with the error of `load`. */
   reread(asked: A): Promise<V> {
     const key = this.#keyOf(asked);
     const until = this.#clock() + ttlMs;
@@ -75,15 +75,15 @@ export class TtlCache<A, V> {
     return read;
   }
 
-  /** Each later call gets the value that is stored then. */
+  /** Later calls read the value again. */
   forget(asked: A): void {
     const key = this.#keyOf(asked);
     this.#held.delete(key);
-    // It may have begun before the change.
+    // The read may have begun before the change.
     this.#reading.delete(key);
   }
 
-  /** As `forget`, for all that are meant. */
+  /** As `forget`, for all matching values. */
   forgetWhere(isMeant: (value: V) => boolean): void {
     for (const [key, { value }] of this.#held) if (isMeant(value)) this.#held.delete(key);
     this.#reading.clear();

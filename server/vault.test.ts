@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { createSecretKey, randomBytes } from 'node:crypto';
+import { createDecipheriv, createSecretKey, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { openVault } from './vault.ts';
 
@@ -21,6 +21,24 @@ test('a changed byte is noticed wherever it stands', () => {
     assert.throws(() => key.open(changed, 'greeting'), `byte ${at}`);
   }
   for (const length of [0, 1, 28]) assert.throws(() => key.open(sealed.subarray(0, length), 'greeting'));
+});
+
+test('a large value, which passes the cipher in parts, has the form of a small one', () => {
+  const { key } = openVault([masterKey('a')]).createDataKey();
+  const partBytes = 256 * 1024;
+  for (const length of [partBytes, partBytes + 1, 2 * partBytes, 9 * partBytes + 7]) {
+    const plain = randomBytes(length);
+    const sealed = key.seal(plain, 'large');
+    const decipher = createDecipheriv('aes-256-gcm', key.subkey('seal'), sealed.subarray(1, 13));
+    decipher.setAAD(Buffer.from('large')).setAuthTag(sealed.subarray(-16));
+    assert.ok(decipher.update(sealed.subarray(13, -16)).equals(plain));
+    decipher.final();
+    assert.ok(key.open(sealed, 'large').equals(plain));
+    const text = 'ü'.repeat(length / 2);
+    assert.ok(key.open(key.seal(text, 'large'), 'large').equals(Buffer.from(text)));
+    sealed[length]! ^= 1;
+    assert.throws(() => key.open(sealed, 'large'));
+  }
 });
 
 test('equal values are sealed differently', () => {

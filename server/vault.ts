@@ -1,13 +1,16 @@
 import {
+  type Cipheriv,
   createCipheriv,
   createDecipheriv,
   createHmac,
   createSecretKey,
+  type Decipheriv,
   hkdfSync,
   type KeyObject,
   randomBytes,
 } from 'node:crypto';
 import type { MasterKey } from './config/config.ts';
+import { freeIfLarge, reserve } from './large-buffer.ts';
 
 /**
  * Keys, and what they seal.
@@ -19,6 +22,9 @@ import type { MasterKey } from './config/config.ts';
 const nonceBytes = 12;
 const tagBytes = 16;
 const version = 1;
+
+/** A larger text passes the cipher in parts, so that it is held only twice. */
+const partBytes = 256 * 1024;
 
 /** Bytes that a seal adds to its plain text. */
 const sealOverheadBytes = 1 + nonceBytes + tagBytes;
@@ -130,19 +136,43 @@ function partsOf(wrapped: Buffer): { id: string; body: Buffer } {
 function sealWith(key: KeyObject, plain: Buffer | string, by: { context: string; nonce: Buffer }): Buffer {
   const cipher = createCipheriv('aes-256-gcm', key, by.nonce);
   cipher.setAAD(Buffer.from(by.context));
-  const body = typeof plain === 'string' ? cipher.update(plain, 'utf8') : cipher.update(plain);
-  return Buffer.concat([Buffer.from([version]), by.nonce, body, cipher.final(), cipher.getAuthTag()]);
+  const bytes = typeof plain === 'string' ? Buffer.from(plain) : plain;
+  if (bytes.length <= partBytes) {
+    const body = cipher.update(bytes);
+    cipher.final();
+    return Buffer.concat([Buffer.from([version]), by.nonce, body, cipher.getAuthTag()]);
+  }
+  const sealed = reserve(sealOverheadBytes + bytes.length);
+  sealed[0] = version;
+  by.nonce.copy(sealed, 1);
+  passParts(cipher, bytes, sealed.subarray(1 + nonceBytes));
+  cipher.final();
+  cipher.getAuthTag().copy(sealed, sealed.length - tagBytes);
+  if (bytes !== plain) freeIfLarge(bytes);
+  return sealed;
 }
 
 function openWith(key: KeyObject, sealed: Buffer, context: string): Buffer {
-  if (sealed[0] !== version || sealed.length < sealOverheadBytes) throw new Error('This is no sealed value.');
+  if (sealed[0] !== version || sealed.length < sealOverheadBytes) throw new Error('Not a sealed value.');
   const decipher = createDecipheriv('aes-256-gcm', key, sealed.subarray(1, 1 + nonceBytes), {
     authTagLength: tagBytes,
   });
   decipher.setAAD(Buffer.from(context));
   decipher.setAuthTag(sealed.subarray(sealed.length - tagBytes));
-  return Buffer.concat([
-    decipher.update(sealed.subarray(1 + nonceBytes, sealed.length - tagBytes)),
-    decipher.final(),
-  ]);
+  const secret = sealed.subarray(1 + nonceBytes, sealed.length - tagBytes);
+  const isLarge = secret.length > partBytes;
+  const body = isLarge ? passParts(decipher, secret, reserve(secret.length)) : decipher.update(secret);
+  // Throws if the tag is wrong. In this mode it returns no bytes: the text is complete without a copy.
+  decipher.final();
+  return body;
+}
+
+/** In this mode a part has the same length before and after the cipher. Each part is freed immediately. */
+function passParts(cipher: Cipheriv | Decipheriv, from: Buffer, to: Buffer): Buffer {
+  for (let at = 0; at < from.length; at += partBytes) {
+    const part = cipher.update(from.subarray(at, at + partBytes));
+    part.copy(to, at);
+    freeIfLarge(part);
+  }
+  return to;
 }

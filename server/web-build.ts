@@ -3,30 +3,30 @@ import { existsSync, globSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { childEnvironment } from '../sdk/child-environment.ts';
-import type { Building, Web } from './http/static.ts';
+import type { Building, Web } from './http/pages/static.ts';
 import type { Logger } from './log.ts';
 
 /**
  * Builds the browser's side of a clone while the service already runs.
  *
- * Owns when it is built and how it is put in place. Does not own how (`web/vite.config.ts`) nor how it is served
- * (`http/static.ts`).
+ * Owns: when it is built, and how the build replaces the previous one. Does not own: the settings of the build
+ * (`web/vite.config.ts`), how it is served (`http/pages/static.ts`).
  */
 const root = join(import.meta.dirname, '..');
 const source = join(root, 'web');
 
-/** Where the built files lie. */
+/** The directory of the built files. */
 export const webDirectory = join(source, 'dist');
 
-/** For a service that others start: it serves what is there and builds nothing. */
+/** For a service in a test or a tool: it serves the existing build and builds nothing. */
 export const builtWeb: Web = { directory: webDirectory, building: () => ({ is: 'none' }) };
 
 type WebBuild = Web & {
-  /** Builds where nothing was built, or where something in `web/` is newer. Never throws; it is not awaited. */
+  /** Builds if there is no build, or if a file of `web/` is newer. Never throws; it is not awaited. */
   start(): void;
-  /** Resolves when no build runs any more, however it went. */
+  /** Resolves when no build runs any more, after a success or a failure. */
   settled(): Promise<void>;
-  /** Ends a build that runs; what was built before stays. */
+  /** Ends a running build; the earlier build stays. */
   stop(): Promise<void>;
 };
 
@@ -60,8 +60,7 @@ export function createWebBuild({ log }: { log: Logger }): WebBuild {
 }
 
 /**
- * Whether what was built is there and no source is newer, as those that came with a later version are. A package has no
- * sources.
+ * Whether there is a build and no source is newer, such as those of a later version. A package has no sources.
  */
 export function isWebBuilt(): boolean {
   const built = statSync(join(webDirectory, 'dashboard/index.html'), { throwIfNoEntry: false });
@@ -70,7 +69,7 @@ export function isWebBuilt(): boolean {
   return files.every((file) => statSync(join(source, file)).mtimeMs <= built.mtimeMs);
 }
 
-/** Several services of one clone may build at once: the last one's files stay, and all are of one build. */
+/** Several services of one clone may build at the same time: the files of the last one stay, all of one build. */
 async function putInPlace(fresh: string): Promise<void> {
   const former = `${fresh}.former`;
   for (let tries = 1; ; tries += 1) {
@@ -86,7 +85,7 @@ async function putInPlace(fresh: string): Promise<void> {
   }
 }
 
-/** What builds left that were killed in the middle: each has the process that made it in its name. */
+/** Removes the files of killed builds: their names have the ID of the process. */
 async function sweep(): Promise<void> {
   for (const left of globSync('dist.*', { cwd: source })) {
     if (isAlive(Number(left.split('.')[1]))) continue;
@@ -102,7 +101,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** Beside what is served, and then put in its place: nobody ever gets half of one build and half of another. */
+/** Builds beside the served build, and renames the result at the end: no reader gets parts of two builds. */
 function build(
   vite: string,
   tell: (why: string | undefined) => void,

@@ -47,13 +47,13 @@ export async function writeWhole<T>(
   }
 }
 
-/** Throws, naming it, where `writeWhole` could not write: the folder is missing or closed to us, or it is a folder itself. */
+/** Throws, naming it, if `writeWhole` could not write: the folder is missing or not accessible, or the path is a folder. */
 export async function proveWritable(path: string): Promise<void> {
   const target = await followLink(path);
   const found = await stat(target).catch(() => undefined);
-  if (found?.isDirectory()) throw new Error(`${path} is a folder.`);
+  if (found?.isDirectory()) throw new Error(`${path} is a directory.`);
   await access(dirname(target), constants.W_OK | constants.X_OK).catch((cause: unknown) => {
-    throw new Error(`${path} cannot be written: its folder is missing, or closed.`, { cause });
+    throw new Error(`${path} cannot be written: its directory does not exist or is not writable.`, { cause });
   });
 }
 
@@ -63,14 +63,14 @@ async function followLink(path: string): Promise<string> {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     const found = await lstat(path).catch(() => undefined);
-    if (found?.isSymbolicLink()) throw new Error(`${path} is a link that leads nowhere`);
+    if (found?.isSymbolicLink()) throw new Error(`${path} is a symbolic link to a file that does not exist`);
     return path;
   }
 }
 
 async function syncFolder(path: string): Promise<void> {
-  const folder = await open(path);
-  await folder.sync().finally(() => folder.close());
+  await using folder = await open(path);
+  await folder.sync();
 }
 
 async function removeAbandoned(path: string): Promise<void> {
@@ -83,7 +83,7 @@ async function removeAbandoned(path: string): Promise<void> {
   }
 }
 
-/** Undefined where it takes the right to read the folder: a file can be written there without. */
+/** Undefined if the folder may not be read: a file can be written there without that right. */
 async function unlessUnreadable<T>(work: Promise<T>): Promise<T | undefined> {
   return work.catch((error: NodeJS.ErrnoException) => {
     if (error.code !== 'EACCES') throw error;

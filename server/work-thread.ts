@@ -1,14 +1,17 @@
 import { type Transferable, Worker } from 'node:worker_threads';
 
-/** What a thread answers to an order, in the order in which it got them. */
+/** The response of a thread to an order; responses have the sequence of the orders. */
 export type ThreadAnswer<Done> = { done: Done } | { refused: Error };
 
 type Waiting<Done> = { resolve(done: Done): void; reject(error: Error): void };
 type Running<Done> = { worker: Worker; waiting: Waiting<Done>[]; idle: NodeJS.Timeout | undefined };
 
+/** V8's default is three times as much, which would hold only garbage of a thread that computes one order at a time. */
+const maxYoungGenerationSizeMb = 16;
+
 /**
- * A thread that computes one order after another. It is started by the first order, ended when it has had none for
- * `idleMs`, and keeps the process alive only while it works.
+ * A thread that computes one order after another. The first order starts it; it ends after `idleMs` without an order, and keeps
+ * the process alive only while it works.
  */
 export class WorkThread<Order, Done> {
   readonly #file: URL;
@@ -22,12 +25,12 @@ export class WorkThread<Order, Done> {
     this.#maxHeapMb = maxHeapMb;
   }
 
-  /** Rejects with what the thread refuses, and when the thread dies; the next order starts another thread. */
+  /** Rejects with the error of the thread, and if the thread dies; the next order starts another thread. */
   order(order: Order, transfer: Transferable[]): Promise<Done> {
     this.#thread ??= this.#start();
     const { worker, waiting } = this.#thread;
     const { promise, resolve, reject } = Promise.withResolvers<Done>();
-    // Throws for what cannot be sent. Nothing may wait then: the next answer would go to the wrong order.
+    // Throws for a value that cannot be sent. So the order is added afterwards: otherwise it would get the next response.
     worker.postMessage(order, transfer);
     clearTimeout(this.#thread.idle);
     worker.ref();
@@ -36,7 +39,10 @@ export class WorkThread<Order, Done> {
   }
 
   #start(): Running<Done> {
-    const resourceLimits = this.#maxHeapMb === undefined ? {} : { maxOldGenerationSizeMb: this.#maxHeapMb };
+    const resourceLimits = {
+      maxYoungGenerationSizeMb,
+      ...(this.#maxHeapMb !== undefined && { maxOldGenerationSizeMb: this.#maxHeapMb }),
+    };
     const worker = new Worker(this.#file, { resourceLimits });
     const started: Running<Done> = { worker, waiting: [], idle: undefined };
     worker.on('message', (answer: ThreadAnswer<Done>) => {

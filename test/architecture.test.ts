@@ -1,35 +1,24 @@
 import assert from 'node:assert/strict';
-import { globSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { errorCatalogue } from '../server/errors.ts';
-import { eventTypes } from '../server/events/catalogue.ts';
+import { eventTypes } from '../server/events/event-types.ts';
 
-/** A module may import itself and modules of lower layers, and no module of its own layer or a higher one. */
-const layers: string[][] = [
-  ['errors', 'version', 'brand', 'ttl-cache', 'work-thread', 'email-address', 'metrics', 'concurrency'],
-  ['config'],
-  ['tracing'],
-  ['log'],
-  ['outbound-addresses', 'outbound-connections'],
-  ['http', 'db', 'outbound', 'vault'],
-  ['activity', 'jobs', 'data-keys', 'nodes'],
-  ['providers', 'environments'],
-  ['users', 'auth-modes', 'events'],
-  ['integrations', 'deliveries'],
-  ['connections'],
-  ['connect', 'proxy', 'records'],
-  ['functions'],
-  ['webhooks', 'setup'],
-  [
-    ...['main', 'app', 'cli', 'doctor', 'backup', 'moving', 'data-dir', 'whole-file', 'web-build'],
-    ...['functions-folder', 'shipped-functions'],
-  ],
-];
 const root = join(import.meta.dirname, '..');
 const files = globSync('server/**/*.ts', { cwd: root });
 const sources = files.filter((file) => !/\.(test|fixture)\.ts$/.test(file));
 const read = (file: string) => readFileSync(join(root, file), 'utf8');
+/** The table of ARCHITECTURE.md, from the lowest layer. A module imports itself and modules of lower layers. */
+const layers = [...read('ARCHITECTURE.md').matchAll(/^\| \d+ \| (.*) \|$/gm)]
+  .map(([, modules]) => [...modules!.matchAll(/`([a-z-]+)(?:\/|\.ts)`/g)].map(([, name]) => name!))
+  .reverse();
+/** What a module may import from outside of `server/`. */
+const importsFromOutside: Record<string, RegExp> = {
+  main: /^sandbox\//,
+  cli: /^(sdk|tools)\//,
+  'functions-folder': /^sdk\/compile\//,
+};
 const moduleOf = (file: string) => file.split('/')[1]!.replace(/\.ts$/, '');
 const layerOf = (module: string) => layers.findIndex((modules) => modules.includes(module));
 
@@ -39,16 +28,76 @@ test('modules import only modules of lower layers', () => {
     for (const [, target] of read(file).matchAll(/from '(\.{1,2}\/[^']+)'/g)) {
       const imported = relative(root, join(root, dirname(file), target!));
       const [from, to] = [moduleOf(file), moduleOf(imported)];
-      if (!imported.startsWith('server/')) {
-        if (imported === 'sdk/child-environment.ts') continue;
-        if (layerOf(from) < layers.length - 1 || !/^(sandbox|sdk)\//.test(imported))
-          wrong.push(`${file} → ${imported}`);
-      } else if (from !== to && layerOf(to) >= layerOf(from) && layerOf(from) < layers.length - 1) {
+      if (imported.startsWith('server/')) {
+        if (from !== to && layerOf(to) >= layerOf(from)) wrong.push(`${file} → ${imported}`);
+      } else if (imported !== 'sdk/child-environment.ts' && !importsFromOutside[from]?.test(imported)) {
         wrong.push(`${file} → ${imported}`);
       }
     }
   }
   assert.deepEqual(wrong, []);
+});
+
+/** The files of `server/` that each file imports, with or without the files of which it imports only types. */
+function importsOf({ withTypes }: { withTypes: boolean }): Map<string, string[]> {
+  const isOfTypes = (clause: string) =>
+    clause.startsWith('type ') || /^\{\s*type [^,}]+(,\s*type [^,}]+)*,?\s*\}$/.test(clause);
+  return new Map(
+    sources.map((file) => [
+      file,
+      [...read(file).matchAll(/^(?:import|export) ([^;]*?) ?from '(\.[^']+)'/gm)]
+        .filter(([, clause]) => withTypes || !isOfTypes(clause!))
+        .map(([, , target]) => relative(root, join(root, dirname(file), target!))),
+    ]),
+  );
+}
+
+/** Groups of files that import each other, directly or through others. */
+function cyclesOf(imports: ReadonlyMap<string, readonly string[]>): string[][] {
+  const reachable = new Map<string, Set<string>>();
+  for (const file of imports.keys()) {
+    const found = new Set(imports.get(file));
+    for (const next of found) for (const target of imports.get(next) ?? []) found.add(target);
+    reachable.set(file, found);
+  }
+  const inCycle = [...imports.keys()].filter((file) => reachable.get(file)!.has(file));
+  const groups = inCycle.map((file) =>
+    inCycle.filter((other) => reachable.get(file)!.has(other) && reachable.get(other)!.has(file)).sort(),
+  );
+  return [...new Map(groups.map((group) => [group.join(' '), group])).values()];
+}
+
+test('no files import values of each other, and no more than two import types of each other', () => {
+  assert.deepEqual(cyclesOf(importsOf({ withTypes: false })), []);
+  assert.deepEqual(
+    cyclesOf(importsOf({ withTypes: true })).filter((group) => group.length > 2),
+    [],
+  );
+});
+
+/** `tools/` works on the tables of these modules; everything else it does by public interfaces. */
+const modulesForTools = [
+  ...['activity', 'auth-modes', 'brand', 'concurrency', 'connections', 'db', 'deliveries', 'environments'],
+  ...['errors', 'events', 'functions', 'http', 'integrations', 'outbound', 'providers', 'records', 'vault'],
+];
+
+test('tools import the named modules of the service, and the CLI alone imports tools', () => {
+  const used = new Set<string>();
+  const importers: string[] = [];
+  for (const file of globSync('{server,tools,sandbox,sdk}/**/*.ts', { cwd: root })) {
+    if (/\.(test|fixture)\.ts$/.test(file)) continue;
+    for (const [, target] of read(file).matchAll(/(?:from |import\()'(\.{1,2}\/[^']+)'/g)) {
+      const imported = relative(root, join(root, dirname(file), target!));
+      if (file.startsWith('tools/') && !imported.startsWith('tools/')) used.add(imported);
+      if (!file.startsWith('tools/') && imported.startsWith('tools/')) importers.push(file);
+    }
+  }
+  const modules = [...used].map((path) => (path.startsWith('server/') ? moduleOf(path) : path));
+  assert.deepEqual([...new Set(modules)].sort(), [...modulesForTools].sort());
+  assert.deepEqual(
+    importers.filter((file) => !file.startsWith('server/cli/')),
+    [],
+  );
 });
 
 test('the quota imports nothing of the proxy, which calls it', () => {
@@ -58,16 +107,26 @@ test('the quota imports nothing of the proxy, which calls it', () => {
   assert.deepEqual(wrong, []);
 });
 
-/** The layers within `functions/`, from the processes of customer code up to the modules that request runs. */
-test('modules within functions import only lower ones', () => {
-  const within = [['isolation'], ['context'], ['deploys'], ['runs'], ['syncs', 'actions']];
-  const layerWithin = (module: string) => within.findIndex((modules) => modules.includes(module));
+/** The layers within a module, from the lowest folder or file up. */
+const layersWithin: Record<string, string[][]> = {
+  functions: [['isolation'], ['context'], ['deploys'], ['runs'], ['syncs', 'actions']],
+  connections: [
+    ...[['store'], ['health'], ['revocation'], ['refresh']],
+    ...[['verify'], ['disconnect', 'import'], ['routes']],
+  ],
+};
+test('folders within functions and connections import only lower ones', () => {
   const wrong: string[] = [];
   for (const file of sources) {
-    const [, from] = /^server\/functions\/([a-z]+)\//.exec(file) ?? [];
-    if (from === undefined) continue;
-    for (const [, to] of read(file).matchAll(/from '\.\.\/([a-z]+)\//g)) {
-      if (layerWithin(to!) >= layerWithin(from)) wrong.push(`${file} → ${to}`);
+    const [, module = '', from = ''] = /^server\/([a-z]+)\/([a-z-]+)/.exec(file) ?? [];
+    const within = layersWithin[module];
+    const layerWithin = (part: string) => within?.findIndex((parts) => parts.includes(part)) ?? -1;
+    if (layerWithin(from) < 0) continue;
+    const targets = /from '\.{1,2}\/([a-z-]+)(?:\.ts|\/)/g;
+    const inFolder = file.split('/').length > 3;
+    for (const [text, to] of read(file).matchAll(targets)) {
+      const isOfModule = text.includes("'../") === inFolder;
+      if (isOfModule && layerWithin(to!) >= layerWithin(from)) wrong.push(`${file} → ${to}`);
     }
   }
   assert.deepEqual(wrong, []);
@@ -107,6 +166,26 @@ test('what examples take from npm is what the service has of it', () => {
   }
 });
 
+test('ARCHITECTURE.md has at most 120 lines, and each path in it exists', () => {
+  const text = read('ARCHITECTURE.md');
+  assert.ok(text.trimEnd().split('\n').length <= 120);
+  const named = [...text.matchAll(/`([a-z-]+(?:\/[a-z-]+)*(?:\/|\.(?:ts|sql)))`/g)].map(([, path]) => path!);
+  const wrong = named.filter(
+    (path) =>
+      ![
+        '',
+        'server',
+        'server/connections',
+        'server/functions',
+        'server/proxy',
+        'server/records',
+        'server/webhooks',
+      ].some((folder) => existsSync(join(root, folder, path))) &&
+      !/^(routes|page-routes|wire)\.ts$/.test(path),
+  );
+  assert.deepEqual(wrong, []);
+});
+
 test('only config.ts reads the environment', () => {
   const readers = sources.filter(
     (file) => /process\.env\b/.test(read(file)) && file !== 'server/config/config.ts',
@@ -118,7 +197,7 @@ test('every child process gets its environment from childEnvironment', () => {
   const starters =
     /(?<![.\w])(?:spawn|spawnSync|execFile|execFileSync|exec|execSync|fork)\(|promisify\(execFile\)\(/g;
   const wrong: string[] = [];
-  for (const file of globSync('{server,sdk,sandbox}/**/*.ts', { cwd: root })) {
+  for (const file of globSync('{server,tools,sdk,sandbox}/**/*.ts', { cwd: root })) {
     if (/\.(test|fixture)\.ts$/.test(file)) continue;
     const text = read(file);
     // esbuild starts a process of its own, with the environment of the service.
@@ -142,18 +221,16 @@ test('every child process gets its environment from childEnvironment', () => {
 test('only outbound.ts opens sockets to the world, by its own pool', () => {
   const socketApis = /from '(undici|node:https|node:tls)'|globalThis\.fetch|http\.request\(/;
   const callsFetch = (text: string) => /(?<![.\w])fetch\(/.test(text);
-  const wrong = sources
-    // A script of a page runs in the browser; a guarded fetch that is passed in has the type Fetch.
-    .filter((file) => !file.endsWith('/page-scripts.ts'))
-    .filter(
-      (file) =>
-        socketApis.test(read(file)) || (callsFetch(read(file)) && !/\bFetch\b|\bfetchFor\b/.test(read(file))),
-    );
-  assert.deepEqual(wrong, ['server/outbound-connections.ts', 'server/outbound.ts']);
+  const wrong = sources.filter(
+    (file) =>
+      // A guarded fetch that is passed in has the type Fetch.
+      socketApis.test(read(file)) || (callsFetch(read(file)) && !/\bFetch\b|\bfetchFor\b/.test(read(file))),
+  );
+  assert.deepEqual(wrong, ['server/outbound/outbound.ts']);
 });
 
 test('every error code is documented, and no other', () => {
-  const documented = [...read('docs/errors.md').matchAll(/^\| `([a-z_]+)` \| ([\d, ]+) \|/gm)];
+  const documented = [...read('docs/reference/errors.md').matchAll(/^\| `([a-z_]+)` \| ([\d, ]+) \|/gm)];
   const written = new Map(documented.map(([, code, statuses]) => [code!, statuses!.trim()]));
   const entries: [string, { status: number; also?: readonly number[] }][] = Object.entries(errorCatalogue);
   const known = new Map(entries.map(([code, { status, also = [] }]) => [code, [status, ...also].join(', ')]));
@@ -178,39 +255,29 @@ test('every setting is documented, and no other', () => {
     .map(read)
     .join('\n');
   const used = new Set(
-    [...settingsText.matchAll(/(?:read\(|name: )'([A-Z][A-Z_]+)'/g)].map(([, name]) => name!),
+    [...settingsText.matchAll(/(?:\(|settings,)\s*'([A-Z][A-Z_]+)'/g)].map(([, name]) => name!),
   );
   used.delete('NODE_ENV');
   const documented = new Set(
-    [...read('docs/operations.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
+    [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
   );
   assert.deepEqual([...documented].sort(), [...used].sort());
-});
-
-test('no source file outgrows 400 lines', () => {
-  const long = globSync('{server,sandbox,sdk,bench,scripts,examples}/**/*.{ts,mjs}', {
-    ...{ cwd: root, exclude: (name: string) => name === 'node_modules' },
-  })
-    .filter((file) => !/\.test\.ts$|tables\.ts$/.test(file))
-    .filter((file) => read(file).split('\n').length > 401);
-  assert.deepEqual(long, []);
 });
 
 /** The table `errand`, the columns `withheld` and `withheld_until`, and the names of a job and of spans stay. */
 const storedNames = /\b(errands?|withheld)\b/gi;
 const filesOfStoredNames = [
   'ARCHITECTURE.md',
-  'docs/decisions/0021-errands-between-nodes.md',
+  'docs/decisions/0021-remote-calls-between-nodes.md',
   'docs/operations/monitoring.md',
   'docs/operations/nodes.md',
   'server/app/jobs.ts',
   'server/connect/reconnect.test.ts',
-  'server/connections/probe.test.ts',
-  'server/connections/rows.ts',
-  'server/connections/save.ts',
-  'server/connections/status-transitions.ts',
-  'server/connections/store.ts',
-  'server/connections/suspension.ts',
+  'server/connections/refresh/probe.test.ts',
+  'server/connections/store/store.ts',
+  'server/connections/store/save.ts',
+  'server/connections/health/status-transitions.ts',
+  'server/connections/store/suspension.ts',
   'server/functions/runs/remote-runner.test.ts',
   'server/functions/runs/remote-runner.ts',
   'server/nodes/remote-call-crash.test.ts',
@@ -229,7 +296,7 @@ test('texts and names are in plain technical English', () => {
   const words = /\b(rooms?|doors?|beliefs?|errands?|withheld|whoever|lets? go|at hand|anew|fates?|mended)\b/i;
   const wrong = globSync(
     [
-      '{server,web,sandbox,sdk,shipped,scripts,bench,test,docs,examples,providers,deploy}/**/*.{ts,tsx,mts,mjs,js,md,yaml,yml,sh,css,html}',
+      '{server,tools,web,sandbox,sdk,shipped,scripts,bench,test,docs,examples,providers,deploy}/**/*.{ts,tsx,mts,mjs,js,md,yaml,yml,sh,css,html}',
       '*.md',
     ],
     { cwd: root, exclude: (name: string) => ['node_modules', 'dist'].includes(name.split('/').at(-1)!) },

@@ -5,8 +5,8 @@ import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
 
 /**
- * How the browser's side is built: one HTML document for each entry, everything else in `assets/` under names that
- * change with their content. The service fills in `__NONCE__` and the like for each answer.
+ * The build of the pages: one HTML document per entry, other files in `assets/` with a hash in their names. The service
+ * fills in `__NONCE__` and similar placeholders for each response.
  */
 export default defineConfig({
   root: import.meta.dirname,
@@ -16,7 +16,7 @@ export default defineConfig({
   build: {
     outDir: join(import.meta.dirname, 'dist'),
     emptyOutDir: true,
-    // Inlined assets would be `data:` addresses, which the policy allows for images alone.
+    // Inlined assets would be `data:` URLs, which the policy only allows for images.
     assetsInlineLimit: 0,
     rollupOptions: {
       input: {
@@ -27,7 +27,7 @@ export default defineConfig({
   },
 });
 
-/** Compressed copies beside the assets, so that no answer waits for a compressor. */
+/** Compressed copies of the assets, so that responses do not wait for compression. */
 function compressed(): Plugin {
   return {
     name: 'compressed-copies',

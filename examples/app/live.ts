@@ -1,4 +1,4 @@
-/** Tells the open pages of a person what has changed, by server-sent events. */
+/** Sends changes to the open pages of a user, by server-sent events. */
 import { PassThrough, type Readable } from 'node:stream';
 
 export type Live = ReturnType<typeof createLive>;
@@ -7,13 +7,13 @@ export function createLive() {
   const open = new Map<string, Set<PassThrough>>();
 
   return {
-    /** What a page is told: `first`, and then what comes until it is closed. */
+    /** The stream of a page: `first`, then all messages until the page is closed. */
     open(person: string, first: object): Readable {
       const page = new PassThrough();
       const pages = open.get(person) ?? new Set();
       open.set(person, pages.add(page));
       tell(page, first);
-      // Proxies end a connection on which nothing is said for a minute.
+      // Proxies close a connection that is idle for a minute.
       const beat = setInterval(() => write(page, ':\n\n'), 20_000);
       page.on('close', () => {
         clearInterval(beat);
@@ -25,7 +25,7 @@ export function createLive() {
     tell(person: string, news: object): void {
       for (const page of open.get(person) ?? []) tell(page, news);
     },
-    /** Ends what the pages of a person are told. Those that may still be told come back by themselves. */
+    /** Ends the streams of a user's pages. Pages that are still signed in reconnect automatically. */
     end(person: string): void {
       for (const page of open.get(person) ?? []) page.end();
     },

@@ -1,4 +1,4 @@
-/** Starts the application: `npm start`. README.md says what the settings are. */
+/** Starts the application: `npm start`. README.md describes the settings. */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
@@ -26,7 +26,7 @@ const app = await createServer({ sheets, store, live, trellisUrl, cookieSecret, 
 
 await app.listen({ port: Number(PORT), host: 'localhost' });
 const { port } = app.server.address() as AddressInfo;
-// Where Trellis reaches this application; by number, as TRELLIS_OUTBOUND_ALLOW names it.
+// The address of this application for Trellis; an IP address, as in TRELLIS_OUTBOUND_ALLOW.
 const { EVENTS_URL = `http://127.0.0.1:${port}/trellis/events` } = process.env;
 await sheets.prepare(EVENTS_URL);
 console.log(`ready http://localhost:${port}`);
@@ -39,7 +39,7 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const)
     store.close();
   });
 
-/** It takes a key that may also make keys: fine for an example. */
+/** The request needs a key that can also create keys, which is acceptable for an example. */
 async function askSigningKey(): Promise<string> {
   const { data } = await trellis.request('GET /environment/webhook-signing-key');
   return data.webhook_signing_key;

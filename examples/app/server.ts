@@ -1,4 +1,4 @@
-/** The routes of the application: its page, what the page asks for, and where Trellis sends events. */
+/** The routes of the application: its page, the API of the page, and the endpoint for Trellis events. */
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import cookie from '@fastify/cookie';
@@ -15,7 +15,7 @@ type Parts = {
   live: Live;
   trellisUrl: string;
   cookieSecret: string;
-  /** By which Trellis signs events. */
+  /** The key with which Trellis signs events. */
   signingKey: string;
 };
 
@@ -29,7 +29,7 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
   const app = fastify({ logger: { level: 'warn' } });
   await app.register(cookie, { secret: cookieSecret });
   await app.register(statics, { root: fileURLToPath(new URL('./page', import.meta.url)) });
-  // The browser's half of the client, as it was installed.
+  // The browser part of the installed client.
   const client = dirname(fileURLToPath(import.meta.resolve('trellis-client/connect')));
   await app.register(statics, { root: client, prefix: '/trellis-client/', decorateReply: false });
 
@@ -37,7 +37,7 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
     reply.header('x-content-type-options', 'nosniff');
     reply.header(
       'content-security-policy',
-      // The page asks Trellis how far a connect session is.
+      // The page requests the state of a connect session from Trellis.
       `default-src 'self'; connect-src 'self' ${new URL(trellisUrl).origin}; frame-ancestors 'none'`,
     );
   });
@@ -68,9 +68,9 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
     const me = (request: FastifyRequest) => personOf(request) as string;
     signedIn.addHook('preHandler', async (request, reply) => {
       if (personOf(request) === undefined) return reply.code(401).send({ message: 'Sign in first.' });
-      // A page names whom it was drawn for. By now its browser may be signed in as another, for whom it must do nothing.
+      // A page sends the user that it was rendered for. Its browser may be signed in as another user since.
       const { person } = request.query as { person?: string };
-      const message = 'You are signed in as somebody else by now. Load this page again.';
+      const message = 'You are now signed in as another user. Reload this page.';
       if (person !== me(request)) return reply.code(409).send({ message });
     });
 
@@ -115,9 +115,9 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
   return app;
 }
 
-/** Where Trellis sends what has happened. Whatever is not answered with 2xx comes again, for three days. */
+/** The endpoint for Trellis events. Trellis retries a delivery without a 2xx response for three days. */
 async function takeEvents(app: FastifyInstance, { sheets, signingKey }: Parts): Promise<void> {
-  // The signature is one of the bytes as they came.
+  // The signature covers the raw bytes of the body.
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_, body, done) => done(null, body));
   app.post<{ Body: Buffer }>('/trellis/events', async (request, reply) => {

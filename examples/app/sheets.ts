@@ -1,37 +1,37 @@
 /**
- * Everything that the application does with Trellis: connect sessions, taking rows over, writing back.
+ * All use of Trellis: connect sessions, storing rows, writing back.
  *
- * An event only says that something has happened to a connection, perhaps a while ago, perhaps twice. So what is done about
- * it is to look how the connection is now; that is right whatever came before.
+ * An event may come late or twice. The application does not rely on its data, but reads the current state of the
+ * connection, which is correct in any case.
  */
 import { isTrellisError, type Trellis, type TrellisEvent } from 'trellis-client';
 import type { Live } from './live.ts';
 import type { Row, Store } from './store.ts';
 
 const integration = 'google-sheet';
-/** What of all that ships for it is used. */
+/** The shipped functions that the application uses. */
 const functions = {
   rows: 'sync',
   'append-rows': 'action',
   'update-cells': 'action',
   'preview-rows': 'action',
 } as const;
-/** Others may have connections of the same integration: these are left alone. */
+/** Other applications may have connections of the same integration; this application ignores them. */
 const tags = { app: 'sheetside' };
-/** Under this name Trellis keeps how far each sheet's rows are taken over. */
+/** The consumer name: Trellis stores the position of this consumer for each sheet. */
 const consumer = 'example-app';
 
-/** Of a connection's metadata: what its user has chosen on the connect page. */
+/** The part of a connection's metadata that the user chose on the connect page. */
 type Choice = { spreadsheetId: string; sheetId: number; headerRow?: number; title?: string; tab?: string };
 
 /** The message for the user of a connection that does not work; `next_step` of its health is the message for the operator. */
 const problems = {
   active: null,
-  needs_reauth: 'The access to your account has ended. Reconnect it, and everything goes on.',
-  blocked: 'Your administrator does not allow the access at the moment.',
+  needs_reauth: 'The access to your account has ended. Reconnect the account to continue.',
+  blocked: 'Your administrator does not allow access at the moment.',
 };
 
-/** What a person of the application is told, in place of what they asked for. */
+/** An error with a message for the user of the application. */
 export class Refusal extends Error {}
 
 export type Sheets = ReturnType<typeof createSheets>;
@@ -40,30 +40,30 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   const followed = new Map<string, AbortController>();
   let turn: Promise<unknown> = Promise.resolve();
 
-  /** Made once; calling it again changes nothing. */
+  /** Idempotent set-up of the integration. */
   async function prepare(eventsUrl: string): Promise<void> {
-    // With the client of the sandbox. For Google itself: `integrations.create` with an OAuth client of yours.
+    // With the OAuth client of the sandbox. For Google: `integrations.create` with your own OAuth client.
     await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: integration });
     for (const [name, type] of Object.entries(functions)) {
       const path = { key: integration, name };
       await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type } });
     }
-    // Where a policy prunes, a sync leaves alone what was pruned; it also takes what was never followed.
+    // With a retention policy, syncs do not restore pruned payloads. The policy also prunes records that were never followed.
     const policy = { provider_config_key: integration, prune_after_days: 7 };
     await trellis.request('PUT /records/retention', { body: policy });
     const { endpoints } = trellis.events;
     const endpoint = (await endpoints.list().toArray()).find(({ url }) => url === eventsUrl);
     const types = ['connection.*', 'sync.changed', 'sync.failed'];
     if (endpoint === undefined) await endpoints.create({ url: eventsUrl, types });
-    // Trellis disables one that was off for five days.
+    // Trellis disables an endpoint that was unreachable for five days.
     else if (!endpoint.enabled) await endpoints.update(endpoint.id, { enabled: true });
-    // What happened while the application was off.
+    // Handles changes since the application was stopped.
     const connections = await trellis.connections.list({ integrationId: integration, tags }).toArray();
     const ids = [...connections, ...store.accounts().map((one) => ({ connection_id: one.connectionId }))];
     for (const id of new Set(ids.map(({ connection_id }) => connection_id))) await look(id);
   }
 
-  /** Acts on an event, which may come late, twice, or after others. */
+  /** Handles an event, which may come late, twice, or out of order. */
   async function hear({ type, data }: TrellisEvent): Promise<void> {
     if (!('connection_id' in data) || !data.connection_id || data.provider_config_key !== integration) return;
     await look(data.connection_id);
@@ -74,7 +74,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       live.tell(account.person, { notice: data.error.message });
   }
 
-  /** Makes the account here what the connection is; one after another, so that what was seen last stays. */
+  /** Updates the stored account from the connection; one at a time, so that the last state wins. */
   function look(connectionId: string): Promise<void> {
     const done = turn.then(() => lookNow(connectionId));
     turn = done.catch(() => {});
@@ -87,7 +87,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     if (found === undefined || typeof person !== 'string') return forget(connectionId);
     const other = store.accountOf(person)?.connectionId;
     if (other !== undefined && other !== connectionId) {
-      // Connected in two tabs: what was connected last stays.
+      // Connected in two tabs: the last connection is kept.
       const [newest, ...older] = await connectionsOf(person);
       for (const { connection_id } of older) await remove(connection_id);
       if (newest?.connection_id !== connectionId) return;
@@ -112,12 +112,12 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     return (await list.toArray({ atMost: 1 }))[0];
   }
 
-  /** The newest first. */
+  /** Newest first. */
   function connectionsOf(person: string) {
     return trellis.connections.list({ integrationId: integration, endUserId: person, tags }).toArray();
   }
 
-  /** Deletes a connection, and ends the access at the provider where no other connection has it. */
+  /** Deletes a connection, and revokes the access at the provider unless another connection uses it. */
   async function remove(connectionId: string): Promise<void> {
     await trellis.connections.delete(integration, connectionId).catch((error) => {
       if (!isTrellisError(error, 'unknown_connection')) throw error;
@@ -131,7 +131,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     if (known !== undefined) live.tell(known.person, { account: null, rows: [] });
   }
 
-  /** Has the sheet read now; else that is done every five minutes. */
+  /** Starts a sync of the sheet now; otherwise it runs every five minutes. */
   async function read(connectionId: string, opts?: { reset: boolean; emptyCache: boolean }): Promise<void> {
     await trellis.connection(integration, connectionId).syncs.trigger('rows', { ...(opts && { opts }) });
   }
@@ -144,7 +144,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       .catch((error) => {
         if (stop.signal.aborted) return;
         if (isTrellisError(error, 'unknown_connection')) forget(connectionId);
-        else console.error(`${connectionId} is not followed any more:`, error);
+        else console.error(`Following ${connectionId} failed:`, error);
       })
       .finally(() => followed.delete(connectionId));
   }
@@ -152,7 +152,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   /** Stores rows as they change, and prunes stored rows at Trellis. Ends when the connection ends. */
   async function takeOver(connectionId: string, signal: AbortSignal): Promise<void> {
     const rows = trellis.connection(integration, connectionId).records<Pick<Row, 'fields'>>('Row');
-    // Records that are gone without a trace, as where a sync was reset, are told by a beginning.
+    // After a reset of the sync, all records come again, so records that do not come were removed.
     const options = { consumer, onExpired: 'restart', pollMs: 1_000, signal } as const;
     for await (const batch of rows.follow(options)) {
       const changed: Row[] = [];
@@ -161,7 +161,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       for (const { id, fields, _trellis_metadata: about } of batch.records) {
         if (about.last_action === 'DELETED') deleted.push(id);
         else if (fields !== undefined) changed.push({ id, fields, cursor: about.cursor });
-        // It was pruned: here, or by the policy, which waits 30 days for an application that is off.
+        // The payload was pruned: by this application, or by the policy if the application was stopped for 30 days.
         else kept.push(id);
       }
       const { isRestart, isCaughtUp } = batch;
@@ -172,14 +172,14 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
       await rows.pruneConsumed(consumer, { signal });
       const isKnown = (name: string) => columns.includes(name);
       if (changed.every(({ fields }) => Object.keys(fields).every(isKnown))) continue;
-      // Rows come without it; the next change asks again.
+      // Rows do not need the order; the next change requests it again.
       await arrange(connectionId, signal).catch((error) => {
         if (!isTrellisError(error)) throw error;
       });
     }
   }
 
-  /** Asks in which order the columns stand: as keys of an object, whole numbers come first in JavaScript. */
+  /** Requests the order of the columns, since JavaScript orders integer keys of an object first. */
   async function arrange(connectionId: string, signal: AbortSignal): Promise<void> {
     const choice = chosenIn((await find(connectionId))?.metadata);
     if (choice === undefined) return;
@@ -195,7 +195,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     if (account !== undefined) live.tell(account.person, { account });
   }
 
-  /** The token of a session in which a person connects an account, chooses a sheet, or reconnects. */
+  /** The token of a session in which the user connects an account, chooses a sheet, or reconnects. */
   async function session(person: string): Promise<string> {
     const account = store.accountOf(person);
     const choose = account?.sheet ? {} : { setup: 'sheet' as const };
@@ -208,7 +208,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     return (await trellis.connectSessions.reconnect(asked)).token;
   }
 
-  /** Writes what a person has typed by an action, which finds the columns by the fields of a record. */
+  /** Writes the user's input by an action, which finds the columns by field names. */
   async function write(
     person: string,
     action: 'append-rows' | 'update-cells',
@@ -217,7 +217,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     const { connectionId } = accountOf(person);
     const input = { ...values, input: 'USER_ENTERED' };
     const { actions } = trellis.connection(integration, connectionId);
-    // Also where it is refused: then the page shows what is there by now.
+    // Also after a refusal, so that the page shows the current row.
     await actions.run(action, input).finally(() => read(connectionId));
   }
 
@@ -231,18 +231,18 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     ...{ prepare, hear, session },
     append: (person: string, values: Record<string, string>) =>
       write(person, 'append-rows', { rows: [values] }),
-    /** A record does not say in which row it stands by now: the action finds it. */
+    /** A record has no row number; the action finds the row. */
     async change(person: string, { id, values }: { id: string; values: Record<string, string> }) {
       const cursor = store.rows(accountOf(person).connectionId).find((row) => row.id === id)?.cursor;
       await write(person, 'update-cells', { updates: [{ id, values, cursor }] });
     },
-    /** No event tells that a sheet without rows was chosen. */
+    /** There is no event for the choice of a sheet without rows. */
     async read(person: string): Promise<void> {
       const { connectionId } = accountOf(person);
       await look(connectionId);
       await read(connectionId);
     },
-    /** Deletes what the person has connected, and forgets the rows. */
+    /** Deletes the user's connection and rows. */
     async disconnect(person: string): Promise<void> {
       for (const { connection_id } of await connectionsOf(person)) await remove(connection_id);
       const account = store.accountOf(person);
@@ -258,14 +258,15 @@ function chosenIn(metadata: unknown): Choice | undefined {
   return (metadata as { sheets?: { base?: Choice } } | null | undefined)?.sheets?.base;
 }
 
-/** What to show to the person whose wish failed. */
+/** The error message for the user. */
 export function words(error: unknown): string {
-  if (!isTrellisError(error)) return error instanceof Refusal ? error.message : 'Something went wrong here.';
-  // Their own words name an address that is nobody's business.
+  if (!isTrellisError(error))
+    return error instanceof Refusal ? error.message : 'Something went wrong. Try again.';
+  // The original message contains an internal address.
   if (isTrellisError(error, 'network_error', 'timeout'))
-    return 'Your sheet cannot be reached at the moment. See whether it was done before you try again.';
-  // An action says in its payload what is the matter.
+    return 'Your sheet cannot be reached at the moment. Check whether the change was made before you try again.';
+  // An action returns the cause in its payload.
   const { type, message } = (error.payload ?? {}) as { type?: unknown; message?: unknown };
-  if (type === 'row_changed') return 'Somebody else has changed this row meanwhile. Nothing was written.';
+  if (type === 'row_changed') return 'The row was changed in the meantime. Nothing was written.';
   return typeof message === 'string' ? message : error.message;
 }

@@ -1,29 +1,29 @@
-/** What the application keeps itself: who has connected what, and the rows it has taken over. One SQLite file. */
+/** The application's own data: the connected accounts and their rows, in one SQLite file. */
 import { DatabaseSync } from 'node:sqlite';
 
-/** A person's connected account, as the page shows it. */
+/** A user's connected account, as shown on the page. */
 export type Account = {
   connectionId: string;
   person: string;
-  /** The address of the account at the provider, where it tells. */
+  /** The address of the account at the provider, if known. */
   email: string | null;
-  /** The spreadsheet and the tab that were chosen; null until then. */
+  /** The chosen spreadsheet and tab; null if none is chosen. */
   sheet: string | null;
-  /** What the person has to do for it to work again; null while it works. */
+  /** The required action of the user; null if the connection works. */
   problem: string | null;
-  /** In the order of the sheet, as far as it was asked for. */
+  /** In the order of the sheet, if known. */
   columns: string[];
 };
 export type Row = { id: string; fields: Record<string, unknown>; cursor: string };
-/** What a batch of records brings. */
+/** The changes of a batch of records. */
 export type Change = {
   changed: Row[];
   deleted: string[];
-  /** Still there, with fields that only this store has by now. */
+  /** Present, with fields in this store only (pruned at Trellis). */
   kept: string[];
-  /** Whether everything there is comes from here on; what is here and does not come is gone. */
+  /** Whether all records come from here on; stored rows that do not come are removed. */
   isRestart: boolean;
-  /** Whether everything has come. */
+  /** Whether all records have come. */
   isCaughtUp: boolean;
 };
 
@@ -41,7 +41,7 @@ export function openStore(file: string) {
     create table if not exists row (
       connectionId text not null references account on delete cascade,
       id text not null, fields text not null, cursor text not null, primary key (connectionId, id));
-    -- Rows that have not come yet since Trellis began with everything again. That may end in another run of this program.
+    -- Rows that have not come since the last restart. A restart may be completed by a later run of this program.
     create table if not exists missing (
       connectionId text not null, id text not null, primary key (connectionId, id),
       foreign key (connectionId, id) references row on delete cascade);`);
@@ -66,7 +66,7 @@ export function openStore(file: string) {
     accounts: () => db.prepare(accounts).all().map(accountIn) as Account[],
     accountOf: (person: string) => accountIn(find.get('', person)),
     account: (connectionId: string) => accountIn(find.get(connectionId, '')),
-    /** The person has no other. */
+    /** A user has one account. */
     save: (account: Omit<Account, 'columns'>) => void save.run(account),
     arrange: (connectionId: string, columns: string[]) =>
       void arrange.run(connectionId, JSON.stringify(columns)),
@@ -76,7 +76,7 @@ export function openStore(file: string) {
         ...{ id: String(id), cursor: String(cursor) },
         fields: JSON.parse(String(fields)) as Row['fields'],
       })),
-    /** All of it or nothing: what is acknowledged to Trellis afterwards is surely here. Answers which rows are gone. */
+    /** Stores a batch in one transaction, before it is acknowledged to Trellis. Returns the removed rows. */
     change(connectionId: string, { changed, deleted, kept, isRestart, isCaughtUp }: Change): string[] {
       db.exec('begin');
       try {

@@ -1,11 +1,11 @@
-// Has somebody connect an account, calls Google's own API with it, follows a sheet's rows as records, and prunes them.
+// Connects a user's account, calls Google's API with it, follows a sheet's rows as records, and prunes them.
 import { Trellis } from 'trellis-client';
 
 const { TRELLIS_URL: url = 'http://localhost:3003', TRELLIS_SECRET_KEY: key = '' } = process.env;
 const trellis = new Trellis({ url, key });
 const integration = 'google-sheet';
 
-// Its OAuth client is the sandbox's, and `rows` is the function that makes records of rows.
+// The integration uses the sandbox's OAuth client. The function `rows` syncs rows to records.
 await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: integration });
 const path = { key: integration, name: 'rows' };
 await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type: 'sync' } });
@@ -15,20 +15,20 @@ const { connect_link: link } = await trellis.connectSessions.create(asked);
 console.log('open', link);
 const connection = trellis.connection(integration, await connectedBy(asked.end_user.id));
 
-// Google's API as Google has it, with the user's credentials.
+// A call of Google's API with the user's credentials.
 const { spreadsheetId } = await google('', { properties: { title: 'My cities' } });
 const values = ['City,Country', 'Oslo,Norway', 'Rome,Italy'].map((line) => line.split(','));
 await google(`/${spreadsheetId}/values/A1:append?valueInputOption=RAW`, { values });
 console.log('read', (await google(`/${spreadsheetId}/values/A:B`)).values);
 
-// Its rows as records, told apart by the column City.
+// Its rows as records, identified by the column City.
 const base = { spreadsheetId, sheetId: 0, identity: 'key', keyColumn: 'City' };
 await trellis.connections.metadata.set(integration, connection.id, { sheets: { base } });
 await connection.syncs.trigger('rows');
 const rows = connection.records('Row');
 for await (const { records, acknowledge } of rows.follow({ consumer: 'example' })) {
   for (const { id, fields, _trellis_metadata: about } of records) console.log(about.last_action, id, fields);
-  await acknowledge(); // Asking for the next batch does it as well, but this loop ends here.
+  await acknowledge(); // The request for the next batch also acknowledges, but this loop ends here.
   console.log('pruned', (await rows.pruneConsumed('example')).count);
   break;
 }

@@ -1,5 +1,5 @@
 /**
- * The entry point of the control routes: authentication, reading of bodies, and errors.
+ * Authentication, body parsing and errors of the control routes.
  *
  * An error is `{error: {code, message}}`; a message about a body begins with the field.
  */
@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { z } from 'zod';
 import { type Incoming, json, type Reply } from '../http.ts';
 
-/** A refusal of a control route. */
+/** An error response of a control route. */
 export class ControlError extends Error {
   readonly status: number;
   readonly code: string;
@@ -21,8 +21,8 @@ export class ControlError extends Error {
 }
 
 /**
- * Refuses a control request by its head: without the key where one is set, and with a body that is not announced
- * as JSON. A page of another site can only send such bodies without a preflight, which the sandbox never grants.
+ * The error response to a request without the sandbox's key (if one is set), or with a body that is not JSON by its content
+ * type. The content type prevents CSRF: another site would need a CORS preflight, which the sandbox never allows.
  */
 export function refuseControl(
   head: { method: string; headers: IncomingHttpHeaders },
@@ -50,7 +50,7 @@ function isKey(authorization: string, key: string): boolean {
   return timingSafeEqual(hash(authorization), hash(`Bearer ${key}`));
 }
 
-/** The answer of a control route as JSON that nobody caches; a `ControlError` becomes its JSON. */
+/** The response of a control route as JSON that is not cached; a `ControlError` becomes an error response. */
 export async function answerControl(work: () => Promise<unknown> | unknown): Promise<Reply> {
   try {
     return json(200, await work(), { 'cache-control': 'no-store' });
@@ -60,7 +60,7 @@ export async function answerControl(work: () => Promise<unknown> | unknown): Pro
   }
 }
 
-/** The body of a control request in the shape of `schema`; throws a `ControlError` that names each faulty field. */
+/** The body of a control request, validated by `schema`. Throws a `ControlError` that names each invalid field. */
 export function readBody<T extends z.ZodType>(request: Incoming, schema: T): z.infer<T> {
   let value: unknown;
   try {
@@ -74,7 +74,7 @@ export function readBody<T extends z.ZodType>(request: Incoming, schema: T): z.i
   throw new ControlError(400, 'invalid_body', faults.slice(0, 10).join('; '));
 }
 
-/** A refusal that names one field. */
+/** An error that names one field. */
 export function invalid(field: string, message: string): ControlError {
   return new ControlError(400, 'invalid_body', `${field}: ${message}`);
 }

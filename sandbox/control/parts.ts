@@ -1,29 +1,28 @@
-/** What the control routes share: the sandbox they act on, and the words they understand. */
+/** Types, schemas and look-ups that the control routes share. */
 import { z } from 'zod';
-import type { AccountActs } from '../account-acts.ts';
+import type { AccountChanges } from '../account-changes.ts';
 import { type Account, type Accounts, isEmail } from '../accounts.ts';
-import type { Calls } from '../calls.ts';
+import type { Calls, Refreshes } from '../calls.ts';
 import type { Client, Clients, Project } from '../clients.ts';
 import type { Clock } from '../clock.ts';
 import type { Cell } from '../csv.ts';
+import type { Channels } from '../drive/channels.ts';
 import type { Faults } from '../faults/faults.ts';
 import type { Grants } from '../grants.ts';
 import type { Incoming } from '../http.ts';
 import type { Authorize } from '../oauth/authorize.ts';
 import type { Consent } from '../oauth/consent.ts';
 import type { Quota } from '../quota.ts';
-import type { Receivers } from '../receivers.ts';
-import type { Refreshes } from '../refreshes.ts';
-import type { SecurityEvents } from '../security-events.ts';
+import type { Receivers, SecurityEvents } from '../security-events.ts';
 import type { Damage } from '../sheets/damage.ts';
 import type { Tokens } from '../tokens.ts';
 import { invalid } from './answer.ts';
 
-/** What the control routes act on. */
+/** The parts of the sandbox that control routes read and change. */
 export interface ControlParts {
   url: string;
   accounts: Accounts;
-  acts: AccountActs;
+  accountChanges: AccountChanges;
   clients: Clients;
   grants: Grants;
   tokens: Tokens;
@@ -37,33 +36,28 @@ export interface ControlParts {
   receivers: Receivers;
   securityEvents: SecurityEvents;
   spreadsheets: Spreadsheets;
-  channels: PushChannels;
+  channels: Channels;
   save: () => Promise<void>;
 }
 
-/** The spreadsheets as the control routes reach them. */
+/** The part of the Sheets API that control routes use. */
 export interface Spreadsheets {
-  /** Makes a spreadsheet that belongs to an account, filled with rows. */
+  /** Creates a spreadsheet of an account, with these rows. */
   create(wanted: {
     account: Account;
     title: string;
     sheet: string;
     rows: Cell[][];
   }): Promise<{ spreadsheetId: string }>;
-  /** Changes a spreadsheet as a careless person would. Answers whether there is such a spreadsheet. */
+  /** Damages a spreadsheet like a careless user. Returns false if the spreadsheet does not exist. */
   damage(spreadsheetId: string, damage: Damage): Promise<boolean>;
   list(): Promise<{ spreadsheetId: string; title: string; owner: { email: string } }[]>;
 }
 
-/** The push channels that are open, as the control routes see them. */
-export interface PushChannels {
-  list(): { id: string; address: string; fileId: string | undefined; expiresAt: number; messages: number }[];
-}
-
-/** A control route: gives what is answered as JSON, or throws a `ControlError`. */
+/** A control route: returns the value that is sent as JSON, or throws a `ControlError`. */
 export type ControlRoute = (request: Incoming, parts: ControlParts) => Promise<unknown> | unknown;
 
-/** How many accounts, and how many clients, may be added by control routes. */
+/** The limit of accounts, and of clients. */
 export const ADDED_LIMIT = 10_000;
 export const TEN_YEARS_S = 10 * 365 * 86_400;
 export const NAME = z.string().min(1).max(200);
@@ -74,14 +68,14 @@ export const PROJECT_NUMBER = z.string().regex(/^\d{6,20}$/, 'must be digits');
 export function getAccount(emailOrSub: string, accounts: Accounts): Account {
   const account = accounts.find(emailOrSub);
   if (account === undefined)
-    throw invalid('account', `there is no account ${emailOrSub}; POST /_sandbox/accounts adds one`);
+    throw invalid('account', `there is no account ${emailOrSub}. Add it with POST /_sandbox/accounts.`);
   return account;
 }
 
 /** The client of this id; throws a `ControlError` that names the field `client_id`. */
 export function getClient(clientId: string, clients: Clients): Client {
   const client = clients.find(clientId);
-  if (client === undefined) throw invalid('client_id', 'no such client');
+  if (client === undefined) throw invalid('client_id', 'is not a known client');
   return client;
 }
 
@@ -89,11 +83,10 @@ export function getClient(clientId: string, clients: Clients): Client {
 export function getProject(number: string, clients: Clients): Project {
   const project = clients.findProject(number);
   if (project === undefined)
-    throw invalid('project_number', 'no such project; POST /_sandbox/clients makes one');
+    throw invalid('project_number', 'is not a known project. Create one with POST /_sandbox/clients.');
   return project;
 }
 
-/** A time of the sandbox's clock on the wire. */
 export function timeToWire(ms: number): string {
   return new Date(ms).toISOString();
 }

@@ -1,23 +1,20 @@
 /**
- * The part of the Drive API v3 that file clients need: about.get, files create, get, list, update, delete, and watch.
+ * The part of the Drive API v3 for clients of files: about.get, files create, get, list, update, delete, and watch.
  *
- * Owns: routes, the order of checks (route, token, scope, file, method), which files an account and its client see.
- * channels.ts tells of changes, uploads.ts takes bytes in, store.ts keeps them, query.ts reads `q`, fields.ts `fields`, metadata.ts the resource.
- * Does not own: spreadsheets, which the Sheets API keeps and this one shows. What is assumed rather than known about
- * Google is listed in README.md beside this file.
+ * It checks a request in Google's order: route, token, scope, file, method. Spreadsheets are stored by the Sheets API.
+ * README.md lists the assumptions about Google.
  */
 import { rm } from 'node:fs/promises';
-import type { Access } from '../access.ts';
-import type { Api, ApiReply, ApiRequest } from '../api.ts';
+import type { Access, Api, ApiReply, ApiRequest } from '../api.ts';
 import { htmlPage, jsonAnswer } from '../sheets/answers.ts';
 import { Channels } from './channels.ts';
-import { answerContent } from './content.ts';
 import {
   badRequest,
   DriveError,
   invalidParameter,
   notDownloadable,
   notImplemented,
+  rangeNotSatisfiable,
   scopeInsufficient,
   unauthenticated,
 } from './errors.ts';
@@ -26,14 +23,14 @@ import { createFiles, type SpreadsheetFiles } from './files.ts';
 import { listPage } from './list.ts';
 import { describeFile, describeUser, type Metadata, readMetadata } from './metadata.ts';
 import { findOperation, type Operation } from './operations.ts';
-import { createFileStore, type DriveFile, type StorageQuota } from './store.ts';
+import { createFileStore, type DriveFile, type FileStore, type StorageQuota } from './store.ts';
 import { readMultipart, type Upload, Uploads } from './uploads.ts';
 
 type Granted = Access & { ok: true };
 
 interface DriveOptions {
   dataDir: string;
-  /** The origin that addresses in answers start with. */
+  /** The origin of addresses in responses. */
   url: string;
   /** Milliseconds since 1970. */
   now: () => number;
@@ -42,7 +39,7 @@ interface DriveOptions {
   quota?: StorageQuota;
 }
 
-/** A file is no larger than a request may be, so that no answer holds more than that. */
+/** The limit of a file, equal to that of a request body. */
 const FILE_LIMIT_BYTES = 32 * 1024 * 1024;
 const DEFAULT_FIELDS = 'kind,id,name,mimeType';
 
@@ -50,7 +47,7 @@ interface DriveApi extends Api {
   readonly channels: Channels;
 }
 
-/** A Drive API over the files in `dataDir`. */
+/** A Drive API for the files in `dataDir`. */
 export function createDriveApi({
   dataDir,
   url,
@@ -76,7 +73,7 @@ export function createDriveApi({
       const path = await uploads.keep(content);
       const typed = fileId === undefined ? { mimeType, ...metadata } : metadata;
       const file = await write(by, typed, path).finally(() => rm(path, { force: true }));
-      tellOf(file, { fileId, changed: 'content' });
+      notifyOf(file, { fileId, changed: 'content' });
       return shownFile(file);
     };
     if (fileId !== undefined) await open(operation, access, fileId);
@@ -105,17 +102,17 @@ export function createDriveApi({
     const file = await write({ operation, access, fileId }, metadata, path).finally(() =>
       uploads.drop(done.id),
     );
-    tellOf(file, { fileId, changed: 'content' });
+    notifyOf(file, { fileId, changed: 'content' });
     return shown(describeFile(file, url), { fields: done.fields ?? DEFAULT_FIELDS, shape: FILE });
   }
 
-  /** `fileId` is that of the request: a new file is watched by nobody yet, but its account may be. */
-  function tellOf(
+  /** Notifies push channels. `fileId` is that of the request: a new file has none, but the account may have a channel. */
+  function notifyOf(
     file: DriveFile,
     { fileId, changed }: { fileId: string | undefined; changed: string },
   ): void {
     const state = fileId === undefined ? 'add' : 'update';
-    channels.tell(file.id, { sub: file.owner.sub, state, changed });
+    channels.notify(file.id, { sub: file.owner.sub, state, changed });
   }
 
   const shownFile = (file: DriveFile) => describeFile(file, url);
@@ -162,7 +159,7 @@ export function createDriveApi({
           throw notImplemented('addParents and removeParents');
         const by = { operation, access, fileId: request.fileId };
         const file = await write(by, readMetadata(body, access.sub), undefined);
-        tellOf(file, { fileId: request.fileId, changed: 'properties' });
+        notifyOf(file, { fileId: request.fileId, changed: 'properties' });
         return shownAs(shownFile(file), FILE, DEFAULT_FIELDS);
       }
       case 'upload': {
@@ -171,7 +168,7 @@ export function createDriveApi({
       }
       case 'delete':
         await remove(operation, access, fileId);
-        channels.tell(fileId, { sub: access.sub, state: 'remove' });
+        channels.notify(fileId, { sub: access.sub, state: 'remove' });
         return { status: 204, headers: {}, body: '' };
       case 'watch':
         await open(operation, access, fileId);
@@ -190,7 +187,7 @@ export function createDriveApi({
   async function answer(operation: Operation, request: Call): Promise<object | ApiReply> {
     const uploadId = request.query.get('upload_id');
     if (operation.name === 'upload' && uploadId !== null) {
-      // The id is the credential: Google takes the pieces without a token.
+      // The upload ID is the credential: Google accepts the chunks without a token.
       const step = await inTurn(() => uploads.next(uploadId, request));
       return 'answer' in step ? step.answer : finish(operation, step.finished);
     }
@@ -246,4 +243,43 @@ function shown(value: object, { fields, shape }: { fields: string; shape: Shape 
 
 function isReply(made: object | ApiReply): made is ApiReply {
   return 'headers' in made && 'body' in made;
+}
+
+/** The bytes of a file, whole or in part (RFC 9110 §14). */
+
+/**
+ * The response to `alt=media`. A single range is supported; an invalid header, or several ranges, are ignored, which the RFC
+ * allows. Throws 416 for a range beyond the end.
+ */
+async function answerContent(
+  file: DriveFile,
+  { store, range }: { store: FileStore; range: string | undefined },
+): Promise<ApiReply> {
+  const sizeBytes = file.content?.sizeBytes ?? 0;
+  const wanted = rangeOf(range, sizeBytes);
+  const start = wanted?.start ?? 0;
+  const end = wanted?.end ?? sizeBytes - 1;
+  const body = sizeBytes === 0 ? Buffer.alloc(0) : await store.read(file.id, { start, end });
+  return {
+    status: wanted === undefined ? 200 : 206,
+    headers: {
+      'Content-Type': file.mimeType,
+      'Content-Disposition': 'attachment',
+      'Cache-Control': 'private, max-age=0, must-revalidate',
+      Vary: 'Origin, X-Origin',
+      ...(wanted && { 'Content-Range': `bytes ${start}-${end}/${sizeBytes}` }),
+    },
+    body,
+  };
+}
+
+function rangeOf(header: string | undefined, sizeBytes: number): { start: number; end: number } | undefined {
+  const found = /^bytes=(\d*)-(\d*)$/.exec(header ?? '');
+  if (found === null || found[0] === 'bytes=-') return undefined;
+  const [, first = '', last = ''] = found;
+  const start = first === '' ? Math.max(0, sizeBytes - Number(last)) : Number(first);
+  const end = first === '' || last === '' ? sizeBytes - 1 : Math.min(Number(last), sizeBytes - 1);
+  if (start >= sizeBytes) throw rangeNotSatisfiable(sizeBytes);
+  if (end < start) return undefined;
+  return { start, end };
 }

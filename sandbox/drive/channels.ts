@@ -1,12 +1,12 @@
 /**
- * Push channels: who is told over HTTP that a file, or anything of an account, has changed.
+ * Push channels: notifications over HTTP for changes of a file, or of all files of an account.
  *
- * Owns: channels and their messages. They are in memory: a restart forgets them, as a lost channel of Google's is silent.
- * Told once: unlike Google, the sandbox does not repeat what is answered with 5xx. Source:
+ * Channels are in memory: a restart drops them, like a channel that Google lost silently.
+ * Unlike Google, the sandbox does not retry a notification after a 5xx. Source:
  * https://developers.google.com/workspace/drive/api/guides/push
  */
 import { createHash } from 'node:crypto';
-import type { Access } from '../access.ts';
+import type { Access } from '../api.ts';
 import { isLoopback } from '../security-events.ts';
 import {
   badRequest,
@@ -32,7 +32,7 @@ interface Channel {
   messages: number;
 }
 
-/** What a watch may last at most, and does where it asks for nothing. */
+/** The maximum and default lifetimes of a channel. */
 const LONGEST_MS = { file: 86_400_000, changes: 604_800_000 };
 const DEFAULT_MS = 3_600_000;
 const CHANNEL_LIMIT = 10_000;
@@ -51,11 +51,11 @@ export class Channels {
     this.#now = now;
   }
 
-  /** Opens one and posts its message `sync`; the channel resource. Throws `DriveError` for what Google refuses. */
+  /** Opens a channel and posts its message `sync`; returns the channel resource. Throws Google's errors as `DriveError`. */
   open(access: Granted, { fileId, body }: { fileId: string | undefined; body: Buffer }): object {
     const asked = readChannel(body);
     if (!asked.address.startsWith('https:') && !isLoopback(asked.address)) throw pushAddressNotHttps();
-    // The sandbox posts to no other machine, so no other domain is known to it.
+    // The sandbox posts to this machine only, so other domains are not authorized.
     if (!isLoopback(asked.address)) throw pushAddressUnauthorized(asked.address);
     this.#sweep();
     if (this.#channels.has(asked.id)) throw channelIdNotUnique(asked.id);
@@ -84,7 +84,7 @@ export class Channels {
     };
   }
 
-  /** Ends one of the same account and client. Throws 404 where there is none. */
+  /** Stops a channel of the same account and client. Throws 404 if there is none. */
   stop(access: Granted, body: Buffer): void {
     const { id, resourceId } = readObject(body);
     const channel = typeof id === 'string' ? this.#channels.get(id) : undefined;
@@ -94,8 +94,8 @@ export class Channels {
     this.#channels.delete(channel.id);
   }
 
-  /** Notifies the channels that watch the file, or all files of its owner. Returns at once. */
-  tell(
+  /** Notifies the channels that watch the file, or all files of its owner. It does not wait for their responses. */
+  notify(
     fileId: string,
     { sub, state, changed }: { sub: string; state: string; changed?: string | undefined },
   ): void {
@@ -107,15 +107,13 @@ export class Channels {
     }
   }
 
-  /** Those that are open, for the control routes. */
-  list(): { id: string; address: string; fileId: string | undefined; expiresAt: number; messages: number }[] {
+  /** The open channels, for the control routes. */
+  list(): Channel[] {
     this.#sweep();
-    return [...this.#channels.values()].map(({ id, address, fileId, expiresAt, messages }) => ({
-      ...{ id, address, fileId, expiresAt, messages },
-    }));
+    return [...this.#channels.values()];
   }
 
-  /** Breaks off what is being sent. */
+  /** Aborts pending notifications. */
   async close(): Promise<void> {
     this.#closing.abort();
     await Promise.all(this.#sending);
@@ -171,7 +169,7 @@ function readObject(body: Buffer): Record<string, unknown> {
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return value as Record<string, unknown>;
   } catch {
-    // Said below.
+    // The error below covers it.
   }
   throw badRequest('Parse Error');
 }

@@ -1,16 +1,14 @@
 /**
- * Errors in the shape of Drive v3, which still names its reasons in `errors[]`.
- *
- * Owns: `DriveError` and its named makers. Does not own: writing it to a response (api.ts).
+ * Errors in the format of Drive v3, with reasons in `errors[]`.
  */
 
-/** Which part of the request an error is about. */
+/** The part of the request that caused an error. */
 interface Place {
   readonly location: string;
   readonly locationType: 'parameter' | 'header';
 }
 
-/** What went wrong, as the client will read it: `{"error": {code, message, errors: [{domain, reason, message}]}}`. */
+/** An error response: `{"error": {code, message, errors: [{domain, reason, message}]}}`. */
 export class DriveError extends Error {
   readonly code: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -23,7 +21,7 @@ export class DriveError extends Error {
     reason: string;
     message: string;
     place?: Place;
-    /** What Google's gateway adds to the errors that it makes itself. */
+    /** Additional fields of errors from Google's gateway. */
     gateway?: { status: string; details?: readonly object[] };
     headers?: Readonly<Record<string, string>>;
   }) {
@@ -42,43 +40,43 @@ export class DriveError extends Error {
   }
 }
 
-/** 404: no such file, or one that this account or client may not know about. */
+/** 404: no such file, or a file that is hidden from this account or client. */
 export function fileNotFound(fileId: string): DriveError {
   const place = { location: 'fileId', locationType: 'parameter' } as const;
   return new DriveError({ code: 404, reason: 'notFound', message: `File not found: ${fileId}.`, place });
 }
 
-/** 400: a parameter that can never be right. */
+/** 400: an invalid parameter. */
 export function invalidParameter(name: string, message: string): DriveError {
   const place = { location: name, locationType: 'parameter' } as const;
   return new DriveError({ code: 400, reason: name === 'q' ? 'invalid' : 'invalidParameter', message, place });
 }
 
-/** 400 for a body or an upload that is not what it should be. */
+/** 400 for an invalid body or upload. */
 export function badRequest(message: string): DriveError {
   return new DriveError({ code: 400, reason: 'badRequest', message });
 }
 
-/** 413: the sandbox keeps files small. */
+/** 413: the file exceeds the sandbox's limit. */
 export function uploadTooLarge(limitBytes: number): DriveError {
   const message = `The sandbox takes files of up to ${limitBytes} bytes.`;
   return new DriveError({ code: 413, reason: 'uploadTooLarge', message });
 }
 
-/** 403: the storage quota of the sandbox is used up, in bytes or in files. */
+/** 403: the storage quota of the sandbox is exhausted, in bytes or in files. */
 export function quotaExceeded(): DriveError {
   const message = "The user's Drive storage quota has been exceeded.";
   return new DriveError({ code: 403, reason: 'storageQuotaExceeded', message });
 }
 
-/** 403: a spreadsheet has no bytes of its own to download. */
+/** 403: a spreadsheet has no content to download. */
 export function notDownloadable(): DriveError {
   const message = 'Only files with binary content can be downloaded. Use Export with Docs Editors files.';
   const place = { location: 'alt', locationType: 'parameter' } as const;
   return new DriveError({ code: 403, reason: 'fileNotDownloadable', message, place });
 }
 
-/** 416 for a range that starts behind the last byte (RFC 9110 §15.5.17). */
+/** 416 for a range that starts beyond the last byte (RFC 9110 §15.5.17). */
 export function rangeNotSatisfiable(sizeBytes: number): DriveError {
   return new DriveError({
     code: 416,
@@ -89,7 +87,7 @@ export function rangeNotSatisfiable(sizeBytes: number): DriveError {
   });
 }
 
-/** 400: messages go to no address without TLS. */
+/** 400: the address of a push channel requires TLS. */
 export function pushAddressNotHttps(): DriveError {
   return new DriveError({
     code: 400,
@@ -98,30 +96,30 @@ export function pushAddressNotHttps(): DriveError {
   });
 }
 
-/** 401: messages go to no domain that the project has not shown to be its own. */
+/** 401: the project has not verified the domain of the address. */
 export function pushAddressUnauthorized(address: string): DriveError {
   const message = `Unauthorized WebHook callback channel: ${address}`;
   return new DriveError({ code: 401, reason: 'push.webhookUrlUnauthorized', message });
 }
 
-/** 400: each channel of a project has an id of its own. */
+/** 400: the channel ID is not unique in the project. */
 export function channelIdNotUnique(id: string): DriveError {
   return new DriveError({ code: 400, reason: 'channelIdNotUnique', message: `Channel id ${id} not unique` });
 }
 
-/** 404: no such channel, or one of another account or client. */
+/** 404: no such channel, or a channel of another account or client. */
 export function channelNotFound(id: string, project: string): DriveError {
   const message = `Channel '${id}' not found for project '${project}'`;
   return new DriveError({ code: 404, reason: 'notFound', message });
 }
 
-/** 501: Google can do this, the sandbox cannot; never answered with a success. */
+/** 501: Google implements this, the sandbox does not. */
 export function notImplemented(what: string): DriveError {
   const message = `The sandbox does not implement ${what}.`;
   return new DriveError({ code: 501, reason: 'notImplemented', message });
 }
 
-/** 401 as Google's gateway words it. */
+/** 401 with the text of Google's gateway. */
 export function unauthenticated(kind: 'missing' | 'invalid'): DriveError {
   const expected =
     'Expected OAuth 2 access token, login cookie or other valid authentication credential. ' +

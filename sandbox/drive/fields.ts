@@ -1,8 +1,8 @@
-/** The `fields` parameter of Drive: `files(id,name),nextPageToken`, checked against what the sandbox can answer. */
+/** The `fields` parameter of Drive: `files(id,name),nextPageToken`, validated against the fields of the sandbox. */
 import { type Mask, pick } from '../sheets/field-mask.ts';
 import { invalidParameter } from './errors.ts';
 
-/** Names of a resource's fields, with those below them; `null` has none below. */
+/** The field names of a resource with their own fields; `null` for a field without fields. */
 export interface Shape {
   readonly [name: string]: Shape | null;
 }
@@ -48,7 +48,7 @@ export const ABOUT: Shape = {
   storageQuota: { limit: null, usage: null, usageInDrive: null, usageInDriveTrash: null },
 };
 
-/** The part of `value` that `text` names. Throws 400 `invalidParameter` at the first name that fits nothing. */
+/** The part of `value` that `text` selects. Throws 400 `invalidParameter` at the first unknown name. */
 export function pickFields(value: object, text: string, shape: Shape): object {
   const tokens = text.match(/[(),/]|[^(),/\s]+/g) ?? [];
   let at = 0;

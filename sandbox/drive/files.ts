@@ -1,10 +1,10 @@
 /**
- * The files that an account and its client see, and changes to them, one after the other.
+ * The files that an account and its client can see, and changes to them, one at a time.
  *
- * Files of our own are in the store; spreadsheets are the Sheets API's, shown here and made here, but not changed.
+ * Spreadsheets belong to the Sheets API: Drive lists, creates and trashes them, but does not edit them.
  */
 import { randomBytes } from 'node:crypto';
-import type { Access } from '../access.ts';
+import type { Access } from '../api.ts';
 import { badRequest, fileNotFound, notImplemented } from './errors.ts';
 import { hasContent, type Metadata, rootOf, SPREADSHEET } from './metadata.ts';
 import type { Operation } from './operations.ts';
@@ -13,7 +13,7 @@ import type { Uploads } from './uploads.ts';
 
 type Granted = Access & { ok: true };
 
-/** The spreadsheets of the Sheets API, as Drive shows them. */
+/** The part of the Sheets API that Drive uses. */
 export interface SpreadsheetFiles {
   /** Creates an empty spreadsheet that belongs to the caller; returns its id. */
   create(access: Granted, title: string): Promise<string>;
@@ -33,7 +33,7 @@ export interface SpreadsheetFiles {
 
 const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
 
-/** Whatever is looked up is only found where the operation's scopes, as far as granted, reach it; 404 otherwise. */
+/** All look-ups find only the files that the granted scopes of the operation include; otherwise they throw 404. */
 export function createFiles({
   store,
   uploads,
@@ -47,7 +47,7 @@ export function createFiles({
 }) {
   let lastChange: Promise<unknown> = Promise.resolve();
 
-  /** One change after the other: what a change reads, it may rely on. */
+  /** Runs changes one at a time, so that nothing changes between a change's reads and writes. */
   function inTurn<T>(change: () => Promise<T>): Promise<T> {
     const done = lastChange.then(change, change);
     lastChange = done.catch(() => {});
@@ -89,7 +89,7 @@ export function createFiles({
     };
   }
 
-  /** Makes or changes a file; `path` holds its new bytes, where it gets some. */
+  /** Creates or changes a file; `path` is the file with its new content, if any. */
   async function write(
     by: { operation: Operation; access: Granted; fileId: string | undefined },
     metadata: Metadata,
@@ -135,7 +135,7 @@ export function createFiles({
     });
   }
 
-  /** Resolves once no change is under way. */
+  /** Resolves once all changes are done. */
   const settled = () => lastChange.then(() => {});
 
   return { visible, open, write, remove, inTurn, settled };

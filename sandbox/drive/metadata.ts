@@ -1,11 +1,11 @@
-/** What a client says of a file, and what it is told of it. */
+/** The metadata of a file in requests and responses. */
 import { badRequest, DriveError, notImplemented } from './errors.ts';
 import type { DriveFile } from './store.ts';
 
 export const SPREADSHEET = 'application/vnd.google-apps.spreadsheet';
 const APPS = 'application/vnd.google-apps.';
 
-/** The part of a file that its clients may set. */
+/** The fields of a file that clients may set. */
 export type Metadata = Partial<
   Pick<
     DriveFile,
@@ -22,19 +22,19 @@ export type Metadata = Partial<
   >
 >;
 
-/** The id of an account's own folder, which `root` stands for. */
+/** The ID of an account's root folder, for the alias `root`. */
 export function rootOf(sub: string): string {
   return `0A${sub}`;
 }
 
-/** Whether a file of this type has bytes of its own; folders and Google's own documents have none. */
+/** Whether files of this type have content; folders and Google documents do not. */
 export function hasContent(mimeType: string): boolean {
   return !mimeType.startsWith(APPS);
 }
 
 /**
- * Metadata out of a JSON body; an empty one says nothing. Throws 400 for wrong types, 403 for what is not writable, 501
- * for what Google would take and the sandbox does not know.
+ * The metadata in a JSON body, which may be empty. Throws 400 for wrong types, 403 for fields that are not writable, 501
+ * for fields that the sandbox does not implement.
  */
 export function readMetadata(body: Buffer, sub: string): Metadata {
   let given: unknown;
@@ -59,7 +59,7 @@ export function readMetadata(body: Buffer, sub: string): Metadata {
   return metadata as Metadata;
 }
 
-/** The whole resource; a mask takes out of it what was asked for. */
+/** The whole resource. The caller selects the requested fields. */
 export function describeFile(file: DriveFile, url: string): object {
   const { owner, content } = file;
   return {
@@ -93,7 +93,7 @@ export function describeFile(file: DriveFile, url: string): object {
   };
 }
 
-/** The resource of the account that asks. */
+/** The user resource of the caller's account. */
 export function describeUser({ email, sub }: { email: string; sub: string }): object {
   const displayName = email.split('@', 1)[0];
   return { kind: 'drive#user', displayName, me: true, permissionId: sub, emailAddress: email };

@@ -1,4 +1,4 @@
-/** The methods of Drive v3 that the sandbox has, found by verb and path. */
+/** The methods of Drive v3 in the sandbox, by HTTP method and path. */
 
 const AUTH = 'https://www.googleapis.com/auth/';
 const WRITE = [`${AUTH}drive`, `${AUTH}drive.file`];
@@ -8,11 +8,11 @@ type Push = 'watch' | 'watchChanges' | 'startPageToken' | 'stopChannel';
 
 export interface Operation {
   readonly name: 'about' | 'list' | 'get' | 'create' | 'update' | 'upload' | 'delete' | Push;
-  /** Its name in Google's rpc service. */
+  /** Its name in Google's RPC service. */
   readonly rpc: string;
-  /** The path with `{fileId}`, for counting. */
+  /** The path with `{fileId}`, for the counts of calls. */
   readonly route: string;
-  /** Any one of them will do. */
+  /** One of them is sufficient. */
   readonly scopes: readonly string[];
 }
 
@@ -40,7 +40,7 @@ const operations: Readonly<Record<string, Operation>> = {
     ...{ name: 'stopChannel', rpc: 'DriveChannels.Stop', route: '/drive/v3/channels/stop', scopes: READ },
   },
 };
-// The pieces of a resumable upload go to the address that began it.
+// The chunks of a resumable upload are sent to the address of its first request.
 for (const method of ['POST', 'PUT', 'DELETE'])
   addUpload(method, { rpc: 'DriveFiles.Create', route: `/upload${FILES}` });
 for (const method of ['PATCH', 'PUT', 'POST', 'DELETE'])
@@ -51,7 +51,7 @@ function addUpload(method: string, { rpc, route }: { rpc: string; route: string 
   Object.assign(operations, { [`${method} ${route}`]: operation });
 }
 
-/** The method that a verb and a path (without query) mean; undefined when there is none. */
+/** The operation of an HTTP method and a path (without query); undefined if there is none. */
 export function findOperation(
   method: string,
   path: string,

@@ -1,7 +1,7 @@
 /**
- * Files on disk: `<id>.json` says what a file is, `<id>.bin` holds its bytes.
+ * Files on disk: `<id>.json` has the metadata of a file, `<id>.bin` its content.
  *
- * Owns: files and their storage quota. The metadata of each file is in memory; its bytes never are, except those of the
+ * It enforces the storage quota. The metadata of all files is in memory, but no content except that of the
  * current request. Both files are written under a temporary name and then renamed.
  */
 import { createHash } from 'node:crypto';
@@ -10,7 +10,7 @@ import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'nod
 import { join } from 'node:path';
 import { quotaExceeded } from './errors.ts';
 
-/** What a file is, its bytes aside. Times are milliseconds since 1970. */
+/** The metadata of a file. Times are milliseconds since 1970. */
 export interface DriveFile {
   readonly id: string;
   readonly name: string;
@@ -25,34 +25,22 @@ export interface DriveFile {
   readonly modifiedAt: number;
   readonly version: number;
   readonly owner: { readonly email: string; readonly sub: string };
-  /** The OAuth client that made it: all that `drive.file` may touch. */
+  /** The OAuth client that created it; `drive.file` is limited to the files of the client. */
   readonly clientId?: string;
-  /** Absent for what has no bytes, such as folders. */
+  /** Absent for files without content, such as folders. */
   readonly content?: { readonly sizeBytes: number; readonly md5: string; readonly sha256: string };
 }
 
-/** How much a sandbox keeps. */
+/** The limits of the stored files. */
 export interface StorageQuota {
   readonly files: number;
   readonly bytes: number;
 }
 
-export interface FileStore {
-  find(id: string): Promise<DriveFile | undefined>;
-  list(): Promise<DriveFile[]>;
-  /** Replaces the metadata of a file and keeps its bytes. Throws 403 when the quota is used up. */
-  put(file: DriveFile): Promise<void>;
-  /** The same with new bytes, taken from the file at `path`, which is moved. */
-  putContent(file: DriveFile, path: string): Promise<DriveFile>;
-  /** Bytes `start` to `end`, both included. */
-  read(id: string, range: { start: number; end: number }): Promise<Buffer>;
-  remove(id: string): Promise<void>;
-  /** A path for bytes on their way in; what is left there is removed at the next start. */
-  newPart(name: string): Promise<string>;
-}
+export type FileStore = ReturnType<typeof createFileStore>;
 
-/** A store over `dataDir`, which is made when first written to. */
-export function createFileStore(dataDir: string, quota: StorageQuota): FileStore {
+/** A store in `dataDir`, which is created with the first file. */
+export function createFileStore(dataDir: string, quota: StorageQuota) {
   let loading: Promise<Map<string, DriveFile>> | undefined;
   const files = () => {
     loading ??= load(dataDir);
@@ -67,6 +55,7 @@ export function createFileStore(dataDir: string, quota: StorageQuota): FileStore
     return all;
   }
 
+  /** Replaces the metadata of a file and keeps its content. Throws 403 if the quota is exhausted. */
   async function put(file: DriveFile): Promise<void> {
     const all = await reserve(file);
     await mkdir(dataDir, { recursive: true });
@@ -77,17 +66,18 @@ export function createFileStore(dataDir: string, quota: StorageQuota): FileStore
   }
 
   return {
-    find: async (id) => (await files()).get(id),
     list: async () => [...(await files()).values()],
     put,
-    async putContent(file, path) {
+    /** Replaces metadata and content; the file at `path` is moved. */
+    async putContent(file: DriveFile, path: string): Promise<DriveFile> {
       const whole = { ...file, content: await describeContent(path) };
       await reserve(whole);
       await rename(path, join(dataDir, `${file.id}.bin`));
       await put(whole);
       return whole;
     },
-    async read(id, { start, end }) {
+    /** Bytes `start` to `end`, both included. */
+    async read(id: string, { start, end }: { start: number; end: number }): Promise<Buffer> {
       const handle = await open(join(dataDir, `${id}.bin`));
       try {
         const bytes = Buffer.alloc(end - start + 1);
@@ -97,12 +87,13 @@ export function createFileStore(dataDir: string, quota: StorageQuota): FileStore
         await handle.close();
       }
     },
-    async remove(id) {
+    async remove(id: string): Promise<void> {
       const all = await files();
       all.delete(id);
       for (const ending of ['json', 'bin']) await rm(join(dataDir, `${id}.${ending}`), { force: true });
     },
-    async newPart(name) {
+    /** A temporary path for an upload; remaining files are deleted at the next start. */
+    async newPart(name: string): Promise<string> {
       await files();
       await mkdir(dataDir, { recursive: true });
       return join(dataDir, `${name}.part`);

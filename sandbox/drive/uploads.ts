@@ -1,37 +1,36 @@
 /**
- * How bytes come in: in one request (`media`, `multipart`), or piece by piece (`resumable`).
+ * Uploads: in one request (`media`, `multipart`), or in chunks (`resumable`).
  *
- * Owns: both dialects of resumable uploads, Drive's own (Content-Range, 308) and Google's common one (X-Goog-Upload-*,
- * always 200). An upload's bytes are on disk, not in memory. Does not own: what becomes of them (api.ts).
+ * It implements both protocols of resumable uploads: Drive's (Content-Range, 308) and Google's common one (X-Goog-Upload-*,
+ * always 200). The content of an upload is on disk, not in memory.
  */
 import { randomBytes } from 'node:crypto';
 import { appendFile, rm, writeFile } from 'node:fs/promises';
-import type { Access } from '../access.ts';
-import type { ApiReply } from '../api.ts';
+import type { Access, ApiReply } from '../api.ts';
 import { badRequest, DriveError, uploadTooLarge } from './errors.ts';
 import type { FileStore } from './store.ts';
 
-/** Pieces but for the last must be a multiple of this. */
+/** The size of each chunk except the last must be a multiple of this. */
 const GRANULARITY_BYTES = 256 * 1024;
-/** The oldest gives way. */
-const MOST_UPLOADS = 100;
+/** The limit of uploads; the oldest is dropped first. */
+const MAX_UPLOADS = 100;
 
-/** An upload that was begun. */
+/** A resumable upload. */
 export interface Upload {
   readonly id: string;
   readonly access: Access & { ok: true };
-  /** The file that it replaces the bytes of; absent where it makes one. */
+  /** The file whose content it replaces; absent for a new file. */
   readonly fileId: string | undefined;
   readonly metadata: object;
   readonly mimeType: string | undefined;
-  /** The fields that the last answer shows. */
+  /** The fields of the last response. */
   readonly fields: string | undefined;
   readonly path: string;
   receivedBytes: number;
 }
 
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
-/** What to do with a request of an upload: answer it, or make the file first. */
+/** The next step of an upload: a response, or the creation of the file. */
 type Step = { answer: ApiReply } | { finished: Upload };
 
 /** The two parts of a `multipart/related` body (RFC 2387). Throws 400 unless there are two and the first is JSON. */
@@ -65,7 +64,7 @@ export function readMultipart(
   };
 }
 
-/** The uploads of one sandbox. They do not outlive it. */
+/** The uploads of a sandbox. A restart drops them. */
 export class Uploads {
   readonly #store: FileStore;
   readonly #limitBytes: number;
@@ -76,7 +75,7 @@ export class Uploads {
     this.#limitBytes = limitBytes;
   }
 
-  /** Writes bytes that came in one request to a file of their own; its path. */
+  /** Writes the content of one request to a temporary file; returns its path. */
   async keep(content: Buffer): Promise<string> {
     if (content.length > this.#limitBytes) throw uploadTooLarge(this.#limitBytes);
     const path = await this.#store.newPart(randomBytes(16).toString('hex'));
@@ -84,7 +83,7 @@ export class Uploads {
     return path;
   }
 
-  /** Begins an upload; the answer tells the caller where to send the bytes. `at` is the address of this request. */
+  /** Begins an upload; the response has the address for the content. `at` is the address of this request. */
   async begin(
     wanted: Pick<Upload, 'access' | 'fileId' | 'metadata' | 'fields'>,
     { at, headers }: { at: string; headers: Headers },
@@ -100,7 +99,7 @@ export class Uploads {
       textOf(headers, 'x-upload-content-type') ?? textOf(headers, 'x-goog-upload-header-content-type');
     this.#uploads.set(id, { ...wanted, id, mimeType, path, receivedBytes: 0 });
     for (const oldest of this.#uploads.keys()) {
-      if (this.#uploads.size <= MOST_UPLOADS) break;
+      if (this.#uploads.size <= MAX_UPLOADS) break;
       await this.drop(oldest);
     }
     const location = `${at}${at.includes('?') ? '&' : '?'}upload_id=${id}`;
@@ -115,7 +114,7 @@ export class Uploads {
     return { status: 200, headers: { ...told, 'X-GUploader-UploadID': id }, body: '' };
   }
 
-  /** Takes the next piece, or says how far the upload is. Throws 404 for an upload that is not there (any more). */
+  /** Appends the next chunk, or returns the progress. Throws 404 for an unknown upload. */
   async next(id: string, request: { method: string; headers: Headers; body: Buffer }): Promise<Step> {
     const upload = this.#uploads.get(id);
     if (upload === undefined) throw noUpload();
@@ -123,7 +122,7 @@ export class Uploads {
     return command === undefined ? this.#byRange(upload, request) : this.#byCommand(upload, command, request);
   }
 
-  /** Forgets an upload and its bytes, where they were not moved away. */
+  /** Drops an upload, with its content unless it was moved. */
   async drop(id: string): Promise<void> {
     const upload = this.#uploads.get(id);
     this.#uploads.delete(id);

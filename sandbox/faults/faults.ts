@@ -1,38 +1,36 @@
 /**
- * Faults that are switched on: which, for whom, how often, until when, and what they do to an answer.
+ * The active faults, how requests match them, and how they change a response. cases.ts has the table of all faults.
  *
- * The table of the cases themselves is cases.ts; a case that the code of an endpoint acts out itself ("special")
- * is asked for there by name.
+ * A `special` fault is implemented by the code of its endpoint, which calls `applies` with the name of the fault.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
 import { type About, type Incoming, RESET, type Reply } from '../http.ts';
-import type { FaultPoint } from './case.ts';
-import { caseOf, type FaultName } from './cases.ts';
+import { caseOf, type FaultName, type FaultPoint } from './cases.ts';
 
-/** A fault switched on. It strikes until it is cleared, or `timesLeft` more times, or until `until`. */
+/** An active fault. It applies until it is cleared, `timesLeft` more times, or until `until`. */
 export interface Fault {
   id: string;
   name: FaultName;
-  /** Only this account (`sub`); absent: all. */
+  /** The only account (`sub`); absent: all. */
   sub?: string;
-  /** Only this client; absent: all. */
+  /** The only client; absent: all. */
   clientId?: string;
   timesLeft?: number;
-  /** Strikes the n-th request that fits, the 2n-th and so on; absent: each. */
+  /** Applies to every n-th matching request; absent: to each. */
   every?: number;
-  /** When it ends by itself, in milliseconds of the sandbox's clock. */
+  /** The end, in milliseconds of the sandbox's clock. */
   until?: number;
-  /** How long a slow answer takes, in real milliseconds: callers' time-outs run on real time. */
+  /** The delay of a slow response, in real milliseconds, since the time-outs of clients use real time. */
   delayMs: number;
-  /** How many requests fitted, struck or (with `every`) let through. */
+  /** The number of matching requests, including those that `every` skips. */
   seen: number;
-  /** How often it has struck. */
+  /** The number of requests it was applied to. */
   struck: number;
 }
 
-/** What a fault is to be: `forSeconds` by the sandbox's clock. */
+/** A fault to switch on; `forSeconds` is by the sandbox's clock. */
 interface WantedFault {
   name: FaultName;
   sub?: string | undefined;
@@ -43,13 +41,13 @@ interface WantedFault {
   delayMs?: number | undefined;
 }
 
-/** How many faults may be in force at once. */
+/** The limit of active faults. */
 export const FAULT_LIMIT = 1000;
 const SLOW_MS = 30_000;
-/** The longest wait a timer takes (about 25 days): nobody is still there by then. */
+/** The longest delay of a timer, about 25 days. */
 const FOREVER_MS = 2 ** 31 - 1;
 
-/** The faults in force, oldest first; the oldest that fits a request strikes. */
+/** The active faults, oldest first. The oldest matching fault is applied to a request. */
 export class Faults {
   #clock: Clock;
   #faults: Fault[] = [];
@@ -81,7 +79,7 @@ export class Faults {
     return fault;
   }
 
-  /** Switches off the faults that fit everything given; all of them where nothing is. Answers how many. */
+  /** Removes the faults that match all given fields (all faults if none is given). Returns their number. */
   clear(which: { id?: string | undefined; name?: FaultName | undefined; sub?: string | undefined }): number {
     const before = this.list().length;
     this.#faults = this.#faults.filter(
@@ -93,12 +91,12 @@ export class Faults {
     return before - this.#faults.length;
   }
 
-  /** Whether this special fault strikes now; uses up one of its times and notes it in `about`. */
-  strikes(name: FaultName, about: About): boolean {
+  /** Whether this special fault applies now; counts the use and adds the fault to `about`. */
+  applies(name: FaultName, about: About): boolean {
     return this.#take((fault) => fault.name === name, about) !== undefined;
   }
 
-  /** The fault that replaces, delays or breaks an answer at these points, if any; uses up one of its times. */
+  /** The fault to apply at these points, without special ones; counts the use. */
   takeAt(points: FaultPoint[], about: About): Fault | undefined {
     return this.#take(({ name }) => {
       const { point, effect } = caseOf(name);
@@ -126,9 +124,9 @@ export class Faults {
 }
 
 /**
- * The answer of `work` as the fault leaves it; without a fault simply that of `work`.
+ * Runs `work` with a fault applied, if any.
  *
- * A slow answer throws `AbortError` as soon as the caller goes away or the sandbox closes.
+ * A delay throws `AbortError` when the client disconnects or the sandbox closes.
  */
 export async function answerUnder(
   fault: Fault | undefined,

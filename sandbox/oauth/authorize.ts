@@ -1,8 +1,8 @@
 /**
- * The authorization endpoint as a browser sees it: account page, consent page, error pages, and the form they post.
+ * The authorization endpoint for browsers: account page, consent page, error pages, and their forms.
  *
- * What is decided is in request.ts (may it be shown) and consent.ts (who is asked what); this file owns the
- * tickets that tie a posted form to the page it was rendered in.
+ * request.ts validates a request and consent.ts decides the next step; this file owns the tickets that bind a posted form to
+ * its page.
  */
 import { randomBytes } from 'node:crypto';
 import { type Account, type Accounts, isEmail } from '../accounts.ts';
@@ -10,77 +10,77 @@ import type { Clients } from '../clients.ts';
 import { caseOf } from '../faults/cases.ts';
 import type { Faults } from '../faults/faults.ts';
 import type { About, Incoming, Reply } from '../http.ts';
-import { refusalOf } from './admission.ts';
 import type { Consent, Step } from './consent.ts';
+import { refusalOf } from './page-errors.ts';
 import { ACCESS_CHOICES, accountPage, consentPage, errorPage } from './pages.ts';
-import { type AuthorizationRequest, type Judgement, judgeRequest, type PageError } from './request.ts';
+import {
+  type AuthorizationRequest,
+  type PageError,
+  type ValidationResult,
+  validateRequest,
+} from './request.ts';
 
 /** The path of the authorization endpoint. */
 export const AUTHORIZATION_PATH = '/o/oauth2/v2/auth';
 
-/** A page that was rendered and may be posted: once per step, by the browser it was rendered for. */
+/** A rendered page whose form may be posted once, by the browser that received it. */
 interface Ticket {
   request: AuthorizationRequest;
   query: string;
   browser: string;
-  /** Set on the consent page: the decision must be this account's. */
+  /** On the consent page: the account that decides. */
   account?: Account;
 }
 
 const COOKIE = 'trellis_sandbox_browser';
 const TICKET_LIMIT = 1000;
 
-/** The two routes of the authorization page, over what the rest of the sandbox knows. */
+/** The parts of the sandbox that the authorization endpoint uses. */
+type AuthorizeParts = {
+  clients: Clients;
+  accounts: Accounts;
+  faults: Faults;
+  consent: Consent;
+  save: () => Promise<void>;
+};
+
+/** The two routes of the authorization pages. */
 export class Authorize {
-  #clients: Clients;
-  #accounts: Accounts;
-  #faults: Faults;
-  #consent: Consent;
-  #save: () => Promise<void>;
+  readonly #parts: AuthorizeParts;
   #tickets = new Map<string, Ticket>();
 
-  constructor(parts: {
-    clients: Clients;
-    accounts: Accounts;
-    faults: Faults;
-    consent: Consent;
-    save: () => Promise<void>;
-  }) {
-    this.#clients = parts.clients;
-    this.#accounts = parts.accounts;
-    this.#faults = parts.faults;
-    this.#consent = parts.consent;
-    this.#save = parts.save;
+  constructor(parts: AuthorizeParts) {
+    this.#parts = parts;
   }
 
-  /** Judges an authorization query, error-page faults included; fills in `about` as far as the query tells. */
-  judge(query: URLSearchParams, about: About): Judgement {
-    const judgement = judgeRequest(query, this.#clients);
-    if (!judgement.ok) return judgement;
-    const { client, loginHint } = judgement.request;
+  /** Validates an authorization query and applies error page faults; adds client and account to `about`. */
+  validate(query: URLSearchParams, about: About): ValidationResult {
+    const result = validateRequest(query, this.#parts.clients);
+    if (!result.ok) return result;
+    const { client, loginHint } = result.request;
     about.clientId = client.clientId;
-    about.sub ??= this.#accounts.find(loginHint ?? '')?.sub;
+    about.sub ??= this.#parts.accounts.find(loginHint ?? '')?.sub;
     const error = this.#pageFault(about);
-    return error === undefined ? judgement : { ok: false, error };
+    return error === undefined ? result : { ok: false, error };
   }
 
-  /** Judges a query for an account that has been chosen already: also whether that account may consent. */
-  judgeFor(account: Account, at: { query: URLSearchParams; about: About }): Judgement {
+  /** Validates a query for a selected account, and whether this account may consent. */
+  validateFor(account: Account, at: { query: URLSearchParams; about: About }): ValidationResult {
     at.about.sub = account.sub;
-    const judgement = this.judge(at.query, at.about);
-    if (!judgement.ok) return judgement;
-    const error = refusalOf(account, this.#clients.projectOf(judgement.request.client));
-    return error === undefined ? judgement : { ok: false, error };
+    const result = this.validate(at.query, at.about);
+    if (!result.ok) return result;
+    const error = refusalOf(account, this.#parts.clients.projectOf(result.request.client));
+    return error === undefined ? result : { ok: false, error };
   }
 
   /** `GET` of the authorization endpoint. */
   async show(incoming: Incoming): Promise<Reply> {
-    const judgement = this.judge(incoming.query, incoming.about);
-    if (!judgement.ok) return errorPage(judgement.error);
-    const { request } = judgement;
+    const result = this.validate(incoming.query, incoming.about);
+    if (!result.ok) return errorPage(result.error);
+    const { request } = result;
     const browser = browserOf(incoming) ?? randomBytes(24).toString('base64url');
     const page = { request, query: incoming.query.toString(), browser };
-    return withCookie(await this.#render(this.#consent.begin(request, incoming.about), page), browser);
+    return withCookie(await this.#render(this.#parts.consent.begin(request, incoming.about), page), browser);
   }
 
   /** `POST` of either form. */
@@ -96,35 +96,37 @@ export class Authorize {
 
     const email = form.get('account') ?? '';
     if (!isEmail(email)) {
-      const complaint = 'Enter an e-mail address.';
+      const error = 'Enter an e-mail address.';
       return accountPage({
         ...this.#accountView(ticket),
         ticket: this.#issue(ticket),
         typed: email,
-        complaint,
+        error,
       });
     }
     if (ticket.account === undefined) {
-      const account = this.#accounts.add({ email });
-      await this.#save();
+      const account = this.#parts.accounts.add({ email });
+      await this.#parts.save();
       about.sub = account.sub;
       const error = this.#pageFault(about);
       if (error !== undefined) return errorPage(error);
-      return this.#render(this.#consent.choose(request, { account, about }), ticket);
+      return this.#render(this.#parts.consent.choose(request, { account, about }), ticket);
     }
     const { account } = ticket;
     about.sub = account.sub;
-    const refusal = refusalOf(account, this.#clients.projectOf(request.client));
+    const refusal = refusalOf(account, this.#parts.clients.projectOf(request.client));
     if (refusal !== undefined) return errorPage(refusal);
     const decision = { account, about, ticked: form.getAll('scope'), forSeconds: forSecondsOf(form) };
     const location =
-      form.get('decision') === 'allow' ? this.#consent.allow(request, decision) : this.#consent.deny(request);
+      form.get('decision') === 'allow'
+        ? this.#parts.consent.allow(request, decision)
+        : this.#parts.consent.deny(request);
     return this.#render({ kind: 'redirect', location }, ticket);
   }
 
   async #render(step: Step, page: Ticket): Promise<Reply> {
     if (step.kind === 'redirect') {
-      await this.#save();
+      await this.#parts.save();
       return { status: 302, headers: { location: step.location, ...PRIVATE }, body: '' };
     }
     if (step.kind === 'refuse') return errorPage(step.error);
@@ -137,7 +139,7 @@ export class Authorize {
     again.set('prompt', page.request.prompts.has('consent') ? 'consent select_account' : 'select_account');
     return consentPage({
       request: page.request,
-      projectName: this.#clients.projectOf(page.request.client).name,
+      projectName: this.#parts.clients.projectOf(page.request.client).name,
       account: step.account,
       ticket: this.#issue({ ...page, account: step.account }),
       otherAccountUrl: `${AUTHORIZATION_PATH}?${again}`,
@@ -146,8 +148,8 @@ export class Authorize {
 
   #accountView(page: Ticket): { projectName: string; accounts: Account[] } {
     return {
-      projectName: this.#clients.projectOf(page.request.client).name,
-      accounts: this.#accounts.list(),
+      projectName: this.#parts.clients.projectOf(page.request.client).name,
+      accounts: this.#parts.accounts.list(),
     };
   }
 
@@ -159,7 +161,7 @@ export class Authorize {
   }
 
   #pageFault(about: About): PageError | undefined {
-    const fault = this.#faults.takeAt(['authorize'], about);
+    const fault = this.#parts.faults.takeAt(['authorize'], about);
     const effect = fault && caseOf(fault.name).effect;
     return effect?.kind === 'page' ? effect : undefined;
   }
@@ -168,13 +170,12 @@ export class Authorize {
 const NO_TICKET: PageError = {
   status: 400,
   code: 'invalid_request',
-  message:
-    'This page is no longer valid, or it was opened in another browser. Go back to the app and start again.',
+  message: 'This page has expired, or it was opened in another browser. Go back to the app and start again.',
 };
 
 const PRIVATE = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
-// The consent page offers a few durations; anything else in the field is nobody's choice and means no limit.
+// A value that the consent page does not offer means no limit.
 function forSecondsOf(form: URLSearchParams): number | undefined {
   return ACCESS_CHOICES.find(({ seconds }) => String(seconds) === form.get('for_s'))?.seconds;
 }
@@ -187,8 +188,8 @@ function browserOf(incoming: Incoming): string | undefined {
   return undefined;
 }
 
-// Another site cannot read the ticket out of the page; the cookie, which browsers keep from foreign posts, also
-// stops a page that was fetched elsewhere from being posted in this browser.
+// Prevents CSRF: another site cannot read the ticket in the page. A page that an attacker fetched cannot be posted in this
+// browser, since browsers do not send the cookie with a form of another site (SameSite).
 function withCookie(reply: Reply, browser: string): Reply {
   const cookie = `${COOKIE}=${browser}; Path=/o/oauth2; HttpOnly; SameSite=Lax`;
   return { ...reply, headers: { ...reply.headers, 'set-cookie': cookie } };

@@ -2,16 +2,16 @@ import { randomBytes } from 'node:crypto';
 import type { Client } from '../clients.ts';
 import type { Clock } from '../clock.ts';
 
-/** What a code stands for. Codes live in memory: no connection outlives a restart of the sandbox by a code. */
+/** The data of a code. Codes are in memory only, and a restart of the sandbox loses them. */
 export interface Code {
   client: Client;
   sub: string;
   redirectUri: string;
   scopes: string[];
   offline: boolean;
-  /** Whether the person saw the consent page: only then may the exchange bring a refresh token. */
+  /** Whether the consent page was shown: only then may the exchange return a refresh token. */
   consentShown: boolean;
-  /** Time-based access: how long the refresh token lives. */
+  /** Time-based access: the lifetime of the refresh token. */
   forSeconds?: number;
   nonce?: string;
   challenge?: { value: string; method: 'S256' | 'plain' };
@@ -22,7 +22,10 @@ type Entry = { code: Code; expiresAt: number; isUsed: boolean };
 const LIFE_MS = 10 * 60_000;
 const REMEMBERED = 10_000;
 
-/** Authorization codes: single use, ten minutes. Used ones are remembered, since Google tells them from unknown ones. */
+/**
+ * Authorization codes for single use within ten minutes. Used codes are kept, since Google distinguishes them from unknown
+ * codes.
+ */
 export class Codes {
   #clock: Clock;
   #codes = new Map<string, Entry>();
@@ -31,7 +34,7 @@ export class Codes {
     this.#clock = clock;
   }
 
-  /** A new code of at most 256 bytes, with the slash that makes clients prove that they decode it. */
+  /** A new code of at most 256 bytes. It contains a slash, like Google's, so that clients have to decode it. */
   issue(code: Code): string {
     const text = `4/0A${randomBytes(54).toString('base64url')}`;
     this.#codes.set(text, { code, expiresAt: this.#clock.now() + LIFE_MS, isUsed: false });
@@ -39,7 +42,7 @@ export class Codes {
     return text;
   }
 
-  /** Looks without using it up: `spent` for a code that was used or has expired, undefined for one never issued. */
+  /** Looks up a code: `spent` if it was used or has expired, undefined if it was never issued. */
   find(text: string): Code | 'spent' | undefined {
     const entry = this.#codes.get(text);
     if (entry === undefined) return undefined;

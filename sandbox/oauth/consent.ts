@@ -4,77 +4,68 @@ import type { Clock } from '../clock.ts';
 import type { Faults } from '../faults/faults.ts';
 import type { Grants } from '../grants.ts';
 import type { About } from '../http.ts';
-import { refusalOf } from './admission.ts';
 import type { Code, Codes } from './codes.ts';
+import { refusalOf } from './page-errors.ts';
 import type { AuthorizationRequest, PageError } from './request.ts';
 import { inAnswerOrder, isSignInScope } from './scopes.ts';
 
-/** What a request needs next: an account, that account's consent, this redirect, or the page on which it ends. */
+/** The next step of a request: selection of an account, its consent, a redirect, or an error page. */
 export type Step =
   | { kind: 'choose' }
   | { kind: 'consent'; account: Account }
   | { kind: 'redirect'; location: string }
   | { kind: 'refuse'; error: PageError };
 
-/** What a person decides on the consent page: boxes ticked (full scope names), and for how long. */
+/** The decision on the consent page: ticked scopes (full names) and duration. */
 interface Decision {
   account: Account;
   ticked: string[];
-  /** Time-based access: the refresh token dies after this many seconds; absent: no such limit. */
+  /** Time-based access: the lifetime of the refresh token in seconds; absent: no limit. */
   forSeconds?: number | undefined;
 }
 
-/** The address that `wrong_iss` names; reserved, so that nobody ever answers there (RFC 2606). */
+/** The issuer of the fault `wrong_iss`, in a reserved domain (RFC 2606). */
 const FOREIGN_ISSUER = 'https://issuer.invalid';
 
+/** The parts of the sandbox that a consent uses. */
+type ConsentParts = {
+  clients: Clients;
+  accounts: Accounts;
+  grants: Grants;
+  codes: Codes;
+  faults: Faults;
+  clock: Clock;
+  issuer: string;
+};
+
 /**
- * Decides who is asked what, and makes the redirect once it is decided. The page and the control route that
- * walks consent for a script both go through here, so a script gets what a person would get.
+ * Decides the steps of a consent and builds the redirect. The page and the control route for scripts both use it, so a script
+ * gets the same redirect as a person.
  */
 export class Consent {
-  #clients: Clients;
-  #accounts: Accounts;
-  #grants: Grants;
-  #codes: Codes;
-  #faults: Faults;
-  #clock: Clock;
-  #issuer: string;
+  readonly #parts: ConsentParts;
 
-  constructor(parts: {
-    clients: Clients;
-    accounts: Accounts;
-    grants: Grants;
-    codes: Codes;
-    faults: Faults;
-    clock: Clock;
-    issuer: string;
-  }) {
-    this.#clients = parts.clients;
-    this.#accounts = parts.accounts;
-    this.#grants = parts.grants;
-    this.#codes = parts.codes;
-    this.#faults = parts.faults;
-    this.#clock = parts.clock;
-    this.#issuer = parts.issuer;
+  constructor(parts: ConsentParts) {
+    this.#parts = parts;
   }
 
   /**
-   * The first step of a request. Every account of the sandbox counts as signed in in this browser, so the
-   * account is clear when the hint names one or when there is only one.
+   * The first step of a request. All accounts count as signed in to the browser, so the account is known if the hint names it
+   * or if it is the only one.
    */
   begin(request: AuthorizationRequest, about: About): Step {
-    const hinted = request.loginHint === undefined ? undefined : this.#accounts.find(request.loginHint);
-    const all = this.#accounts.list();
+    const hinted = request.loginHint === undefined ? undefined : this.#parts.accounts.find(request.loginHint);
+    const all = this.#parts.accounts.list();
     const account = hinted ?? (request.loginHint === undefined && all.length === 1 ? all[0] : undefined);
     if (request.prompts.has('none')) return this.#beginSilently(request, { account, about });
     if (account === undefined || request.prompts.has('select_account')) return { kind: 'choose' };
     return this.choose(request, { account, about });
   }
 
-  /** The step after an account was chosen: without `prompt=consent`, a project is asked for only once. */
+  /** The step after the selection of an account: without `prompt=consent`, granted scopes need no further consent. */
   choose(request: AuthorizationRequest, by: { account: Account; about: About }): Step {
     const { account, about } = by;
-    const error = refusalOf(account, this.#clients.projectOf(request.client));
+    const error = refusalOf(account, this.#parts.clients.projectOf(request.client));
     if (error !== undefined) return { kind: 'refuse', error };
     if (this.#needsConsent(request, account)) return { kind: 'consent', account };
     return {
@@ -83,16 +74,16 @@ export class Consent {
     };
   }
 
-  /** The redirect of a person who decided so and went on. */
+  /** The redirect after the user allowed access. */
   allow(request: AuthorizationRequest, decision: Decision & { about: About }): string {
     const { about, forSeconds } = decision;
     about.sub = decision.account.sub;
     about.clientId = request.client.clientId;
-    if (this.#faults.strikes('consent_denied', about)) return this.deny(request);
-    const account = this.#faults.strikes('consent_other_account', about)
+    if (this.#parts.faults.applies('consent_denied', about)) return this.deny(request);
+    const account = this.#parts.faults.applies('consent_other_account', about)
       ? this.#anotherThan(decision.account)
       : decision.account;
-    const ticked = this.#faults.strikes('consent_fewer_scopes', about) ? [] : decision.ticked;
+    const ticked = this.#parts.faults.applies('consent_fewer_scopes', about) ? [] : decision.ticked;
     const consentShown = this.#needsConsent(request, account);
     if (consentShown && request.prompts.has('none')) {
       return this.#redirect(request, { error: 'consent_required' });
@@ -102,12 +93,12 @@ export class Consent {
     return this.#redirectWithCode(request, { account, about, consentShown, ticked: granted, forSeconds });
   }
 
-  /** The redirect of a person who said no. */
+  /** The redirect after the user denied access. */
   deny(request: AuthorizationRequest): string {
     return this.#redirect(request, { error: 'access_denied' });
   }
 
-  // OpenID Connect Core 1.0 §3.1.2.6 names these errors; they are the only ones Google sends back by redirect.
+  // OpenID Connect Core 1.0 §3.1.2.6 defines these errors; Google returns no others by redirect.
   #beginSilently(request: AuthorizationRequest, by: { account: Account | undefined; about: About }): Step {
     const { account, about } = by;
     if (account === undefined) {
@@ -120,7 +111,7 @@ export class Consent {
   }
 
   #anotherThan(account: Account): Account {
-    return this.#accounts.list().find(({ sub }) => sub !== account.sub) ?? account;
+    return this.#parts.accounts.list().find(({ sub }) => sub !== account.sub) ?? account;
   }
 
   #needsConsent(request: AuthorizationRequest, account: Account): boolean {
@@ -130,7 +121,7 @@ export class Consent {
   }
 
   #grantedBefore(request: AuthorizationRequest, account: Account): string[] {
-    return this.#grants.scopesOf({ projectNumber: request.client.projectNumber, sub: account.sub });
+    return this.#parts.grants.scopesOf({ projectNumber: request.client.projectNumber, sub: account.sub });
   }
 
   #redirectWithCode(
@@ -141,14 +132,14 @@ export class Consent {
     const { client } = request;
     const granted = consentShown ? ticked : request.scopes;
     if (consentShown) {
-      this.#grants.record({
+      this.#parts.grants.record({
         projectNumber: client.projectNumber,
         sub: account.sub,
         granted,
-        // A box left empty also takes back what the project had, or include_granted_scopes would hand out
-        // what the person has just refused. Assumed: Google's page is not documented here.
+        // A scope that is not ticked is also revoked, or include_granted_scopes would return what the user has just refused.
+        // This is an assumption: Google does not document it.
         refused: request.scopes.filter((scope) => !granted.includes(scope)),
-        at: this.#clock.now(),
+        at: this.#parts.clock.now(),
       });
     }
     const before = request.includeGranted ? this.#grantedBefore(request, account) : [];
@@ -164,11 +155,11 @@ export class Consent {
     if (forSeconds !== undefined) code.forSeconds = forSeconds;
     if (request.nonce !== undefined) code.nonce = request.nonce;
     if (request.challenge !== undefined) code.challenge = request.challenge;
-    const index = this.#accounts.list().findIndex(({ sub }) => sub === account.sub);
-    const foreign = this.#faults.strikes('wrong_iss', about);
+    const index = this.#parts.accounts.list().findIndex(({ sub }) => sub === account.sub);
+    const foreign = this.#parts.faults.applies('wrong_iss', about);
     return this.#redirect(request, {
       ...(foreign ? { iss: FOREIGN_ISSUER } : {}),
-      code: this.#codes.issue(code),
+      code: this.#parts.codes.issue(code),
       scope: scopes.join(' '),
       authuser: String(index),
       ...(account.hostedDomain === undefined ? {} : { hd: account.hostedDomain }),
@@ -176,11 +167,11 @@ export class Consent {
     });
   }
 
-  // RFC 9207: `iss` goes with errors as with codes.
+  // RFC 9207: errors and codes both have `iss`.
   #redirect(request: AuthorizationRequest, parameters: Record<string, string>): string {
     const location = new URL(request.redirectUri);
     if (request.state !== undefined) location.searchParams.append('state', request.state);
-    for (const [name, value] of Object.entries({ iss: this.#issuer, ...parameters })) {
+    for (const [name, value] of Object.entries({ iss: this.#parts.issuer, ...parameters })) {
       location.searchParams.append(name, value);
     }
     return location.href;

@@ -3,27 +3,16 @@ import { exportJWK, generateKeyPair, importJWK, type JWK, SignJWT } from 'jose';
 import type { Account } from '../accounts.ts';
 import type { Clock } from '../clock.ts';
 
-/** Makes ID tokens and shows the key that verifies them. */
-export interface IdTokens {
-  /** The JWK set for /oauth2/v3/certs. */
-  publicKeys(): { keys: JWK[] };
-  /** A signed ID token (OpenID Connect Core 1.0 §2), good for an hour; claims follow the granted scopes. */
-  sign(about: {
-    account: Account;
-    clientId: string;
-    scopes: string[];
-    accessToken: string;
-    nonce?: string | undefined;
-  }): Promise<string>;
-}
+/** Signs ID tokens and publishes the key that verifies them. */
+export type IdTokens = ReturnType<typeof createIdTokens>;
 
-/** The key in both its forms: as kept, and as `jose` signs with it. */
+/** The key as it is stored, and in the form for `jose`. */
 export interface SigningKey {
   jwk: JWK;
   privateKey: CryptoKey | Uint8Array;
 }
 
-/** A new RS256 key with its private half, to be kept in the data dir. */
+/** A new RS256 private key, to be stored in the data dir. */
 export async function generateSigningKey(): Promise<JWK> {
   const { privateKey } = await generateKeyPair('RS256', { extractable: true });
   return {
@@ -34,18 +23,27 @@ export async function generateSigningKey(): Promise<JWK> {
   };
 }
 
-/** The kept key made ready to sign with. */
+/** The stored key, imported for signing. */
 export async function loadSigningKey(jwk: JWK): Promise<SigningKey> {
   return { jwk, privateKey: await importJWK(jwk, 'RS256') };
 }
 
 /** ID tokens signed with `signingKey` in the name of `issuer`. */
-export function createIdTokens(by: { signingKey: SigningKey; issuer: string; clock: Clock }): IdTokens {
+export function createIdTokens(by: { signingKey: SigningKey; issuer: string; clock: Clock }) {
   const { signingKey, issuer, clock } = by;
   const { kty, n, e, kid, alg, use } = signingKey.jwk;
   return {
+    /** The JWK set for /oauth2/v3/certs. */
     publicKeys: () => ({ keys: [{ kty, n, e, kid, alg, use } as JWK] }),
-    sign: ({ account, clientId, scopes, accessToken, nonce }) => {
+    /** A signed ID token (OpenID Connect Core 1.0 §2), valid for an hour; the scopes determine the claims. */
+    sign: (about: {
+      account: Account;
+      clientId: string;
+      scopes: string[];
+      accessToken: string;
+      nonce?: string | undefined;
+    }): Promise<string> => {
+      const { account, clientId, scopes, accessToken, nonce } = about;
       const issuedAt = Math.floor(clock.now() / 1000);
       const claims = {
         azp: clientId,
@@ -65,7 +63,7 @@ export function createIdTokens(by: { signingKey: SigningKey; issuer: string; clo
   };
 }
 
-/** What these scopes let a client know of an account, in the names of OpenID Connect Core 1.0 §5.1. */
+/** The claims of an account that these scopes allow (OpenID Connect Core 1.0 §5.1). */
 export function claimsOf(account: Account, scopes: Iterable<string>): Record<string, unknown> {
   const granted = new Set(scopes);
   const [given, ...rest] = account.name.split(' ');

@@ -1,12 +1,13 @@
-import { type Access, bearerToken, checkAccess } from '../access.ts';
 import type { Accounts } from '../accounts.ts';
+import { type Access, bearerToken, checkAccess } from '../api.ts';
 import type { Clock } from '../clock.ts';
 import { type Incoming, json, type Reply } from '../http.ts';
 import type { Tokens } from '../tokens.ts';
+import { AUTHORIZATION_PATH } from './authorize.ts';
 import { claimsOf } from './id-token.ts';
-import { isSignInScope } from './scopes.ts';
+import { isSignInScope, SIGN_IN_SCOPES } from './scopes.ts';
 
-/** What the identity endpoints look things up in. */
+/** The parts of the sandbox that the identity endpoints use. */
 interface IdentityParts {
   tokens: Tokens;
   accounts: Accounts;
@@ -37,7 +38,7 @@ export function answerUserinfoV2(request: Incoming, parts: IdentityParts): Reply
   });
 }
 
-/** Answers `/tokeninfo` for an access token in the query, the form or the header; a dead one is "Invalid Value". */
+/** Answers `/tokeninfo` for an access token in the query, the form or the header; "Invalid Value" if it has ended. */
 export function answerTokeninfo(request: Incoming, parts: IdentityParts): Reply {
   const text =
     request.query.get('access_token') ??
@@ -50,7 +51,7 @@ export function answerTokeninfo(request: Incoming, parts: IdentityParts): Reply 
     return json(400, { error: 'invalid_token', error_description: 'Invalid Value' });
   }
   const { email, email_verified: verified } = claimsOf(account, token.scopes);
-  // Numbers as strings: so Google's v3 answer.
+  // Google's v3 response has numbers as strings.
   return json(200, {
     azp: token.clientId,
     aud: token.clientId,
@@ -83,4 +84,41 @@ function unauthorized(body: unknown): Reply {
   return json(401, body, {
     'www-authenticate': 'Bearer realm="https://accounts.google.com/", error="invalid_request"',
   });
+}
+
+/**
+ * The metadata at /.well-known/openid-configuration (OpenID Connect Discovery 1.0 §3), with the sandbox as the issuer. Like
+ * Google's, it announces `iss` in the redirect (RFC 9207).
+ */
+export function discoveryDocument(issuer: string): Record<string, unknown> {
+  return {
+    issuer,
+    authorization_endpoint: `${issuer}${AUTHORIZATION_PATH}`,
+    token_endpoint: `${issuer}/token`,
+    userinfo_endpoint: `${issuer}/v1/userinfo`,
+    revocation_endpoint: `${issuer}/revoke`,
+    jwks_uri: `${issuer}/oauth2/v3/certs`,
+    response_types_supported: ['code'],
+    response_modes_supported: ['query'],
+    subject_types_supported: ['public'],
+    id_token_signing_alg_values_supported: ['RS256'],
+    scopes_supported: SIGN_IN_SCOPES,
+    token_endpoint_auth_methods_supported: ['client_secret_post', 'client_secret_basic'],
+    claims_supported: [
+      'aud',
+      'email',
+      'email_verified',
+      'exp',
+      'family_name',
+      'given_name',
+      'hd',
+      'iat',
+      'iss',
+      'name',
+      'sub',
+    ],
+    code_challenge_methods_supported: ['plain', 'S256'],
+    grant_types_supported: ['authorization_code', 'refresh_token', 'client_credentials'],
+    authorization_response_iss_parameter_supported: true,
+  };
 }

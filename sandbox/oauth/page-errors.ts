@@ -1,4 +1,7 @@
-/** Error pages that end an authorization without a word to the client, as Google words and numbers them. */
+/** Error pages of the authorization, with Google's texts and codes. None of them redirects to the client. */
+
+import type { Account } from '../accounts.ts';
+import type { Project } from '../clients.ts';
 import type { PageError } from './request.ts';
 
 export const ADMIN_POLICY: PageError = {
@@ -29,7 +32,7 @@ export const ACCOUNT_RESTRICTED: PageError = {
 export const REDIRECT_MISMATCH: PageError = {
   status: 400,
   code: 'redirect_uri_mismatch',
-  message: 'The redirect address of this request is not registered with the client.',
+  message: 'The redirect URI of this request is not registered with the client.',
 };
 
 export const DELETED_CLIENT: PageError = {
@@ -43,3 +46,17 @@ export const RATE_LIMITED: PageError = {
   code: 'rate_limit_exceeded',
   message: 'This app has reached its sign-in rate limit for now.',
 };
+
+/**
+ * The error page for an account that may not consent: its admin forbids it, the project is for one organization, or the
+ * project is in testing and the account is not a test user.
+ */
+export function refusalOf(account: Account, project: Project): PageError | undefined {
+  if (account.standing === 'admin_policy') return ADMIN_POLICY;
+  if (account.standing !== 'active') return ACCOUNT_RESTRICTED;
+  if (project.audience === 'internal') {
+    return account.hostedDomain === project.domain ? undefined : ORG_INTERNAL;
+  }
+  if (project.publishing === 'testing' && !project.testUsers.includes(account.email)) return UNTESTED_USER;
+  return undefined;
+}

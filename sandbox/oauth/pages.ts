@@ -7,24 +7,24 @@ import { isSignInScope, scopeSentence } from './scopes.ts';
 /** The path that both forms post to. */
 export const CONSENT_PATH = '/o/oauth2/v2/consent';
 
-/** How long access may last, as the consent page offers it. */
+/** The durations of access on the consent page. */
 export const ACCESS_CHOICES: { seconds?: number; text: string }[] = [
-  { text: 'Until I take it back' },
-  { seconds: 3600, text: 'For an hour' },
-  { seconds: 86_400, text: 'For a day' },
-  { seconds: 604_800, text: 'For seven days' },
+  { text: 'until I revoke it' },
+  { seconds: 3600, text: 'for one hour' },
+  { seconds: 86_400, text: 'for one day' },
+  { seconds: 604_800, text: 'for seven days' },
 ];
 
-/** The page on which a person picks an account or adds one. `complaint` is shown above the field. */
+/** The page where the user selects or adds an account. `error` is shown above the field. */
 export function accountPage(view: {
   projectName: string;
   accounts: Account[];
   ticket: string;
   typed: string;
-  complaint?: string;
+  error?: string;
 }): Reply {
-  const { projectName, accounts, ticket, typed, complaint } = view;
-  return htmlPage(complaint === undefined ? 200 : 400, {
+  const { projectName, accounts, ticket, typed, error } = view;
+  return htmlPage(error === undefined ? 200 : 400, {
     title: 'Choose an account',
     body: html`<h1>Choose an account</h1>
 <p class="quiet">to continue to ${projectName}</p>
@@ -38,17 +38,17 @@ ${accounts.map(
 )}</form>
 <form method="post" action="${CONSENT_PATH}">
 <input type="hidden" name="ticket" value="${ticket}">
-${complaint !== undefined && html`<p role="alert">${complaint}</p>`}
+${error !== undefined && html`<p role="alert">${error}</p>`}
 <div class="line"><input type="email" name="account" required placeholder="another@example.com" aria-label="Another address" value="${typed}"><button class="button">Use this address</button></div>
 </form>`,
   });
 }
 
 /**
- * The consent page: what may be refused has a box.
+ * The consent page, with a checkbox for each scope that can be refused.
  *
- * The boxes start ticked, although Google's start empty: who tries the sandbox for the first time should arrive
- * by going on. Taking a tick away shows what an app gets from a person who overlooks the boxes.
+ * The checkboxes are ticked, unlike Google's, so that a first user of the sandbox only has to continue. Without a tick, the
+ * app gets fewer scopes, as from a user who overlooks the checkboxes.
  */
 export function consentPage(view: {
   request: AuthorizationRequest;
@@ -67,8 +67,8 @@ export function consentPage(view: {
 <form method="post" action="${CONSENT_PATH}">
 <input type="hidden" name="ticket" value="${ticket}">
 <input type="hidden" name="account" value="${account.email}">
-${signIn.length > 0 && html`<p>It will: ${signIn.map(scopeSentence).join('; ').toLowerCase()}.</p>`}
-${boxes.length > 0 && html`<p>Select what it may do:</p>`}
+${signIn.length > 0 && html`<p>It can: ${signIn.map(scopeSentence).join('; ').toLowerCase()}.</p>`}
+${boxes.length > 0 && html`<p>Select what ${projectName} can access:</p>`}
 ${boxes.map(
   (
     scope,
@@ -77,19 +77,19 @@ ${boxes.map(
 )}<p class="line"><label for="for_s">Access lasts</label> <select id="for_s" name="for_s">${ACCESS_CHOICES.map(
       ({ seconds, text }) => html`<option value="${seconds}">${text}</option>`,
     )}</select></p>
-<p class="quiet">After this you go to ${new URL(request.redirectUri).host}.</p>
+<p class="quiet">You will be redirected to ${new URL(request.redirectUri).host}.</p>
 <div class="actions"><button class="button" name="decision" value="deny">Cancel</button><button class="button primary" name="decision" value="allow">Continue</button></div>
 </form>`,
   });
 }
 
-/** The page on which an authorization ends without a word to the client. */
+/** The error page that ends an authorization without a redirect to the client. */
 export function errorPage(error: PageError): Reply {
   return htmlPage(error.status, {
     title: 'Access blocked',
     body: html`<h1>Access blocked</h1>
 <p>${error.message}</p>
 <p class="quiet">Error ${error.status}: ${error.code}</p>
-<p class="quiet">Like Google, the sandbox shows this here and sends nothing back to the app.</p>`,
+<p class="quiet">Like Google, the sandbox shows this error here and does not redirect to the app.</p>`,
   });
 }

@@ -1,11 +1,11 @@
 import { type Client, type Clients, takesRedirect } from '../clients.ts';
 import { isKnownScope, resolveScopes } from './scopes.ts';
 
-/** An authorization request that may be shown to a person. */
+/** A valid authorization request. */
 export interface AuthorizationRequest {
   client: Client;
   redirectUri: string;
-  /** Full names, `openid` included where the address or profile was asked for. */
+  /** Full names, with `openid` if the address or profile was requested. */
   scopes: string[];
   state: string | undefined;
   offline: boolean;
@@ -16,25 +16,25 @@ export interface AuthorizationRequest {
   challenge: { value: string; method: 'S256' | 'plain' } | undefined;
 }
 
-/** Why a request is answered with an error page and never with a redirect. */
+/** An error that is shown on a page, without a redirect to the client. */
 export interface PageError {
   status: number;
   code: string;
   message: string;
 }
 
-/** A request judged. */
-export type Judgement = { ok: true; request: AuthorizationRequest } | { ok: false; error: PageError };
+/** The result of validating a request. */
+export type ValidationResult = { ok: true; request: AuthorizationRequest } | { ok: false; error: PageError };
 
 const PROMPTS = new Set(['none', 'consent', 'select_account']);
 
 /**
- * Judges the query of an authorization address in Google's order: the client, its redirect address, then the rest.
+ * Validates the query of an authorization URL in Google's order: client, redirect URI, then the other parameters.
  *
- * Source: https://developers.google.com/identity/protocols/oauth2/web-server and RFC 6749 §4.1.2.1. Unlike the
- * RFC allows, Google shows all of these faults on a page of its own; nothing comes back to the client.
+ * Source: https://developers.google.com/identity/protocols/oauth2/web-server and RFC 6749 §4.1.2.1. In contrast to the RFC,
+ * Google shows all of these errors on its own page and does not redirect to the client.
  */
-export function judgeRequest(query: URLSearchParams, clients: Clients): Judgement {
+export function validateRequest(query: URLSearchParams, clients: Clients): ValidationResult {
   for (const name of new Set(query.keys())) {
     if (query.getAll(name).length > 1)
       return invalid(`OAuth 2 parameters can only have a single value: ${name}`);
@@ -52,7 +52,7 @@ export function judgeRequest(query: URLSearchParams, clients: Clients): Judgemen
     return refuse(
       400,
       'redirect_uri_mismatch',
-      `The redirect address ${redirectUri} is not registered with the client ${clientId}.`,
+      `The redirect URI ${redirectUri} is not registered with the client ${clientId}.`,
     );
   }
 
@@ -110,18 +110,18 @@ export function judgeRequest(query: URLSearchParams, clients: Clients): Judgemen
   };
 }
 
-function refuse(status: number, code: string, message: string): Judgement {
+function refuse(status: number, code: string, message: string): ValidationResult {
   return { ok: false, error: { status, code, message } };
 }
 
-function invalid(message: string): Judgement {
+function invalid(message: string): ValidationResult {
   return refuse(400, 'invalid_request', message);
 }
 
-function missing(name: string): Judgement {
+function missing(name: string): ValidationResult {
   return invalid(`Missing required parameter: ${name}`);
 }
 
-function badValue(name: string, value: string): Judgement {
+function badValue(name: string, value: string): ValidationResult {
   return invalid(`Invalid parameter value for ${name}: ${value}`);
 }

@@ -1,4 +1,4 @@
-/** A scope the sandbox knows: the sentence a person reads, and whether it is only about signing in. */
+/** A scope: its sentence on the consent page, and whether it is for sign-in only. */
 interface Scope {
   sentence: string;
   isSignIn: boolean;
@@ -40,7 +40,7 @@ const ALIASES: Record<string, string> = {
   profile: `${AUTH}userinfo.profile`,
 };
 
-/** Scopes a client may ask for, as discovery lists them. */
+/** The scopes in the discovery document. */
 export const SIGN_IN_SCOPES = ['openid', 'email', 'profile'];
 
 /** The full name of a scope: `email` is short for .../auth/userinfo.email. */
@@ -52,29 +52,29 @@ export function isKnownScope(scope: string): boolean {
   return Object.hasOwn(SCOPES, fullScope(scope));
 }
 
-/** Sign-in scopes have no box to tick: who signs in at all grants them. */
+/** Whether a scope is for sign-in. Such scopes have no checkbox on the consent page: every sign-in grants them. */
 export function isSignInScope(scope: string): boolean {
   return SCOPES[fullScope(scope)]?.isSignIn ?? false;
 }
 
-/** A change of password ends the tokens that hold one of these. */
+/** Whether a scope is a mail scope: a password change ends the tokens with such a scope. */
 export function isMailScope(scope: string): boolean {
   return scope === MAIL || scope.startsWith(`${AUTH}gmail.`);
 }
 
-/** Scopes that an organization's session length applies to. */
+/** Whether an organization's session length applies to a scope. */
 export function isCloudScope(scope: string): boolean {
   return scope === `${AUTH}cloud-platform`;
 }
 
-/** The sentence shown beside the box. */
+/** The sentence beside the checkbox. */
 export function scopeSentence(scope: string): string {
   return SCOPES[fullScope(scope)]?.sentence ?? scope;
 }
 
 /**
- * What a list of asked scopes stands for: full names, each once; asking for the address or the profile brings
- * `openid` along, as Google answers.
+ * The full names of requested scopes, without duplicates. Like Google, it adds `openid` to a request for the address or the
+ * profile.
  */
 export function resolveScopes(asked: string[]): string[] {
   const full = asked.map(fullScope);
@@ -83,8 +83,8 @@ export function resolveScopes(asked: string[]): string[] {
 }
 
 /**
- * Scopes once each, in the order the sandbox names them: APIs first, then the sign-in scopes, `openid` last.
- * Google's order also differs from the one asked for; a client that compares strings must fail here as well.
+ * Scopes without duplicates, in the order of responses: APIs, then the sign-in scopes, `openid` last. Google's order also
+ * differs from the order of the request, so a client that compares strings must fail here as well.
  */
 export function inAnswerOrder(scopes: Iterable<string>): string[] {
   const rank = (scope: string) => (scope === 'openid' ? 2 : isSignInScope(scope) ? 1 : 0);

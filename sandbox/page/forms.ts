@@ -3,15 +3,15 @@ import type { ControlParts } from '../control/parts.ts';
 import { CONTROL_ROUTES } from '../control/routes.ts';
 import type { Incoming } from '../http.ts';
 
-/** A form's act: the control route it stands for, the body or query it makes, and where on the page it belongs. */
-interface Act {
+/** The control route of a form, how the body or query is built, and the section of the page. */
+interface FormAction {
   route: string;
   section: string;
   body?: (form: URLSearchParams) => object;
   query?: (form: URLSearchParams) => Record<string, string>;
 }
 
-const ACTS: Record<string, Act> = {
+const FORMS: Record<string, FormAction> = {
   advance: {
     route: 'POST /clock',
     section: 'clock',
@@ -85,14 +85,14 @@ const ACTS: Record<string, Act> = {
   },
 };
 
-/** Does what a posted form says, by the control route it stands for, and gives the section to return to. Throws `ControlError`. */
-export async function actOn(
+/** Calls the control route of a posted form; returns the section to show. Throws `ControlError`. */
+export async function submitForm(
   form: URLSearchParams,
   at: { request: Incoming; parts: ControlParts },
 ): Promise<string> {
   const name = form.get('act') ?? '';
-  const act = Object.hasOwn(ACTS, name) ? ACTS[name] : undefined;
-  if (act === undefined) throw new ControlError(400, 'invalid_body', 'act: there is no such form');
+  const act = Object.hasOwn(FORMS, name) ? FORMS[name] : undefined;
+  if (act === undefined) throw new ControlError(400, 'invalid_body', 'act: is not a known form');
   await CONTROL_ROUTES[act.route]!(
     {
       ...at.request,

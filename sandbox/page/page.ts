@@ -1,55 +1,46 @@
 /**
- * The page at the sandbox's root: what the provider knows, and forms by which a person breaks it by hand.
+ * The routes of the page at the sandbox's root, and the check that a form comes from the page itself.
  *
- * Owns who may post a form. What the page shows is overview.ts; what a form does is forms.ts, which goes through
- * the control routes, so that a form can do nothing that a script cannot.
+ * overview.ts renders the page. forms.ts translates a form to a control route, so a form can do nothing that a script cannot.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { ControlError } from '../control/answer.ts';
 import type { ControlParts } from '../control/parts.ts';
 import { html, htmlPage } from '../html.ts';
 import type { Incoming, Reply } from '../http.ts';
-import { actOn } from './forms.ts';
+import { submitForm } from './forms.ts';
 import { overviewPage } from './overview.ts';
 
-/** The two routes of the page. */
-interface Page {
-  /** `GET /`. */
-  show(request: Incoming): Promise<Reply>;
-  /** `POST /`: does what the form says and goes back to the page; a complaint is shown on it. */
-  act(request: Incoming): Promise<Reply>;
-}
-
-/** The page over these parts. If a key is set the page is closed, since a browser cannot send the key. */
-export function createPage(parts: ControlParts, key: string | undefined): Page {
+/** The handlers of `GET /` and `POST /`. If a key is set, the page is locked, since a browser cannot send the key. */
+export function createPage(parts: ControlParts, key: string | undefined) {
   const ticket = randomBytes(24).toString('base64url');
   if (key !== undefined) return { show: async () => closedPage(200), act: async () => closedPage(401) };
   return {
     show: async () => overviewPage(parts, { ticket }),
-    act: async (request) => {
+    /** Calls the control route of the form and redirects to the page, or shows the error on it. */
+    act: async (request: Incoming): Promise<Reply> => {
       const form = new URLSearchParams(request.body.toString());
       if (!isOwnForm(request, { sent: form.get('ticket') ?? '', ticket, url: parts.url })) {
-        const complaint =
-          'This form was not sent by this page, or the sandbox has been restarted since. Try again.';
-        return overviewPage(parts, { ticket, complaint, typed: form });
+        const error = 'The form was not sent by this page, or the sandbox was restarted since. Try again.';
+        return overviewPage(parts, { ticket, error, typed: form });
       }
       try {
-        const section = await actOn(form, { request, parts });
+        const section = await submitForm(form, { request, parts });
         return { status: 303, headers: { location: `/#${section}`, 'cache-control': 'no-store' }, body: '' };
       } catch (error) {
         if (!(error instanceof ControlError)) throw error;
-        return overviewPage(parts, { ticket, complaint: error.message, typed: form });
+        return overviewPage(parts, { ticket, error: error.message, typed: form });
       }
     },
   };
 }
 
-// Another site can make a browser post a form here, but it cannot read the ticket out of the page, and browsers say
-// where a form comes from (Origin; Fetch Metadata, https://www.w3.org/TR/fetch-metadata/).
+// Prevents CSRF: another site cannot read the ticket in the page, and browsers send the origin of a form (Origin; Fetch
+// Metadata, https://www.w3.org/TR/fetch-metadata/).
 function isOwnForm(request: Incoming, by: { sent: string; ticket: string; url: string }): boolean {
   const { host, origin, 'sec-fetch-site': site } = request.headers;
   if (site !== undefined && site !== 'same-origin') return false;
-  // Behind a proxy the Host may be its own; the address by which browsers know the sandbox is as good.
+  // A proxy may send its own Host header, so the public address of the sandbox is also accepted.
   const hosts = [host?.toLowerCase(), new URL(by.url).host];
   if (origin !== undefined && !(URL.canParse(origin) && hosts.includes(new URL(origin).host))) return false;
   const hash = (text: string) => createHash('sha256').update(text).digest();
@@ -59,6 +50,6 @@ function isOwnForm(request: Incoming, by: { sent: string; ticket: string; url: s
 function closedPage(status: number): Reply {
   return htmlPage(status, {
     title: 'Locked',
-    body: html`<h1>This sandbox is locked</h1><p>Ask its routes under <code>/_sandbox</code> with the key.</p>`,
+    body: html`<h1>This sandbox is locked</h1><p>It has a key. Use the routes under <code>/_sandbox</code> with the key as a bearer token.</p>`,
   });
 }

@@ -1,60 +1,60 @@
 /**
- * How one provider's OAuth endpoints behave, as far as it matters to a client: what they insist on and what their
- * answers look like. `provider.ts` plays a profile on a socket; `profiles.ts` holds one for each provider.
+ * The behaviour of a provider's OAuth endpoints that matters to clients: required parameters and the format of
+ * responses. `provider.ts` serves a profile over HTTP; `profiles.ts` has the profile of each provider.
  */
 export type Profile = {
-  /** Where ID and secret must stand: in the header, in the body, or the ID alone in the body. */
+  /** The place of ID and secret: in the header, in the body, or only the ID in the body. */
   clientAuth: 'basic' | 'post' | 'public';
   tokenRequest: 'form' | 'json';
-  /** An authorization without an S256 challenge is refused. */
+  /** Whether an authorization without an S256 challenge is refused. */
   needsChallenge: boolean;
-  /** Parameters without which an authorization, an exchange or a refresh is refused. */
+  /** Required parameters of an authorization, an exchange or a refresh. */
   needs: {
     authorization?: Record<string, string>;
     exchange?: Record<string, string>;
     refresh?: Record<string, string>;
   };
   requestedScopes: { param: 'scope' | 'user_scope'; separator: ' ' | ',' };
-  /** Parameters and a scope without any of which an exchange gives no refresh token. */
+  /** Parameters and a scope that an exchange needs to return a refresh token. */
   offline: { params?: Record<string, string>; scope?: string };
   /**
-   * A parameter without which tokens have no end and no refresh token comes: in exchanges, or in refreshes too. In a
-   * request that is JSON it is a number.
+   * A parameter for tokens that expire; without it they do not, and there is no refresh token. It is for exchanges, or also
+   * for refreshes. In a JSON request it is a number.
    */
   endsBy?: { param: string; in: 'exchange' | 'exchange and refresh' };
   /** `iss` of the callback (RFC 9207). */
   issuer?: string;
 
   answer: 'json' | 'form';
-  /** The token object of an exchange lies in this field, and what lies around it is no token. */
+  /** The field of the response to an exchange that contains the token object. */
   tokenIn?: string;
   tokenType?: string;
-  /** How the life of an access token is told; `zero` says 0 and means no end. */
-  life: 'expires_in' | 'text' | 'expires' | 'date' | 'unix' | 'zero' | 'untold';
+  /** The format of an access token's lifetime; `zero` is 0 for a token that does not expire. */
+  life: 'expires_in' | 'text' | 'expires' | 'date' | 'unix' | 'zero' | 'absent';
   refreshLifeIn?: string;
-  /** `empty` grants by other means than scopes. */
-  grantedScopes: 'space' | 'comma' | 'list' | 'null' | 'empty' | 'untold';
+  /** `empty`: permissions are not granted by scopes. */
+  grantedScopes: 'space' | 'comma' | 'list' | 'null' | 'empty' | 'absent';
   grantedIn: string;
-  /** A scope that is granted and never named. */
+  /** A scope that is granted, but never in the response. */
   unnamedScope?: string;
   /**
-   * Whether an exchange gives a refresh token, and what the answer to a refresh says of it; `overlaps`: it rotates, and the
-   * token before lives until its successor is used.
+   * Whether an exchange returns a refresh token, and whether a refresh does; `overlaps`: it rotates, and the
+   * previous token is valid until its successor is used.
    */
   refresh: 'rotates' | 'overlaps' | 'silent' | 'repeats' | 'none';
 
-  /** How a fault is told, and which code a dead refresh token has. */
+  /** The format of errors, and the error code for an ended refresh token. */
   faults: 'status' | 'in_200' | 'message';
   deadGrant: string;
 
-  /** Where an API call must carry the token. */
+  /** The place of the token in API requests. */
   token: { scheme: string } | { header: string } | { query: string };
-  /** What userinfo answers for the account `77`. */
+  /** The userinfo response for the account `77`. */
   userinfo?: unknown;
   revocationAuth: 'client' | 'none';
 };
 
-/** RFC 6749 to the letter, with rotating refresh tokens. */
+/** RFC 6749, with rotating refresh tokens. */
 export const standard: Profile = {
   clientAuth: 'post',
   tokenRequest: 'form',

@@ -1,19 +1,19 @@
 /**
- * The profile of each provider, told by what departs from the standard. Written from what the providers document, apart
- * from the definitions of the catalogue, which are tried against them.
+ * The profile of each provider, as differences to the standard. They are written from the providers' documentation,
+ * independently of the catalogue's definitions, which are tested with them.
  */
 import { type Profile, standard } from './profile.ts';
 
 type Departures = Partial<Profile>;
 
 const basic: Departures = { clientAuth: 'basic' };
-/** An access token without an end, and nothing to renew it with. */
-const lasting: Departures = { life: 'untold', refresh: 'none', grantedScopes: 'untold' };
+/** An access token that does not expire, without a refresh token. */
+const lasting: Departures = { life: 'absent', refresh: 'none', grantedScopes: 'absent' };
 const commas: Departures = { requestedScopes: { param: 'scope', separator: ',' } };
 const challenge: Departures = { needsChallenge: true };
 /** OpenID Connect Core §5.3.2. */
 const claims: Departures = { userinfo: { sub: '77', email: 'ada@example.com', email_verified: true } };
-/** One that numbers its accounts, in a field `id`. */
+/** Accounts with a numeric `id`. */
 const numbered: Departures = { userinfo: { id: 77, email: 'ada@example.com' } };
 const offlineScope = (scope: string): Departures => ({ offline: { scope } });
 
@@ -65,7 +65,7 @@ const departures: Record<string, Departures> = {
   asana: {
     ...challenge,
     refresh: 'silent',
-    grantedScopes: 'untold',
+    grantedScopes: 'absent',
     userinfo: { data: { gid: '77', email: 'ada@example.com', name: 'Ada' } },
   },
   attio: { ...lasting },
@@ -79,11 +79,11 @@ const departures: Record<string, Departures> = {
     },
     tokenType: '',
     refresh: 'silent',
-    grantedScopes: 'untold',
+    grantedScopes: 'absent',
     userinfo: { identity: { id: 77, email_address: 'ada@example.com' } },
   },
   bitbucket: { ...basic, grantedIn: 'scopes', refresh: 'repeats', userinfo: { account_id: '77' } },
-  box: { userinfo: { id: '77', login: 'ada@example.com' }, grantedScopes: 'untold' },
+  box: { userinfo: { id: '77', login: 'ada@example.com' }, grantedScopes: 'absent' },
   calendly: { ...challenge, userinfo: { resource: { uri: '77', email: 'ada@example.com' } } },
   clickup: { ...lasting, userinfo: { user: { id: 77, email: 'ada@example.com' } } },
   close: { ...offlineScope('offline_access'), userinfo: { id: '77', email: 'ada@example.com' } },
@@ -93,13 +93,13 @@ const departures: Record<string, Departures> = {
   discord: { userinfo: { id: '77', email: 'ada@example.com', verified: true } },
   docusign: { ...basic, ...claims },
   dropbox: { ...challenge, offline: { params: { token_access_type: 'offline' } }, refresh: 'silent' },
-  etsy: { ...challenge, clientAuth: 'public', grantedScopes: 'untold' },
+  etsy: { ...challenge, clientAuth: 'public', grantedScopes: 'absent' },
   eventbrite: { ...lasting, ...numbered },
-  facebook: { ...commas, ...numbered, tokenType: 'bearer', refresh: 'none', grantedScopes: 'untold' },
-  figma: { ...basic, ...numbered, tokenType: '', refresh: 'silent', grantedScopes: 'untold' },
+  facebook: { ...commas, ...numbered, tokenType: 'bearer', refresh: 'none', grantedScopes: 'absent' },
+  figma: { ...basic, ...numbered, tokenType: '', refresh: 'silent', grantedScopes: 'absent' },
   freshbooks: { tokenRequest: 'json', userinfo: { response: { id: 77, email: 'ada@example.com' } } },
-  front: { ...basic, life: 'unix', grantedScopes: 'untold' },
-  gitea: { ...challenge, ...claims, tokenType: 'bearer', grantedScopes: 'untold' },
+  front: { ...basic, life: 'unix', grantedScopes: 'absent' },
+  gitea: { ...challenge, ...claims, tokenType: 'bearer', grantedScopes: 'absent' },
   github: {
     ...lasting,
     ...numbered,
@@ -118,10 +118,10 @@ const departures: Record<string, Departures> = {
   'gitlab-self-managed': gitlab,
   gocardless: { ...lasting, tokenType: 'bearer' },
   gusto: {},
-  harvest: { userinfo: { user: { id: 77, email: 'ada@example.com' } }, grantedScopes: 'untold' },
-  'help-scout': { ...numbered, grantedScopes: 'untold' },
-  heroku: { refresh: 'repeats', grantedScopes: 'untold' },
-  hubspot: { tokenType: 'bearer', refresh: 'repeats', grantedScopes: 'untold' },
+  harvest: { userinfo: { user: { id: 77, email: 'ada@example.com' } }, grantedScopes: 'absent' },
+  'help-scout': { ...numbered, grantedScopes: 'absent' },
+  heroku: { refresh: 'repeats', grantedScopes: 'absent' },
+  hubspot: { tokenType: 'bearer', refresh: 'repeats', grantedScopes: 'absent' },
   'hugging-face': { ...challenge, ...claims },
   intercom: { ...lasting, ...numbered },
   jira: atlassian,
@@ -145,8 +145,8 @@ const departures: Record<string, Departures> = {
     ...basic,
     tokenRequest: 'json',
     tokenType: 'bearer',
-    life: 'untold',
-    grantedScopes: 'untold',
+    life: 'absent',
+    grantedScopes: 'absent',
     needs: { authorization: { owner: 'user' } },
   },
   okta: { ...basic, ...challenge, ...claims, ...offlineScope('offline_access') },
@@ -163,7 +163,7 @@ const departures: Record<string, Departures> = {
     ...basic,
     refreshLifeIn: 'x_refresh_token_expires_in',
     tokenType: 'bearer',
-    grantedScopes: 'untold',
+    grantedScopes: 'absent',
     userinfo: { sub: '77', email: 'ada@example.com', emailVerified: true },
   },
   reddit: {
@@ -175,13 +175,13 @@ const departures: Record<string, Departures> = {
   salesforce: {
     ...challenge,
     ...offlineScope('refresh_token'),
-    life: 'untold',
+    life: 'absent',
     refresh: 'silent',
     revocationAuth: 'none',
     userinfo: { sub: 'https://login.salesforce.com/id/00D/77', user_id: '77', email: 'ada@example.com' },
   },
   salesloft: { userinfo: { data: { id: 77, email: 'ada@example.com' } } },
-  sentry: { grantedScopes: 'untold' },
+  sentry: { grantedScopes: 'absent' },
   shopify: {
     ...commas,
     tokenType: '',
@@ -198,13 +198,13 @@ const departures: Record<string, Departures> = {
     tokenIn: 'authed_user',
     requestedScopes: { param: 'user_scope', separator: ',' },
   },
-  smartsheet: { grantedScopes: 'untold' },
+  smartsheet: { grantedScopes: 'absent' },
   spotify: { ...basic, ...numbered, refresh: 'silent' },
   square: {
     tokenRequest: 'json',
     tokenType: 'bearer',
     life: 'date',
-    grantedScopes: 'untold',
+    grantedScopes: 'absent',
     refresh: 'repeats',
   },
   'stack-exchange': {
@@ -215,9 +215,9 @@ const departures: Record<string, Departures> = {
     life: 'expires',
     token: { query: 'access_token' },
   },
-  strava: { ...commas, grantedScopes: 'untold', userinfo: { id: 77, username: 'ada' } },
-  stripe: { tokenType: 'bearer', life: 'untold', refresh: 'repeats' },
-  supabase: { ...basic, ...challenge, grantedScopes: 'untold' },
+  strava: { ...commas, grantedScopes: 'absent', userinfo: { id: 77, username: 'ada' } },
+  stripe: { tokenType: 'bearer', life: 'absent', refresh: 'repeats' },
+  supabase: { ...basic, ...challenge, grantedScopes: 'absent' },
   surveymonkey: { ...lasting, tokenType: 'bearer' },
   todoist: { ...lasting, ...commas },
   twitch: {
@@ -230,7 +230,7 @@ const departures: Record<string, Departures> = {
   typeform: { ...offlineScope('offline'), userinfo: { user_id: '77', email: 'ada@example.com' } },
   webflow: { ...lasting, ...numbered },
   'wordpress-com': { ...lasting, tokenType: 'bearer' },
-  wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'untold' },
+  wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'absent' },
   x: { ...basic, ...challenge, ...offlineScope('offline.access'), userinfo: { data: { id: '77' } } },
   xero: { ...basic, ...offlineScope('offline_access') },
   zendesk: {
@@ -246,7 +246,7 @@ const departures: Record<string, Departures> = {
   zoom: { ...basic, life: 'text' },
 };
 
-/** The profile of a provider; undefined for one that has none. All of Google's products share `google`. */
+/** The profile of a provider, or undefined. All Google products share `google`. */
 export function profileOf(name: string): Profile | undefined {
   const own = Object.hasOwn(departures, name) ? departures[name] : undefined;
   return own && { ...standard, ...own };

@@ -1,13 +1,12 @@
 /**
- * A provider on loopback that behaves as a profile says: authorization, token, revocation and userinfo endpoint, and an
- * API behind them. It keeps one account, `77`, which allows everything. `https://host/path` of the real provider is
+ * A provider on loopback that behaves like a profile: authorization, token, revocation and userinfo endpoint, and an
+ * API. It has one account, `77`, which grants access. `https://host/path` of the real provider is
  * `/host/path` here.
  */
 import { hash } from 'node:crypto';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Profile } from './profile.ts';
-import { lifeS, type Reply, refusal, tokenReply } from './replies.ts';
 
 type Endpoints = {
   authorization: string;
@@ -22,13 +21,18 @@ type Grant = {
   scopes: string[];
   access: Set<string>;
   refresh: string | undefined;
-  /** The one that `refresh` is the successor of, where both live. */
+  /** The predecessor of `refresh`, if both are valid. */
   before?: string | undefined;
   isOffline: boolean;
 };
 type Call = { url: URL; request: IncomingMessage; form: URLSearchParams };
+type Reply = { status: number; headers: Record<string, string>; text: string };
 
-/** Starts one. `now` is the provider's clock. */
+/** The lifetime of access tokens that expire, in seconds. */
+const lifeS = 4321;
+export const refreshLifeS = 98765;
+
+/** Starts the provider. `now` is its clock. */
 export async function startProfile(profile: Profile, given: Setting) {
   const provider = new ProfileProvider(profile, given);
   const server = createServer(async (request, response) => {
@@ -64,7 +68,7 @@ class ProfileProvider {
     this.#setting = setting;
   }
 
-  /** `fields`: the body, where it is JSON. */
+  /** `fields` is a JSON body. */
   answer(call: Call, { fields }: { fields: Record<string, unknown> | undefined }): Reply {
     const { endpoints } = this.#setting;
     const isJson = fields !== undefined;
@@ -169,7 +173,7 @@ class ProfileProvider {
     const accessToken = this.#make('access');
     grant.access = new Set([accessToken]);
     const { now } = this.#setting;
-    const profile: Profile = hasEnd ? this.#profile : { ...this.#profile, life: 'untold' };
+    const profile: Profile = hasEnd ? this.#profile : { ...this.#profile, life: 'absent' };
     return tokenReply(profile, { ...given, accessToken, scopes: grant.scopes, now });
   }
 
@@ -199,7 +203,7 @@ class ProfileProvider {
     const [name = '', ...rest] = Buffer.from(authorization?.replace(/^Basic /, '') ?? '', 'base64')
       .toString()
       .split(':');
-    // The ID is compared as it came: many providers decode nothing.
+    // The ID is not decoded: many providers do not.
     return (
       name === id &&
       new URLSearchParams(`x=${rest.join(':')}`).get('x') === secret &&
@@ -237,4 +241,87 @@ function challengeOf(verifier: string): string {
 
 function json(status: number, body: unknown): Reply {
   return { status, headers: { 'content-type': 'application/json' }, text: JSON.stringify(body) };
+}
+
+/** A response of the token endpoint in the provider's format. */
+function tokenReply(
+  profile: Profile,
+  given: {
+    accessToken: string;
+    refreshToken: string | undefined;
+    scopes: readonly string[];
+    isExchange: boolean;
+    now: Date;
+  },
+): Reply {
+  const token = {
+    access_token: given.accessToken,
+    ...(profile.tokenType !== '' && { token_type: profile.tokenType }),
+    ...(given.refreshToken !== undefined && {
+      refresh_token: given.refreshToken,
+      ...(profile.refreshLifeIn !== undefined && { [profile.refreshLifeIn]: refreshLifeS }),
+    }),
+    ...lifeOf(profile, given.now),
+    ...scopesOf(
+      profile,
+      allowed(given.scopes).filter((scope) => scope !== profile.unnamedScope),
+    ),
+  };
+  const isInside = profile.tokenIn !== undefined && given.isExchange;
+  const body = {
+    ...(profile.faults === 'in_200' && { ok: true }),
+    ...(isInside ? { team: { id: 'T1' }, [profile.tokenIn ?? '']: { id: '77', ...token } } : token),
+  };
+  if (profile.answer === 'json') return json(200, body);
+  const text = new URLSearchParams(body as unknown as Record<string, string>).toString();
+  return { status: 200, headers: { 'content-type': 'text/plain' }, text };
+}
+
+/** An error response in the provider's format. */
+function refusal(profile: Profile, error: string): Reply {
+  if (profile.faults === 'in_200') return json(200, { ok: false, error });
+  if (profile.faults === 'message') return json(400, { error: 'Bad Request', status: 400, message: error });
+  return json(error === 'invalid_client' ? 401 : 400, { error });
+}
+
+function lifeOf({ life }: Profile, now: Date): Record<string, unknown> {
+  const end = new Date(now.getTime() + lifeS * 1000);
+  switch (life) {
+    case 'expires_in':
+      return { expires_in: lifeS };
+    case 'text':
+      return { expires_in: String(lifeS) };
+    case 'expires':
+      return { expires: lifeS };
+    case 'date':
+      return { expires_at: end.toISOString() };
+    case 'unix':
+      return { expires_at: end.getTime() / 1000 };
+    case 'zero':
+      return { expires_in: 0 };
+    case 'absent':
+      return {};
+  }
+}
+
+/** The granted scopes: all requested ones except the last, if there are several. */
+export function allowed(scopes: readonly string[]): readonly string[] {
+  return scopes.length > 1 ? scopes.slice(0, -1) : scopes;
+}
+
+function scopesOf({ grantedScopes, grantedIn }: Profile, scopes: readonly string[]): Record<string, unknown> {
+  switch (grantedScopes) {
+    case 'space':
+      return { [grantedIn]: scopes.join(' ') };
+    case 'comma':
+      return { [grantedIn]: scopes.join(',') };
+    case 'list':
+      return { [grantedIn]: scopes };
+    case 'null':
+      return { [grantedIn]: null };
+    case 'empty':
+      return { [grantedIn]: '' };
+    case 'absent':
+      return {};
+  }
 }

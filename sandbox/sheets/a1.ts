@@ -1,5 +1,5 @@
 /**
- * A1 and R1C1 notation: text to indexes and back. Pure; knows no spreadsheet.
+ * A1 and R1C1 notation: text to indexes and back. Pure.
  *
  * Indexes are zero-based and ends are exclusive, as in the API's GridRange; an absent bound is open.
  */
@@ -12,7 +12,7 @@ export interface Area {
   readonly endColumn?: number;
 }
 
-/** What a range text says: cells, of a sheet or of the first one; or a bare name (sheet or named range). */
+/** The meaning of a range text: cells of a named sheet or of the first sheet, or a name (sheet or named range). */
 type A1 =
   | { readonly kind: 'area'; readonly sheet?: string; readonly area: Area }
   | { readonly kind: 'name'; readonly name: string; readonly quoted: boolean };
@@ -30,7 +30,7 @@ export function columnIndex(name: string): number {
   return index - 1;
 }
 
-/** Reads a range as the API takes it, or undefined where it is neither cells nor a name. */
+/** Parses a range; undefined if the text is neither cells nor a name. */
 export function parseA1(text: string): A1 | undefined {
   const quoted = /^'((?:[^']|'')+)'(?:!(.*))?$/s.exec(text);
   if (quoted) {
@@ -57,11 +57,11 @@ export function parseArea(text: string): Area | undefined {
   const from = parseCorner(first);
   const to = second === undefined ? from : parseCorner(second);
   if (from === undefined || to === undefined) return undefined;
-  // `A` or `3` alone is no range; `A:A` and `3:3` are.
+  // `A` or `3` alone is not a range; `A:A` and `3:3` are ranges.
   if (second === undefined && (from.row === undefined || from.column === undefined)) return undefined;
   const rows = span(from.row, to.row);
   const columns = span(from.column, to.column);
-  // `A:5` names a column on one side and a row on the other: nothing to span.
+  // `A:5` has a column on one side and a row on the other, which is not a range.
   if ((from.row ?? to.row) !== undefined && (from.column ?? to.column) !== undefined) {
     const hasCorner = [from, to].some(({ row, column }) => row !== undefined && column !== undefined);
     if (!hasCorner) return undefined;
@@ -97,7 +97,7 @@ function span(a: number | undefined, b: number | undefined): { start?: number; e
   return { start: a ?? b ?? 0 };
 }
 
-/** A sheet's title as it stands in a range: quoted unless it is a plain word that cannot be taken for cells. */
+/** A sheet's title in a range: quoted unless it is a plain word that cannot be parsed as cells. */
 export function quoteTitle(title: string): string {
   const isPlain = /^[A-Za-z_][A-Za-z0-9_]*$/.test(title) && parseArea(title) === undefined;
   return isPlain ? title : `'${title.replaceAll("'", "''")}'`;

@@ -1,15 +1,13 @@
 /**
- * HTTP answers as Google's front end gives them: headers, JSON, compression, its own error pages.
+ * HTTP responses like those of Google's front end: headers, JSON, compression, error pages.
  */
 import { promisify } from 'node:util';
 import { gzip } from 'node:zlib';
+import type { ApiReply } from '../api.ts';
 
 const compress = promisify(gzip);
 
-export interface SheetsAnswer {
-  readonly status: number;
-  readonly headers: Record<string, string>;
-  readonly body: Buffer | string;
+export interface SheetsAnswer extends ApiReply {
   /** Verb and path template, e.g. `GET /v4/spreadsheets/{spreadsheetId}`, for counting. */
   readonly route: string;
 }
@@ -23,7 +21,7 @@ const googleHeaders = {
   'X-Content-Type-Options': 'nosniff',
 };
 
-/** The answer of a method: JSON, in Google's headers, compressed where the client's headers ask for it. */
+/** The response of a method: JSON with Google's headers, compressed if the client's headers allow it. */
 export async function jsonAnswer(
   content: {
     status: number;
@@ -42,7 +40,7 @@ export async function jsonAnswer(
     ...googleHeaders,
     ...content.extra,
   };
-  // Google compresses only for clients that say gzip in both headers.
+  // Google compresses only if both headers contain gzip.
   const isGzip = ['accept-encoding', 'user-agent'].every((name) =>
     String(requestHeaders[name] ?? '').includes('gzip'),
   );
@@ -57,7 +55,7 @@ export async function jsonAnswer(
   };
 }
 
-/** The gateway's own pages: no method is known here, so there is no JSON. */
+/** The gateway's HTML pages for requests without a known method. */
 export function htmlPage(status: 400 | 404, path: string): SheetsAnswer {
   const shown = path.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
   const [title, said] =

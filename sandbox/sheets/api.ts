@@ -1,13 +1,11 @@
 /**
  * The Sheets API v4 of the sandbox.
  *
- * Owns: the order in which Google checks a request (route, token, transcoding, scope, file, method), and the shape of
- * the answer. The discovery document (discovery.ts) says what methods exist and what they take; values-methods.ts,
- * spreadsheet-methods.ts and batch-update.ts do the work on a spreadsheet.ts; store.ts keeps the files.
- * Does not own: tokens and accounts, which come in as an `Access`. What is assumed rather than known about Google is
- * listed in README.md beside this file.
+ * It checks a request in Google's order: route, token, transcoding, scope, file, method. The discovery document
+ * (discovery.ts) defines the methods and their parameters; values-methods.ts, spreadsheet-methods.ts and batch-update.ts
+ * implement them. README.md lists the assumptions about Google.
  */
-import type { Access } from '../access.ts';
+import type { Access, Api, ApiRequest } from '../api.ts';
 import { htmlPage, jsonAnswer, type SheetsAnswer } from './answers.ts';
 import { batchUpdate } from './batch-update.ts';
 import { findMethod, type Method } from './discovery.ts';
@@ -32,23 +30,11 @@ import { createSpreadsheetStore } from './store.ts';
 import { type Message, transcode } from './transcode.ts';
 import * as values from './values-methods.ts';
 
-export type { SheetsAnswer };
-
-export interface SheetsRequest {
-  readonly method: string;
-  /** Path and query as they came, undecoded. */
-  readonly rawUrl: string;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
-  readonly body: Buffer;
-  /** Whose token this is, or that there is none, or that it is no good. */
-  readonly access: Access;
-}
-
 interface SpreadsheetSummary {
   readonly spreadsheetId: string;
   readonly title: string;
   readonly owner: { readonly email: string; readonly sub: string };
-  /** The OAuth client that made it; absent where none did. */
+  /** The OAuth client that created it; absent if no client did. */
   readonly clientId?: string;
   /** Milliseconds since 1970. */
   readonly modifiedAt: number;
@@ -57,12 +43,10 @@ interface SpreadsheetSummary {
   readonly sheets: readonly { title: string; rowCount: number; columnCount: number }[];
 }
 
-export interface SheetsApi {
-  /** Whether this API answers for `path`. */
-  matches(path: string): boolean;
-  /** Answers a request as Google would; never rejects for anything a client sent. */
-  handle(request: SheetsRequest): Promise<SheetsAnswer>;
-  /** Makes a spreadsheet of `account` with one sheet that holds `rows`, taken as they are. */
+export interface SheetsApi extends Omit<Api, 'routeOf'> {
+  /** Handles a request like Google; never rejects because of the request. */
+  handle(request: ApiRequest): Promise<SheetsAnswer>;
+  /** Creates a spreadsheet of `account` with one sheet with the values `rows`, entered as RAW. */
   createSpreadsheet(content: {
     account: { email: string; sub: string };
     title: string;
@@ -70,10 +54,8 @@ export interface SheetsApi {
     rows: readonly (readonly (string | number | boolean | null)[])[];
   }): Promise<{ spreadsheetId: string }>;
   listSpreadsheets(): Promise<SpreadsheetSummary[]>;
-  /** Puts one into Drive's trash, or takes it out. */
+  /** Moves a spreadsheet to Drive's trash, or restores it. */
   setTrashed(spreadsheetId: string, trashed: boolean): Promise<void>;
-  /** Writes what is not on disk yet. Call once, after the last request. */
-  close(): Promise<void>;
 }
 
 interface Invocation {
@@ -84,7 +66,7 @@ interface Invocation {
 
 type Step = (spreadsheet: Spreadsheet, message: Message, invocation: Invocation) => values.Outcome;
 
-/** Each method by its id in the discovery document: its name in Google's rpc service and what it does. */
+/** The methods by their ids in the discovery document, with their names in Google's RPC service. */
 const implementations: Readonly<Record<string, { readonly rpc: string; readonly run?: Step }>> = {
   'sheets.spreadsheets.create': { rpc: 'CreateSpreadsheet' },
   'sheets.spreadsheets.get': { rpc: 'GetSpreadsheet', run: getSpreadsheet },
@@ -126,26 +108,26 @@ const implementations: Readonly<Record<string, { readonly rpc: string; readonly 
 const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
 
 /**
- * A Sheets API over the spreadsheets in `dataDir`. `url` is the origin that spreadsheets' web addresses start with;
- * `now` gives milliseconds since 1970.
+ * A Sheets API for the spreadsheets in `dataDir`. `url` is the origin of the web addresses of spreadsheets;
+ * `now` returns milliseconds since 1970.
  */
 export function createSheetsApi({
   dataDir,
   url,
   now,
-  changed: tellChanged = () => {},
+  changed: onChange = () => {},
 }: {
   dataDir: string;
   url: string;
   now: () => number;
-  /** Told of each spreadsheet that was made or changed. */
+  /** Called for each created or changed spreadsheet. */
   changed?: (spreadsheet: { spreadsheetId: string; owner: { sub: string } }) => void;
 }): SheetsApi {
   const store = createSpreadsheetStore(dataDir);
 
   function keep(spreadsheet: Spreadsheet): void {
     store.put({ ...spreadsheet, modifiedAt: now(), version: (spreadsheet.version ?? 0) + 1 });
-    tellChanged(spreadsheet);
+    onChange(spreadsheet);
   }
 
   async function run(method: Method, access: Access & { ok: true }, invocation: Invocation): Promise<object> {
@@ -175,7 +157,7 @@ export function createSheetsApi({
     return copySheet(source, message.params.sheetId, destination);
   }
 
-  /** The spreadsheet, if this account may have it and `drive.file`, where that is all there is, covers it. */
+  /** The spreadsheet, if the account owns it and the token's scopes include it (`drive.file`: created by this client). */
   async function open(
     method: Method,
     access: Access & { ok: true },
@@ -190,7 +172,7 @@ export function createSheetsApi({
     return spreadsheet;
   }
 
-  async function answer(method: Method, request: SheetsRequest, target: Target): Promise<object> {
+  async function answer(method: Method, request: ApiRequest, target: Target): Promise<object> {
     const { access } = request;
     if (!access.ok) throw unauthenticated(access.kind);
     const message = transcode(method, { params: target.params, query: target.query, body: request.body });

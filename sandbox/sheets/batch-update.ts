@@ -1,7 +1,7 @@
 /**
- * spreadsheets.batchUpdate: a list of edits that happen together or not at all.
+ * spreadsheets.batchUpdate: a list of edits that are applied together or not at all.
  *
- * Owns: the table of kinds, the order, the replies. A kind that is not in the table is refused with 501 and its name.
+ * An edit that is not in the table is refused with 501 and its name.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import * as cells from './cell-edits.ts';
@@ -50,7 +50,7 @@ const edits: Edits = {
   updateSpreadsheetProperties: sheets.updateSpreadsheetProperties,
 };
 
-/** Applies all requests to a fork; the first that fails fails them all, with its place in front of the message. */
+/** Applies all requests to a fork. The first failure fails all, with the position of the request in its message. */
 export function batchUpdate(spreadsheet: Spreadsheet, { body }: Message, { url }: { url: string }): Outcome {
   const request = body as sheets_v4.Schema$BatchUpdateSpreadsheetRequest;
   const requests = request.requests ?? [];
@@ -70,7 +70,7 @@ export function batchUpdate(spreadsheet: Spreadsheet, { body }: Message, { url }
   };
 }
 
-/** Before anything is tried, so that the answer does not depend on how far the others would have come. */
+/** Called before any edit, so that the response does not depend on failures of other edits. */
 function refuseUnknownKinds(requests: readonly sheets_v4.Schema$Request[]): void {
   for (const [index, request] of requests.entries()) {
     const kind = Object.keys(request)[0];

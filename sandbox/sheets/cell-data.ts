@@ -1,8 +1,7 @@
 /**
- * Between stored cells and the API's CellData.
+ * Conversion between stored cells and the API's CellData.
  *
- * Owns: which parts of CellData the sandbox keeps, default and effective formats. A part that it does not keep is
- * refused with 501 when written, never dropped.
+ * A part of CellData that the sandbox does not store is refused with 501 when written, never dropped.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { errorText, formatValue } from './cell-value.ts';
@@ -37,7 +36,7 @@ export const defaultFormat: CellFormat = {
 const writable = ['userEnteredValue', 'userEnteredFormat', 'note', 'dataValidation', 'textFormatRuns'];
 const readOnly = ['effectiveValue', 'effectiveFormat', 'formattedValue', 'hyperlink'];
 
-/** The cell after the masked fields of `data` were put into `before`. Throws 501 for parts that are not kept. */
+/** The cell `before` with the masked fields of `data`. Throws 501 for parts that are not stored. */
 export function applyCellData(before: Cell, data: sheets_v4.Schema$CellData, mask: Mask): Cell {
   for (const name of Object.keys(mask === true ? data : mask)) {
     if (!writable.includes(name) && !readOnly.includes(name))
@@ -73,7 +72,7 @@ function enteredValue(
   return entered == null || entered === '' ? {} : { value: entered };
 }
 
-/** CellData of one cell for `includeGridData`; `{}` for a cell that has nothing. */
+/** The CellData of a cell for `includeGridData`; `{}` for an empty cell. */
 export function toCellData(
   at: { sheet: Sheet; row: number; column: number; cell: Cell },
   evaluator: Evaluator,

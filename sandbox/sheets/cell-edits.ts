@@ -6,9 +6,9 @@
 import type { sheets_v4 } from '@googleapis/sheets';
 import { applyCellData } from './cell-data.ts';
 import { invalidArgument, notImplemented } from './errors.ts';
+import { requireMask } from './field-mask.ts';
 import { offsetFormula } from './index-moves.ts';
 import { clip, clipGridRange, intersects, type Rectangle, resolveGridRange, toGridRange } from './ranges.ts';
-import { requireMask } from './required-mask.ts';
 import {
   assertCellLimit,
   type Cell,
@@ -37,7 +37,7 @@ export function updateCells(draft: Spreadsheet, request: sheets_v4.Schema$Update
       `Attempting to write column: ${area.endColumn}, beyond the last requested column of: ${area.endColumn - 1}`,
     );
   }
-  // With a range, fields of cells for which no data came are cleared; with a start, nothing else is touched.
+  // With a range, cells without data are cleared; with a start, other cells stay unchanged.
   const height = isRange ? area.endRow - area.startRow : rows.length;
   for (let offset = 0; offset < height; offset += 1) {
     const row = area.startRow + offset;
@@ -70,18 +70,12 @@ export function repeatCell(draft: Spreadsheet, request: sheets_v4.Schema$RepeatC
   const { sheet, rectangle } = clipGridRange(draft, request.range);
   const data = request.cell ?? {};
   const formula = data.userEnteredValue?.formulaValue;
-  for (let row = rectangle.startRow; row < rectangle.endRow; row += 1) {
-    const cells: Cell[] = [];
-    for (let column = rectangle.startColumn; column < rectangle.endColumn; column += 1) {
-      const by = { rows: row - rectangle.startRow, columns: column - rectangle.startColumn };
-      const here =
-        formula == null ? data : { ...data, userEnteredValue: { formulaValue: offsetFormula(formula, by) } };
-      cells.push(applyCellData(getCell(sheet, row, column), here, mask));
-    }
-    if (sheet.rows[row] !== undefined || cells.some((cell) => cell !== null)) {
-      setCells(sheet, { row, startColumn: rectangle.startColumn }, cells);
-    }
-  }
+  mapCells(sheet, rectangle, (cell, row, column) => {
+    const by = { rows: row - rectangle.startRow, columns: column - rectangle.startColumn };
+    const here =
+      formula == null ? data : { ...data, userEnteredValue: { formulaValue: offsetFormula(formula, by) } };
+    return applyCellData(cell, here, mask);
+  });
 }
 
 /** Adds rows after the last row with data, growing the grid as needed. */
@@ -116,7 +110,7 @@ export function setDataValidation(
   });
 }
 
-/** Puts what `change` makes of each cell in its place. */
+/** Replaces each cell by the result of `change`. */
 export function mapCells(
   sheet: Sheet,
   r: Rectangle,

@@ -1,8 +1,8 @@
 /**
- * What a cell's value looks like from outside, and what typed text becomes inside.
+ * Rendering of cell values, and conversion of entered values.
  *
- * Owns: RAW and USER_ENTERED input, number formats, the three renderings. numfmt follows Excel; where Sheets
- * differs (the automatic format, days before March 1900) this file corrects it. Locale is en_US throughout.
+ * It implements RAW and USER_ENTERED input, number formats and the three renderings. numfmt follows Excel; this file corrects
+ * the differences to Sheets (the automatic format, days before March 1900). The locale is always en_US.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { format, parseValue } from 'numfmt';
@@ -24,13 +24,13 @@ const defaultPatterns: Readonly<Record<string, string>> = {
   SCIENTIFIC: '0.00E+00',
 };
 
-/** The cell after `input` was typed into `before`, as RAW does it: stored as it comes, never parsed. */
+/** The cell `before` with `input` entered as RAW: stored unchanged, never parsed. */
 export function enterRaw(before: Cell, input: Scalar): Cell {
   const { value: _, formula: __, ...rest } = rich(before);
   return compact(input === '' ? rest : { ...rest, value: input });
 }
 
-/** The cell after `input` was typed into `before` by a person: numbers, dates, formulas are recognised. */
+/** The cell `before` with `input` entered as typed by a user: numbers, dates and formulas are parsed. */
 export function enterAsUser(before: Cell, input: Scalar): Cell {
   if (typeof input !== 'string' || input === '') return enterRaw(before, input);
   const { value: _, formula: __, ...rest } = rich(before);
@@ -48,7 +48,7 @@ export function enterAsUser(before: Cell, input: Scalar): Cell {
   });
 }
 
-// numfmt names the format it recognised by Excel's built-in ids; these are the ones parseValue gives.
+// The built-in format ids of Excel that parseValue of numfmt returns.
 const formatTypes: Readonly<Record<number, (text: string) => NumberFormat>> = {
   3: () => ({ type: 'NUMBER', pattern: '#,##0' }),
   4: () => ({ type: 'NUMBER', pattern: '#,##0.00' }),
@@ -99,12 +99,12 @@ function parseTyped(text: string): { value: Scalar; numberFormat?: NumberFormat 
   const numberFormat =
     id === undefined ? (symbol ? formatTypes[8]?.(text) : undefined) : formatTypes[id]?.(text);
   const isDay = numberFormat?.type === 'DATE' || numberFormat?.type === 'DATE_TIME';
-  // Excel counts a 29 February 1900, which did not exist, and starts a day later.
+  // Excel has a 29 February 1900, which did not exist, and starts a day later.
   const serial = isDay && value >= 1 && value < 60 ? value + 1 : value;
   return { value: serial, ...(numberFormat !== undefined && { numberFormat }) };
 }
 
-/** Whether values of this format are days or times, which `dateTimeRenderOption` is about. */
+/** Whether `dateTimeRenderOption` applies to values of this format (dates and times). */
 function isDateTime(numberFormat: NumberFormat | null | undefined): boolean {
   return ['DATE', 'TIME', 'DATE_TIME'].includes(numberFormat?.type ?? '');
 }
@@ -128,13 +128,13 @@ function formatAutomatic(value: number): string {
   const size = Math.abs(value);
   if (size >= 1e15 || (size > 0 && size < 1e-9)) return format('0.#####E+00', value);
   if (Number.isInteger(value)) return String(value);
-  // Ten significant digits, or as many as the whole part needs and one more.
+  // Ten significant digits, but at least one decimal place.
   const wholeDigits = Math.ceil(Math.log10(size));
   const decimals = Math.min(20, Math.max(10 - wholeDigits, 1));
   return value.toFixed(decimals).replace(/\.?0+$/, '');
 }
 
-/** The value as `values.get` gives it. `null` is a cell without content. */
+/** The value in a response of `values.get`. `null` is a cell without content. */
 export function renderValue(
   cell: Cell,
   value: Value,
@@ -162,7 +162,7 @@ const errorTexts: Readonly<Record<CellError['type'], string>> = {
   N_A: '#N/A',
 };
 
-/** `#DIV/0!` and its kin. */
+/** The text of an error, such as `#DIV/0!`. */
 export function errorText(error: CellError): string {
   return errorTexts[error.type];
 }

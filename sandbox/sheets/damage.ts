@@ -1,6 +1,6 @@
-import type { SheetsRequest } from './api.ts';
+import type { SheetsApi } from './api.ts';
 
-/** What a careless person can do to a table that others read: one row of headings, the key in the first column. */
+/** Damages by a careless user to a table with one header row and keys in the first column. */
 export const DAMAGES = [
   'header_renamed',
   'column_deleted',
@@ -14,13 +14,9 @@ export const DAMAGES = [
 
 export type Damage = (typeof DAMAGES)[number];
 
-interface Sheets {
-  handle(request: SheetsRequest): Promise<{ status: number; body: Buffer | string }>;
-}
-
-/** Does it to the first tab of a spreadsheet in the name of its owner, by the API that anybody else uses. */
+/** Damages the first tab of a spreadsheet by requests to the Sheets API as its owner. */
 export async function damageSpreadsheet(
-  sheets: Sheets,
+  sheets: Pick<SheetsApi, 'handle'>,
   on: { spreadsheetId: string; owner: { email: string; sub: string }; damage: Damage },
 ): Promise<void> {
   const { spreadsheetId, owner, damage } = on;
@@ -69,7 +65,7 @@ export async function damageSpreadsheet(
       });
       return;
     case 'tab_deleted':
-      // A spreadsheet keeps one tab at least.
+      // A spreadsheet has at least one tab.
       await edit({ addSheet: { properties: { title: `${title} deleted` } } }, { deleteSheet: { sheetId } });
       return;
     case 'key_duplicated': {

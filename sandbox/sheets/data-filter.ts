@@ -1,15 +1,25 @@
 /**
- * DataFilters and developer metadata lookups: which ranges and which metadata a filter means.
+ * DataFilters and developer metadata lookups: the ranges and the metadata that a filter selects.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { invalidArgument } from './errors.ts';
-import { type AskedRange, clip, intersects, type Rectangle, resolveA1, resolveGridRange } from './ranges.ts';
+import {
+  clip,
+  intersects,
+  type Rectangle,
+  type RequestedRange,
+  resolveA1,
+  resolveGridRange,
+} from './ranges.ts';
 import { getSheet, type Spreadsheet } from './spreadsheet.ts';
 
 type DeveloperMetadata = Spreadsheet['developerMetadata'][number];
 
 /** The ranges a filter selects: one for a range, any number for a lookup. */
-export function rangesOfFilter(spreadsheet: Spreadsheet, filter: sheets_v4.Schema$DataFilter): AskedRange[] {
+export function rangesOfFilter(
+  spreadsheet: Spreadsheet,
+  filter: sheets_v4.Schema$DataFilter,
+): RequestedRange[] {
   if (filter.a1Range != null) return [resolveA1(spreadsheet, filter.a1Range)];
   if (filter.gridRange) return [resolveGridRange(spreadsheet, filter.gridRange)];
   return findMetadata(spreadsheet, filter).flatMap((metadata) => {
@@ -18,7 +28,7 @@ export function rangesOfFilter(spreadsheet: Spreadsheet, filter: sheets_v4.Schem
   });
 }
 
-/** The metadata a filter selects. A filter by range selects what is attached inside it. */
+/** The metadata that a filter selects. A filter by range selects the metadata inside the range. */
 export function findMetadata(
   spreadsheet: Spreadsheet,
   filter: sheets_v4.Schema$DataFilter,
@@ -70,7 +80,10 @@ function isSame(a: Rectangle, b: Rectangle): boolean {
   );
 }
 
-function areaOf(spreadsheet: Spreadsheet, location: sheets_v4.Schema$DeveloperMetadataLocation): AskedRange {
+function areaOf(
+  spreadsheet: Spreadsheet,
+  location: sheets_v4.Schema$DeveloperMetadataLocation,
+): RequestedRange {
   const { dimensionRange } = location;
   const sheet = getSheet(spreadsheet, dimensionRange?.sheetId ?? location.sheetId);
   if (!dimensionRange) return { sheet, area: {} };

@@ -1,14 +1,13 @@
 /**
- * Edits of rows and columns: insert, delete, append, move, resize; and of ranges that shift their neighbours.
+ * Edits of rows and columns (insert, delete, append, move, resize), and edits of ranges that shift other cells.
  *
  * Each takes a forked spreadsheet and a checked request, and changes the fork.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { invalidArgument, notImplemented } from './errors.ts';
-import { mergeMasked } from './field-mask.ts';
+import { mergeMasked, requireMask } from './field-mask.ts';
 import { applyIndexMove, type Dimension } from './index-moves.ts';
 import { clipGridRange, type Rectangle } from './ranges.ts';
-import { requireMask } from './required-mask.ts';
 import {
   assertCellLimit,
   type Cell,
@@ -50,7 +49,7 @@ function setCount(sheet: Sheet, dimension: Dimension, count: number): void {
   else sheet.columnCount = count;
 }
 
-/** Cuts `remove` entries at `start` out of each line of the dimension and puts `insert` blanks there. */
+/** Removes `remove` entries at `start` from each line of the dimension and inserts `insert` blanks. */
 function splice(
   { sheet, dimension, start }: Omit<Span, 'end'>,
   { remove, insert }: { remove: number; insert: number },
@@ -203,7 +202,7 @@ export function updateDimensionProperties(
   }
 }
 
-/** Checks the request and changes nothing: the sandbox has no screen to measure text on. */
+/** Validates the request and changes nothing: the sandbox cannot measure text. */
 export function autoResizeDimensions(
   draft: Spreadsheet,
   request: sheets_v4.Schema$AutoResizeDimensionsRequest,
@@ -228,7 +227,7 @@ export function insertRange(draft: Spreadsheet, request: sheets_v4.Schema$Insert
     band,
     map: (index) => (index >= start ? index + count : index),
   });
-  // Cells and merges pushed over the edge take the grid with them.
+  // The grid grows for cells and merges that are moved beyond its edge.
   const isRows = dimension === 'ROWS';
   const lines = isRows ? [sheet.rows.length] : sheet.rows.map((row) => row.length);
   const merges = sheet.merges.map((merge) => (isRows ? merge.endRowIndex : merge.endColumnIndex) ?? 0);
@@ -257,7 +256,7 @@ function bandOf(r: Rectangle, dimension: Dimension) {
     : { start: r.startColumn, end: r.endColumn, band: { start: r.startRow, end: r.endRow } };
 }
 
-/** Replaces each line that runs along `dimension` inside the band by what `change` makes of it. */
+/** Replaces each line along `dimension` inside the band by the result of `change`. */
 function rewriteBand(
   sheet: Sheet,
   { dimension, band }: { dimension: Dimension; band: { start: number; end: number } },

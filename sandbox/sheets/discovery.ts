@@ -1,12 +1,11 @@
 /**
- * The discovery document: which methods exist, where, with which parameters, bodies, answers and scopes.
+ * The discovery document: the methods with their paths, parameters, bodies, responses and scopes.
  *
- * Owns: reading `sheets.v4.json` (revision 20260921) and finding the method that a request means.
- * Does not own: checking a request against it (transcode.ts) or field masks (field-mask.ts).
+ * It reads `sheets.v4.json` (revision 20260921) and finds the method of a request.
  */
 import { readFileSync } from 'node:fs';
 
-/** A JSON schema as discovery documents write them. */
+/** A JSON schema in the form of discovery documents. */
 export interface Schema {
   readonly id?: string;
   readonly type?: string;
@@ -50,17 +49,17 @@ const discovery = JSON.parse(
   readFileSync(new URL('../sheets.v4.json', import.meta.url), 'utf8'),
 ) as Discovery;
 
-/** Parameters every method takes: `fields`, `alt`, `prettyPrint`, `$.xgafv`, ... */
+/** The parameters of every method: `fields`, `alt`, `prettyPrint`, `$.xgafv`, ... */
 export const standardParameters = discovery.parameters;
 
-/** The schema called `name`. Throws when the document has none, which is a fault of ours. */
+/** The schema `name`. Throws if the document has no such schema, which is a bug of the sandbox. */
 export function getSchema(name: string): Schema {
   const schema = discovery.schemas[name];
   if (schema === undefined) throw new Error(`no schema ${name} in the discovery document`);
   return schema;
 }
 
-/** Follows `$ref` until a schema that says something. */
+/** The schema with its `$ref` resolved. */
 export function resolveSchema(schema: Schema): Schema {
   return schema.$ref === undefined ? schema : resolveSchema(getSchema(schema.$ref));
 }
@@ -89,11 +88,11 @@ const routes = methods.map((method) => ({
 }));
 
 /**
- * The method that a request means, with its path parameters percent-decoded, or undefined.
+ * The method of a request, with its path parameters percent-decoded, or undefined.
  *
  * `path` is the raw path: it is split at real slashes before decoding, so `%2F` stays inside a segment.
- * As at Google, a trailing slash is ignored, and `/ID/:verb` means `/ID:verb`; google-spreadsheet sends both.
- * Throws URIError for a broken percent-encoding.
+ * Like at Google, a trailing slash is ignored, and `/ID/:verb` equals `/ID:verb`; google-spreadsheet sends both.
+ * Throws URIError for an invalid percent-encoding.
  */
 export function findMethod(
   httpMethod: string,
@@ -124,7 +123,7 @@ function matchSegments(
       continue;
     }
     const raw = part.slice(0, part.length - segment.text.length);
-    // A colon belongs to the verb everywhere but in a range, which has colons of its own.
+    // A colon starts the verb, except in a range, which may contain colons.
     if (raw === '' || !part.endsWith(segment.text)) return undefined;
     if (segment.name !== 'range' && raw.includes(':')) return undefined;
     params[segment.name] = decodeURIComponent(raw);
@@ -132,12 +131,12 @@ function matchSegments(
   return params;
 }
 
-/** `valueInputOption` → `value_input_option`, as Google's messages spell field paths. */
+/** `valueInputOption` → `value_input_option`, the form of field paths in Google's messages. */
 export function snakeCase(name: string): string {
   return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-/** `value_input_option` → `valueInputOption`; the gateway takes both spellings. */
+/** `value_input_option` → `valueInputOption`; the gateway accepts both forms. */
 export function camelCase(name: string): string {
   return name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }

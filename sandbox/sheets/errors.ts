@@ -1,15 +1,13 @@
 /**
- * Errors in the shape of Google's API gateway and of the Sheets service.
- *
- * Owns: `GoogleError` and its named makers. Does not own: writing it to a response (api.ts).
+ * Errors in the format of Google's API gateway and of the Sheets service.
  */
 
-/** What went wrong, as the client will read it: `{"error": {code, message, status, details?}}`. */
+/** An error response: `{"error": {code, message, status, details?}}`. */
 export class GoogleError extends Error {
   readonly code: number;
   readonly status: string;
   readonly details: readonly object[];
-  /** Headers that go with this error beside the ordinary ones, such as WWW-Authenticate. */
+  /** Additional headers of the response, such as WWW-Authenticate. */
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(init: {
@@ -32,18 +30,18 @@ export class GoogleError extends Error {
   }
 }
 
-/** 400 INVALID_ARGUMENT: the request can never succeed as it stands. */
+/** 400 INVALID_ARGUMENT: the request can never succeed. */
 export function invalidArgument(message: string): GoogleError {
   return new GoogleError({ code: 400, status: 'INVALID_ARGUMENT', message });
 }
 
-/** One thing wrong with a request. `field` is a proto path in snake_case, absent for the request itself. */
+/** An error in a request. `field` is a proto path in snake_case, absent for the request itself. */
 export interface FieldViolation {
   field?: string;
   description: string;
 }
 
-/** 400 with one line and one `fieldViolations` entry for each fault found while transcoding. */
+/** 400 with one line and one `fieldViolations` entry for each error found while transcoding. */
 export function badRequest(violations: readonly FieldViolation[]): GoogleError {
   return new GoogleError({
     code: 400,
@@ -53,7 +51,7 @@ export function badRequest(violations: readonly FieldViolation[]): GoogleError {
   });
 }
 
-/** 400 for a `fields` parameter that names something the response does not have. */
+/** 400 for a `fields` parameter with a field that the response does not have. */
 export function badFields(violations: readonly FieldViolation[]): GoogleError {
   return new GoogleError({
     code: 400,
@@ -63,7 +61,7 @@ export function badFields(violations: readonly FieldViolation[]): GoogleError {
   });
 }
 
-/** 404: no such spreadsheet, or one that this client may not know about. */
+/** 404: no such spreadsheet, or a spreadsheet that is hidden from this client. */
 export function notFound(): GoogleError {
   return new GoogleError({ code: 404, status: 'NOT_FOUND', message: 'Requested entity was not found.' });
 }
@@ -78,8 +76,7 @@ export function permissionDenied(): GoogleError {
 }
 
 /**
- * 501: Google can do this, the sandbox cannot. Never answered with a success, so that nobody takes
- * a test for proof of something that did not happen.
+ * 501: Google implements this, the sandbox does not. A success would let a test pass although nothing was done.
  */
 export function notImplemented(what: string): GoogleError {
   return new GoogleError({
@@ -89,7 +86,7 @@ export function notImplemented(what: string): GoogleError {
   });
 }
 
-/** 401 as Google's gateway words it, for a token that is missing or that is not (or no longer) good. */
+/** 401 with the text of Google's gateway, for a missing or invalid token. */
 export function unauthenticated(kind: 'missing' | 'invalid'): GoogleError {
   const expected =
     'Expected OAuth 2 access token, login cookie or other valid authentication credential. ' +

@@ -1,14 +1,15 @@
 /**
  * Field masks: `fields=sheets(properties.title,data/rowData)` and the `fields` of update requests.
  *
- * Owns: parsing, checking against a schema, picking from an answer, merging into a stored message.
+ * It parses masks, checks them with a schema, selects their fields from a response, and merges them into a stored message.
  */
 import { getSchema, resolveSchema, type Schema } from './discovery.ts';
+import { invalidArgument } from './errors.ts';
 
-/** A parsed mask: names to masks below them; `true` is everything below. */
+/** A parsed mask: names with the masks of their fields; `true` is all fields. */
 export type Mask = true | { readonly [name: string]: Mask };
 
-/** Why a mask was refused: `path` is as far as the client wrote it. */
+/** An invalid mask; `path` is the path in the client's spelling. */
 export class MaskError extends Error {
   readonly path: string;
   constructor(path: string) {
@@ -17,7 +18,7 @@ export class MaskError extends Error {
   }
 }
 
-/** Parses `text` against the schema called `schemaName`. Throws MaskError at the first path that fits nothing. */
+/** Parses `text` with the schema `schemaName`. Throws MaskError at the first unknown path. */
 export function parseMask(text: string, schemaName: string): Mask {
   const tokens = text.match(/[(),./]|[^(),./\s]+/g) ?? [];
   let at = 0;
@@ -75,7 +76,7 @@ function union(a: Mask, b: Mask): Mask {
   return result;
 }
 
-/** Whether the mask asks for anything at or below `path` (names from the root down). */
+/** Whether the mask includes a field at or below `path` (names from the root). */
 export function includesPath(mask: Mask, path: readonly string[]): boolean {
   const [first, ...rest] = path;
   if (mask === true || first === undefined) return true;
@@ -83,7 +84,7 @@ export function includesPath(mask: Mask, path: readonly string[]): boolean {
   return below !== undefined && includesPath(below, rest);
 }
 
-/** The part of `value` that the mask names. Lists are passed through element by element. */
+/** The part of `value` in the mask; for lists, of each element. */
 export function pick(value: unknown, mask: Mask): unknown {
   if (mask === true || typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return value.map((item) => pick(item, mask));
@@ -97,7 +98,7 @@ export function pick(value: unknown, mask: Mask): unknown {
 
 /**
  * `target` with the masked fields taken from `source`. A field that the mask names and `source` lacks is removed,
- * as updates at Google do. Returns a new object; empty parts are left out.
+ * like in Google's updates. Returns a new object; empty parts are omitted.
  */
 export function mergeMasked<T extends object>(
   target: T | undefined,
@@ -121,4 +122,17 @@ export function mergeMasked<T extends object>(
 
 function isMessage(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The required mask in `fields` of an update request, checked with the schema `schemaName`; `*` is all fields. */
+export function requireMask(fields: string | null | undefined, schemaName: string): Mask {
+  if (!fields) {
+    throw invalidArgument("At least one field must be listed in 'fields'. (Use '*' to indicate all fields.)");
+  }
+  try {
+    return parseMask(fields, schemaName);
+  } catch (error) {
+    if (error instanceof MaskError) throw invalidArgument(`Invalid field: ${error.path}`);
+    throw error;
+  }
 }

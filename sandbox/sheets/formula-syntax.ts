@@ -1,7 +1,7 @@
 /**
  * The syntax of formulas: tokens, expressions, and the references inside a formula text.
  *
- * Owns: parsing, and rewriting references when rows move or sheets are renamed. Does not own: values (formula.ts).
+ * It parses formulas, and rewrites their references when rows move or sheets are renamed.
  */
 import { columnIndex, columnName, quoteTitle } from './a1.ts';
 
@@ -38,7 +38,7 @@ const patterns = [
   ['operator', /<=|>=|<>|[-+*/^&=<>%(),;]/y],
 ] as const;
 
-/** Splits a formula into tokens, spaces included; undefined where something cannot be part of a formula. */
+/** Splits a formula into tokens, including spaces; undefined if a character cannot be part of a formula. */
 function tokenize(text: string): { kind: Token['kind'] | 'space'; text: string }[] | undefined {
   const tokens: { kind: Token['kind'] | 'space'; text: string }[] = [];
   let at = 0;
@@ -71,7 +71,7 @@ const binding: Readonly<Record<string, number>> = {
   '^': 6,
 };
 
-/** Parses a formula (with its `=`). Undefined where it is no formula; Sheets shows `#ERROR!` for those. */
+/** Parses a formula (with its `=`). Undefined if it is invalid; Sheets shows `#ERROR!` for it. */
 export function parseFormula(formula: string): Expression | undefined {
   const scanned = tokenize(formula.slice(1));
   if (scanned === undefined) return undefined;
@@ -108,7 +108,7 @@ export function parseFormula(formula: string): Expression | undefined {
     if (token.kind === 'range') return { kind: 'range', text: token.text };
     if (token.kind === 'name') return named(token.text);
     if (token.text === '-' || token.text === '+') {
-      // A sign binds tighter than a power: `-2^2` is 4.
+      // A sign has a higher precedence than a power: `-2^2` is 4.
       const operand = expression(7);
       return operand && { kind: 'unary', operator: token.text, operand };
     }
@@ -148,7 +148,7 @@ export function parseFormula(formula: string): Expression | undefined {
   return at === tokens.length ? parsed : undefined;
 }
 
-/** One corner of a reference; an absent part is open, `$` marks are kept. */
+/** A corner of a reference; an absent part is open, `$` signs are kept. */
 export interface ReferenceCorner {
   readonly row?: { readonly index: number; readonly isFixed: boolean };
   readonly column?: { readonly index: number; readonly isFixed: boolean };
@@ -161,7 +161,7 @@ export interface Reference {
   readonly to?: ReferenceCorner;
 }
 
-/** The formula with each reference replaced by what `change` makes of it; undefined stands for `#REF!`. */
+/** The formula with each reference replaced by the result of `change`; undefined becomes `#REF!`. */
 export function mapReferences(
   formula: string,
   change: (reference: Reference) => Reference | undefined,
@@ -192,7 +192,7 @@ function parseReference(text: string): Reference {
 
 function parseCorner(text: string): ReferenceCorner {
   const [, columnMark, letters, rowMark, digits] = /^(\$?)([A-Za-z]*)(\$?)(\d*)$/.exec(text) ?? [];
-  // In `$3` the mark was taken for the column's.
+  // In `$3` the expression above matches the `$` as that of the column.
   const isRowFixed = rowMark === '$' || (letters === '' && columnMark === '$');
   return {
     ...(digits && { row: { index: Number(digits) - 1, isFixed: isRowFixed } }),

@@ -1,9 +1,8 @@
 /**
- * What formulas evaluate to: a small, honest part of Sheets' functions.
+ * Evaluation of formulas, with a small part of Sheets' functions.
  *
- * Owns: arithmetic, comparison, text joining, references, and the functions in `functions`. A function that is not
- * there gives `#NAME?` with a message that names the sandbox, never a made-up value. Values are computed when they
- * are read; nothing is cached beyond one evaluator.
+ * It supports arithmetic, comparison, text joining, references, and the functions in `functions`. Any other function returns
+ * `#NAME?` with a message that names the sandbox. Values are computed when they are read, and cached by their evaluator only.
  */
 import { type Expression, parseFormula } from './formula-syntax.ts';
 import { clip, type Rectangle, resolveA1 } from './ranges.ts';
@@ -15,7 +14,7 @@ export interface CellError {
   readonly message: string;
 }
 
-/** What a cell shows; `null` is nothing. */
+/** The value of a cell; `null` is an empty cell. */
 export type Value = Scalar | CellError | null;
 
 interface Range {
@@ -43,12 +42,12 @@ const errorTypes: Readonly<Record<string, CellError['type']>> = {
   '#ERROR!': 'ERROR',
 };
 
-/** Reads cells of one state of a spreadsheet. */
+/** Evaluates cells of one state of a spreadsheet. */
 export interface Evaluator {
   value(sheet: Sheet, row: number, column: number): Value;
 }
 
-/** An evaluator for `spreadsheet` as it is now; make a new one after an edit. */
+/** An evaluator for the current state of `spreadsheet`; create a new one after an edit. */
 export function createEvaluator(spreadsheet: Spreadsheet): Evaluator {
   const known = new Map<string, Value>();
   const open = new Set<string>();
@@ -79,7 +78,7 @@ export function createEvaluator(spreadsheet: Spreadsheet): Evaluator {
     const expression = parsed.get(formula);
     if (expression === undefined) return { type: 'ERROR', message: 'Formula parse error.' };
     try {
-      // A reference to an empty cell is shown as 0.
+      // A reference to an empty cell has the value 0.
       return scalar(operand(expression, home)) ?? 0;
     } catch (fault) {
       if (fault instanceof FormulaFault) return fault.error;
@@ -121,7 +120,7 @@ export function createEvaluator(spreadsheet: Spreadsheet): Evaluator {
     const text = isName ? expression.name : expression.text.replaceAll('$', '');
     try {
       const asked = resolveA1(spreadsheet, text);
-      // Without a sheet's name a reference means the formula's own sheet, not the first one.
+      // A reference without a sheet name is to the formula's own sheet, not to the first sheet.
       const sheet = isName || text.includes('!') ? asked.sheet : home;
       return { sheet, rectangle: clip({ sheet, area: asked.area }) };
     } catch {
@@ -139,7 +138,7 @@ export function createEvaluator(spreadsheet: Spreadsheet): Evaluator {
     return cellValue(sheet, r.startRow, r.startColumn);
   }
 
-  /** All values of the arguments; those of ranges say so, since most functions treat them more loosely. */
+  /** All values of the arguments. Values of ranges are marked, since most functions skip those of other types. */
   function* values(
     args: readonly (Expression | undefined)[],
     home: Sheet,
@@ -201,7 +200,7 @@ const NONE: number | undefined = undefined as number | undefined;
 const sum = (list: readonly number[]): number => list.reduce((total, one) => total + one, 0);
 const first = (args: readonly Argument[]): Value => args[0]?.value ?? null;
 
-/** Every function the sandbox evaluates, beside IF and IFERROR, which do not look at all their arguments. */
+/** The functions of the sandbox, except IF and IFERROR, which do not evaluate all of their arguments. */
 const functions: Readonly<Record<string, (args: readonly Argument[]) => Value>> = {
   SUM: (args) => sum(numbers(args)),
   AVERAGE: (args) => {

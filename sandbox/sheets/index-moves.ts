@@ -1,7 +1,6 @@
 /**
- * What follows when rows or columns get other indexes: references in formulas, named ranges, merges, metadata.
- *
- * Owns: keeping everything that points at cells pointing at the same cells. Does not own: moving the cells.
+ * Adjusts references in formulas, named ranges, merges and metadata when rows or columns get other indexes,
+ * so that they refer to the same cells. The callers move the cells.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { mapReferences, type Reference, type ReferenceCorner } from './formula-syntax.ts';
@@ -13,13 +12,13 @@ export type Dimension = 'ROWS' | 'COLUMNS';
 interface IndexMove {
   readonly sheet: Sheet;
   readonly dimension: Dimension;
-  /** The new index of a row or column, undefined where it is gone. Keeps the order but for moves. */
+  /** The new index of a row or column; undefined if it was deleted. */
   readonly map: (index: number) => number | undefined;
-  /** Where only part of the grid shifts: the columns (when rows move) or rows that it spans, end exclusive. */
+  /** If only a part of the grid shifts: its columns (when rows move) or rows, end exclusive. */
   readonly band?: { readonly start: number; readonly end: number };
 }
 
-/** Adjusts everything in a forked spreadsheet that points at cells of the moved rows or columns. */
+/** Adjusts everything in a forked spreadsheet that refers to cells of the moved rows or columns. */
 export function applyIndexMove(spreadsheet: Spreadsheet, move: IndexMove): void {
   const { sheet } = move;
   changeFormulas(spreadsheet, (reference, home) => {
@@ -46,7 +45,7 @@ export function applyIndexMove(spreadsheet: Spreadsheet, move: IndexMove): void 
   });
 }
 
-/** Gives each reference of each formula to `change`, together with the sheet the formula stands on. */
+/** Calls `change` with each reference of each formula and the sheet of the formula. */
 export function changeFormulas(
   spreadsheet: Spreadsheet,
   change: (reference: Reference, home: Sheet) => Reference | undefined,
@@ -73,7 +72,7 @@ function changeRow(row: Row, change: (reference: Reference) => Reference | undef
   return hasChanged ? cells : undefined;
 }
 
-/** The formula as it reads when copied to another place: parts without `$` move along. */
+/** The formula copied to another cell: parts without `$` are shifted. */
 export function offsetFormula(formula: string, by: { rows: number; columns: number }): string {
   const offset = (corner: ReferenceCorner): ReferenceCorner | undefined => {
     const row = corner.row && { ...corner.row, index: corner.row.index + (corner.row.isFixed ? 0 : by.rows) };
@@ -134,7 +133,7 @@ function moveGridRange(
     : { ...range, startColumnIndex: span.start, endColumnIndex: span.end };
 }
 
-/** Where a span of indexes, end exclusive, comes to lie: from its first to its last survivor. */
+/** The new position of a span of indexes, end exclusive: from its first to its last remaining index. */
 function moveSpan(
   start: number,
   end: number,

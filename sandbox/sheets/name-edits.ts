@@ -1,5 +1,5 @@
 /**
- * Edits of what names places: named ranges and developer metadata.
+ * Edits of named ranges and developer metadata.
  *
  * Each takes a forked spreadsheet and a checked request, changes the fork, and returns its reply if it has one.
  */
@@ -7,9 +7,8 @@ import type { sheets_v4 } from '@googleapis/sheets';
 import { parseArea } from './a1.ts';
 import { findMetadata } from './data-filter.ts';
 import { invalidArgument } from './errors.ts';
-import { mergeMasked } from './field-mask.ts';
+import { mergeMasked, requireMask } from './field-mask.ts';
 import { clip, resolveGridRange } from './ranges.ts';
-import { requireMask } from './required-mask.ts';
 import { getSheet, newNumericId, type Spreadsheet } from './spreadsheet.ts';
 
 export function addNamedRange(
@@ -32,7 +31,7 @@ export function addNamedRange(
   return { addNamedRange: { namedRange: added } };
 }
 
-/** A GridRange that lies in its grid; ends past the grid are cut, open ends stay open. */
+/** A GridRange inside its grid; ends beyond the grid are clipped, open ends stay open. */
 export function checkedRange(
   draft: Spreadsheet,
   range: sheets_v4.Schema$GridRange,
@@ -60,7 +59,7 @@ export function deleteNamedRange(
 
 type DeveloperMetadata = Spreadsheet['developerMetadata'][number];
 
-/** The entry for `given`, its location completed and checked, with an id of its own where none is given. */
+/** The entry for `given`, with its location completed and validated, and a new id if it has none. */
 export function newDeveloperMetadata(
   draft: Spreadsheet,
   given: sheets_v4.Schema$DeveloperMetadata,

@@ -1,7 +1,7 @@
 /**
  * Ranges of a given spreadsheet: A1 texts, GridRanges and named ranges to rectangles inside a sheet's grid.
  *
- * Owns: resolution, clipping, and Google's texts for ranges that do not fit. Does not own: notation (a1.ts).
+ * It resolves and clips ranges, with Google's error texts.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { type Area, formatA1, parseA1, quoteTitle } from './a1.ts';
@@ -16,27 +16,27 @@ export interface Rectangle {
   readonly endColumn: number;
 }
 
-/** A range of a spreadsheet as somebody asked for it, not yet clipped to the grid. */
-export interface AskedRange {
+/** A requested range of a spreadsheet, not yet clipped to the grid. */
+export interface RequestedRange {
   readonly sheet: Sheet;
   readonly area: Area;
 }
 
-/** Finds the sheet and area of a range text. Throws `Unable to parse range: ...` when nothing has that name. */
-export function resolveA1(spreadsheet: Spreadsheet, text: string): AskedRange {
+/** Finds the sheet and area of a range text. Throws `Unable to parse range: ...` if the name is unknown. */
+export function resolveA1(spreadsheet: Spreadsheet, text: string): RequestedRange {
   const range = findA1(spreadsheet, text);
   if (range === undefined) throw invalidArgument(`Unable to parse range: ${text}`);
   return range;
 }
 
-function findA1(spreadsheet: Spreadsheet, text: string): AskedRange | undefined {
+function findA1(spreadsheet: Spreadsheet, text: string): RequestedRange | undefined {
   const a1 = parseA1(text);
   if (a1 === undefined) return undefined;
   if (a1.kind === 'area') {
     const sheet = a1.sheet === undefined ? spreadsheet.sheets[0] : findSheet(spreadsheet, a1.sheet);
     return sheet && { sheet, area: a1.area };
   }
-  // A sheet goes before a named range of the same name.
+  // A sheet takes precedence over a named range with the same name.
   const sheet = findSheet(spreadsheet, a1.name);
   if (sheet !== undefined) return { sheet, area: {} };
   const named = spreadsheet.namedRanges.find((one) => one.name?.toLowerCase() === a1.name.toLowerCase());
@@ -52,7 +52,10 @@ function findSheet(spreadsheet: Spreadsheet, title: string): Sheet | undefined {
 }
 
 /** The sheet and area of a GridRange. Throws `No grid with id: ...` and for ends that are not after their starts. */
-export function resolveGridRange(spreadsheet: Spreadsheet, range: sheets_v4.Schema$GridRange): AskedRange {
+export function resolveGridRange(
+  spreadsheet: Spreadsheet,
+  range: sheets_v4.Schema$GridRange,
+): RequestedRange {
   const sheet = getSheet(spreadsheet, range.sheetId);
   const { startRowIndex, endRowIndex, startColumnIndex, endColumnIndex } = range;
   assertOrder('RowIndex', startRowIndex, endRowIndex);
@@ -76,10 +79,10 @@ function assertOrder(name: string, start?: number | null, end?: number | null): 
 }
 
 /**
- * The part of a range that lies inside the grid. A range that ends past the grid is cut; one that starts past it
- * is refused, in Google's words.
+ * The part of a range inside the grid. A range that ends beyond the grid is clipped; a range that starts beyond it
+ * is refused with Google's text.
  */
-export function clip({ sheet, area }: AskedRange): Rectangle {
+export function clip({ sheet, area }: RequestedRange): Rectangle {
   const startRow = area.startRow ?? 0;
   const startColumn = area.startColumn ?? 0;
   if (startRow >= sheet.rowCount || startColumn >= sheet.columnCount) {
@@ -106,12 +109,12 @@ export function clipGridRange(
   return { sheet: asked.sheet, rectangle: clip(asked) };
 }
 
-/** How answers name a rectangle: `Sheet1!A1:B2`. */
+/** The name of a rectangle in responses: `Sheet1!A1:B2`. */
 export function rangeName(sheet: Sheet, rectangle: Rectangle): string {
   return formatA1(sheet.properties.title, rectangle);
 }
 
-/** How refusals of a write name it: `'Sheet1'!A1:B2`, always quoted. */
+/** The name of a range in errors of writes: `'Sheet1'!A1:B2`, always quoted. */
 export function quotedRangeName(sheet: Sheet, area: Area): string {
   const { title } = sheet.properties;
   const plain = quoteTitle(title);

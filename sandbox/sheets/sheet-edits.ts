@@ -5,9 +5,8 @@
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { invalidArgument } from './errors.ts';
-import { mergeMasked } from './field-mask.ts';
+import { mergeMasked, requireMask } from './field-mask.ts';
 import { applyIndexMove, changeFormulas } from './index-moves.ts';
-import { requireMask } from './required-mask.ts';
 import {
   assertCellLimit,
   createSheet,
@@ -21,7 +20,7 @@ import { sheetProperties } from './spreadsheet-json.ts';
 
 const sheetIds = (draft: Spreadsheet) => new Set(draft.sheets.map((sheet) => sheet.properties.sheetId));
 
-/** A sheet for `properties`, with an id and a title of its own where none is given; not yet among the tabs. */
+/** A sheet for `properties`, with a new id and title if they are absent; not yet among the tabs. */
 export function newSheet(draft: Spreadsheet, properties: sheets_v4.Schema$SheetProperties): Sheet {
   if (properties.sheetType && properties.sheetType !== 'GRID') {
     throw invalidArgument(`Cannot create a sheet of type ${properties.sheetType}.`);
@@ -59,10 +58,14 @@ function assertFreeTitle(draft: Spreadsheet, title: string, own?: Sheet): void {
 export function addSheet(draft: Spreadsheet, { properties }: sheets_v4.Schema$AddSheetRequest): object {
   const sheet = newSheet(draft, properties ?? {});
   const index = properties?.index ?? draft.sheets.length;
+  return { addSheet: { properties: insertTab(draft, sheet, index) } };
+}
+
+function insertTab(draft: Spreadsheet, sheet: Sheet, index: number): object {
   assertIndex(draft, index);
   draft.sheets.splice(index, 0, sheet);
   assertCellLimit(draft);
-  return { addSheet: { properties: sheetProperties(draft, sheet) } };
+  return sheetProperties(draft, sheet);
 }
 
 function assertIndex(draft: Spreadsheet, index: number): void {
@@ -91,11 +94,7 @@ export function duplicateSheet(draft: Spreadsheet, request: sheets_v4.Schema$Dup
   const sheetId = request.newSheetId ?? newNumericId(sheetIds(draft));
   if (sheetIds(draft).has(sheetId)) throw invalidArgument(`A sheet with id ${sheetId} already exists.`);
   const sheet = copyOf(source, { sheetId, title });
-  const index = request.insertSheetIndex ?? 0;
-  assertIndex(draft, index);
-  draft.sheets.splice(index, 0, sheet);
-  assertCellLimit(draft);
-  return { duplicateSheet: { properties: sheetProperties(draft, sheet) } };
+  return { duplicateSheet: { properties: insertTab(draft, sheet, request.insertSheetIndex ?? 0) } };
 }
 
 /** A copy of a sheet under another id and title. */
@@ -184,7 +183,7 @@ function resize(draft: Spreadsheet, sheet: Sheet, size: { rowCount: number; colu
   assertCellLimit(draft);
 }
 
-/** Moves a tab. As at Google, `to` counts the tabs as they stood before the move. */
+/** Moves a tab. Like at Google, `to` is an index in the order before the move. */
 function moveSheet(draft: Spreadsheet, sheet: Sheet, to: number): void {
   assertIndex(draft, to);
   const from = draft.sheets.indexOf(sheet);

@@ -1,16 +1,16 @@
 /**
- * The Spreadsheet resource, as `spreadsheets.get` and its kin answer it.
+ * The Spreadsheet resource of `spreadsheets.get` and similar methods.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { toCellData } from './cell-data.ts';
 import { createEvaluator, type Evaluator } from './formula.ts';
-import { type AskedRange, clip, intersects, type Rectangle, resolveGridRange } from './ranges.ts';
+import { clip, intersects, type Rectangle, type RequestedRange, resolveGridRange } from './ranges.ts';
 import type { Sheet, Spreadsheet } from './spreadsheet.ts';
 
 const DEFAULT_ROW_PIXELS = 21;
 const DEFAULT_COLUMN_PIXELS = 100;
 
-/** The properties of a tab, with the index it has now. */
+/** The properties of a tab, with its current index. */
 export function sheetProperties(spreadsheet: Spreadsheet, sheet: Sheet): sheets_v4.Schema$SheetProperties {
   const { sheetId, title, sheetType, gridProperties, ...rest } = sheet.properties;
   return {
@@ -24,12 +24,12 @@ export function sheetProperties(spreadsheet: Spreadsheet, sheet: Sheet): sheets_
 }
 
 /**
- * The whole resource. With `ranges` only the sheets that they touch are in it; `grid` says whether cells are, too
- * (of the ranges, or of everything where there are none).
+ * The whole resource. With `ranges` it has the sheets of these ranges only; `grid` decides whether it has the cells
+ * (of the ranges, or all).
  */
 export function toSpreadsheetJson(
   spreadsheet: Spreadsheet,
-  options: { url: string; ranges: readonly AskedRange[]; grid: 'with cells' | 'without cells' },
+  options: { url: string; ranges: readonly RequestedRange[]; grid: 'with cells' | 'without cells' },
 ): sheets_v4.Schema$Spreadsheet {
   const { ranges } = options;
   const evaluator = createEvaluator(spreadsheet);

@@ -24,13 +24,13 @@ import { sheetProperties, toSpreadsheetJson } from './spreadsheet-json.ts';
 import type { Message } from './transcode.ts';
 import { type Outcome, within } from './values-methods.ts';
 
-/** Who makes a spreadsheet, and through which OAuth client, if any. */
+/** The owner of a new spreadsheet, and the OAuth client that creates it, if any. */
 interface Creator {
   readonly owner: { readonly email: string; readonly sub: string };
   readonly clientId?: string;
 }
 
-/** A spreadsheet with the given content; with one sheet called Sheet1 where no sheets are given. */
+/** A spreadsheet with the given content; with one sheet `Sheet1` if no sheets are given. */
 export function createSpreadsheet(given: sheets_v4.Schema$Spreadsheet, creator: Creator): Spreadsheet {
   const spreadsheet: Spreadsheet = {
     spreadsheetId: newSpreadsheetId(),
@@ -125,7 +125,7 @@ function putProperties(
   list.splice(start, properties.length, ...properties);
 }
 
-/** With a field mask, the mask alone decides whether cells are answered; else `includeGridData` does. */
+/** Whether the response has cells: the field mask decides, or `includeGridData` without a mask. */
 export function getSpreadsheet(
   spreadsheet: Spreadsheet,
   { params }: Message,

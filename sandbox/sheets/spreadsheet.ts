@@ -1,9 +1,9 @@
 /**
- * The spreadsheet itself: sheets, rows, cells and names, as they are kept in memory and on disk.
+ * The model of a spreadsheet: sheets, rows, cells and names, in memory and on disk.
  *
- * Owns: the shapes, and copy-on-write. A `Spreadsheet` that was handed out is never changed: an edit works on a
- * `fork` and the store takes the fork when the whole request has succeeded, so requests are atomic. Rows and rich
- * cells are replaced, never written into. Does not own: ranges (ranges.ts), what values mean (cell-value.ts).
+ * It is copy-on-write. A `Spreadsheet` that was returned is never changed: an edit works on a
+ * `fork`, which is stored when the whole request has succeeded, so requests are atomic. Rows and rich
+ * cells are replaced, never changed.
  */
 import { randomBytes, randomInt } from 'node:crypto';
 import type { sheets_v4 } from '@googleapis/sheets';
@@ -11,10 +11,10 @@ import { invalidArgument } from './errors.ts';
 
 export type Scalar = string | number | boolean;
 
-/** A cell that has more than a plain value. */
+/** A cell with more than a plain value. */
 export interface RichCell {
   readonly value?: Scalar;
-  /** With its leading `=`; `value` is absent then. */
+  /** With its leading `=`; then `value` is absent. */
   readonly formula?: string;
   readonly format?: sheets_v4.Schema$CellFormat;
   readonly note?: string;
@@ -22,7 +22,7 @@ export interface RichCell {
   readonly textFormatRuns?: sheets_v4.Schema$TextFormatRun[];
 }
 
-/** Plain values stand for themselves, which keeps tens of thousands of rows small and quick. */
+/** A cell with only a value is the value itself, to save memory and time. */
 export type Cell = Scalar | RichCell | null;
 export type Row = readonly Cell[];
 
@@ -41,13 +41,13 @@ export interface Sheet {
 export interface Spreadsheet {
   spreadsheetId: string;
   owner: { email: string; sub: string };
-  /** The OAuth client that made it: all that `drive.file` may touch. */
+  /** The OAuth client that created it; `drive.file` is limited to the files of the client. */
   clientId?: string;
   /** Milliseconds since 1970. */
   modifiedAt: number;
-  /** Counts its changes, as Drive tells it. Absent in files of before it was counted. */
+  /** The number of changes, shown by Drive. Absent in older files. */
   version?: number;
-  /** In Drive's trash; the Sheets API answers for it all the same. */
+  /** In Drive's trash; the Sheets API still serves it. */
   trashed?: boolean;
   properties: sheets_v4.Schema$SpreadsheetProperties & { title: string };
   /** In the order of the tabs. */
@@ -56,7 +56,7 @@ export interface Spreadsheet {
   developerMetadata: readonly (sheets_v4.Schema$DeveloperMetadata & { metadataId: number })[];
 }
 
-/** Cells one spreadsheet may have; Google's own limit. */
+/** Google's limit for the cells of a spreadsheet. */
 const MAX_CELLS = 10_000_000;
 const DEFAULT_ROWS = 1000;
 const DEFAULT_COLUMNS = 26;
@@ -91,7 +91,7 @@ export function createSheet(
   };
 }
 
-/** A copy to edit. Costs the number of rows, not of cells. */
+/** A copy to edit. Its cost depends on the number of rows, not of cells. */
 export function fork(spreadsheet: Spreadsheet): Spreadsheet {
   return {
     ...spreadsheet,
@@ -100,7 +100,7 @@ export function fork(spreadsheet: Spreadsheet): Spreadsheet {
   };
 }
 
-/** A copy of one sheet, sharing the rows that nobody changes. */
+/** A copy of one sheet that shares its unchanged rows. */
 export function forkSheet(sheet: Sheet): Sheet {
   return {
     ...sheet,
@@ -117,14 +117,14 @@ export function rich(cell: Cell | undefined): RichCell {
   return typeof cell === 'object' ? cell : { value: cell };
 }
 
-/** The smallest way to keep `cell`. */
+/** The smallest representation of `cell`. */
 export function compact(cell: RichCell): Cell {
   const kept = Object.entries(cell).filter(([, part]) => part !== undefined);
   if (kept.length === 0) return null;
   return kept.length === 1 && cell.value !== undefined ? cell.value : (Object.fromEntries(kept) as RichCell);
 }
 
-/** Whether a cell shows nothing; a format, note or rule alone does not count as content. */
+/** Whether a cell has no content; formats, notes and rules are not content. */
 export function isBlank(cell: Cell | undefined): boolean {
   if (cell === null || cell === undefined || cell === '') return true;
   return (
@@ -136,7 +136,7 @@ export function getCell(sheet: Sheet, row: number, column: number): Cell {
   return sheet.rows[row]?.[column] ?? null;
 }
 
-/** Puts `cells` into one row of a forked sheet, from `startColumn` on; `undefined` leaves a cell as it is. */
+/** Writes `cells` to one row of a forked sheet, from `startColumn`; `undefined` leaves a cell unchanged. */
 export function setCells(
   sheet: Sheet,
   at: { row: number; startColumn: number },
@@ -153,7 +153,7 @@ export function setCells(
   sheet.rows[at.row] = row;
 }
 
-/** Refuses a grid that would take the spreadsheet over Google's limit of ten million cells. */
+/** Refuses a spreadsheet above Google's limit of ten million cells. */
 export function assertCellLimit(spreadsheet: Spreadsheet): void {
   const cells = spreadsheet.sheets.reduce((sum, sheet) => sum + sheet.rowCount * sheet.columnCount, 0);
   if (cells > MAX_CELLS) {
@@ -163,7 +163,7 @@ export function assertCellLimit(spreadsheet: Spreadsheet): void {
   }
 }
 
-/** The sheet with this id. Throws Google's 400 when there is none. */
+/** The sheet with this id. Throws Google's 400 if there is none. */
 export function getSheet(spreadsheet: Spreadsheet, sheetId: number | null | undefined): Sheet {
   const sheet = spreadsheet.sheets.find((one) => one.properties.sheetId === (sheetId ?? 0));
   if (sheet === undefined) throw invalidArgument(`No grid with id: ${sheetId ?? 0}`);

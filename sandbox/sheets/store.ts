@@ -1,29 +1,18 @@
 /**
- * Spreadsheets on disk: one JSON file each, read when first asked for, written soon after a change.
+ * Spreadsheets on disk: one JSON file each, read at the first request, written soon after a change.
  *
- * Owns: files. A file is written beside its place and renamed into it, so it is whole or the one before. Changes are
- * gathered for a short while; `close` writes what is left.
+ * A file is written under a temporary name and renamed, so it is never partial. Changes are
+ * collected for a short time; `close` writes the rest.
  */
 import { mkdir, readdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Spreadsheet } from './spreadsheet.ts';
 
-/** How long changes to one or more spreadsheets are gathered before they are written. */
+/** The time in which changes are collected before they are written. */
 const WRITE_DELAY_MS = 200;
 
-interface SpreadsheetStore {
-  /** The spreadsheet as it is now, not to be changed; undefined when there is none. */
-  find(spreadsheetId: string): Promise<Spreadsheet | undefined>;
-  /** Puts `spreadsheet` in place of what its id stood for. Seen at once by `find`, on disk soon after. */
-  put(spreadsheet: Spreadsheet): void;
-  /** All spreadsheets, reading the files that were not asked for yet. */
-  list(): Promise<Spreadsheet[]>;
-  /** Writes everything that is not on disk yet. Rejects when a file cannot be written. */
-  close(): Promise<void>;
-}
-
-/** A store over the files in `dataDir`, which is made when the first spreadsheet is written. */
-export function createSpreadsheetStore(dataDir: string): SpreadsheetStore {
+/** A store for the files in `dataDir`, which is created with the first spreadsheet. */
+export function createSpreadsheetStore(dataDir: string) {
   const loaded = new Map<string, Promise<Spreadsheet | undefined>>();
   const unwritten = new Map<string, Spreadsheet>();
   let timer: NodeJS.Timeout | undefined;
@@ -59,8 +48,9 @@ export function createSpreadsheetStore(dataDir: string): SpreadsheetStore {
     }, WRITE_DELAY_MS);
   }
 
+  /** The current spreadsheet, which callers must not change; undefined if there is none. */
   function find(spreadsheetId: string): Promise<Spreadsheet | undefined> {
-    // The id becomes a file name.
+    // The id is part of a file name.
     if (!/^[A-Za-z0-9_-]{1,100}$/.test(spreadsheetId)) return Promise.resolve(undefined);
     const known = loaded.get(spreadsheetId);
     if (known !== undefined) return known;
@@ -79,12 +69,14 @@ export function createSpreadsheetStore(dataDir: string): SpreadsheetStore {
 
   return {
     find,
-    put(spreadsheet) {
+    /** Stores a spreadsheet under its id: immediately for `find`, on disk soon after. */
+    put(spreadsheet: Spreadsheet): void {
       loaded.set(spreadsheet.spreadsheetId, Promise.resolve(spreadsheet));
       unwritten.set(spreadsheet.spreadsheetId, spreadsheet);
       writeSoon();
     },
-    async list() {
+    /** All spreadsheets; reads the files that are not loaded yet. */
+    async list(): Promise<Spreadsheet[]> {
       const files = await readdir(dataDir).catch((error: NodeJS.ErrnoException) => {
         if (error.code === 'ENOENT') return [];
         throw error;
@@ -94,7 +86,8 @@ export function createSpreadsheetStore(dataDir: string): SpreadsheetStore {
       const found = await Promise.all([...ids].map(find));
       return found.filter((one) => one !== undefined);
     },
-    async close() {
+    /** Writes pending changes to disk. Rejects if a file cannot be written. */
+    async close(): Promise<void> {
       clearTimeout(timer);
       timer = undefined;
       await writing;

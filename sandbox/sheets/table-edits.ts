@@ -1,5 +1,5 @@
 /**
- * Edits that look at values: find and replace, sort.
+ * Edits that depend on values: find and replace, sort.
  *
  * Each takes a forked spreadsheet and a checked request, changes the fork, and returns its reply if it has one.
  */
@@ -119,7 +119,7 @@ export function sortRange(draft: Spreadsheet, request: sheets_v4.Schema$SortRang
   }
 }
 
-/** Blank cells come last in either order, errors right before them. */
+/** Blank cells come last in both orders, errors directly before them. */
 function orderKeys(a: Value, b: Value, sign: number): number {
   const rank = (value: Value) => (value === null || value === '' ? 2 : isError(value) ? 1 : 0);
   if (rank(a) !== rank(b) || rank(a) > 0) return rank(a) - rank(b);

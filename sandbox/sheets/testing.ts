@@ -1,12 +1,12 @@
 /**
- * What the tests of this folder share: the API on a real HTTP server, with one account per bearer token.
+ * For the tests of this folder: the API on a real HTTP server, with one account per bearer token.
  */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Access } from '../access.ts';
+import type { Access } from '../api.ts';
 import { createSheetsApi, type SheetsApi } from './api.ts';
 
 const SCOPES = 'https://www.googleapis.com/auth/';

@@ -1,8 +1,8 @@
 /**
- * What Google's gateway does between HTTP and the service: turns query and body into a checked message.
+ * Transcoding as in Google's gateway between HTTP and the service: converts query and body to a validated message.
  *
- * Owns: unknown names, types, enums, and the texts for them. Nothing here is written per method: the
- * discovery document decides. Does not own: what the values mean.
+ * It validates names, types and enums, with Google's error texts. Nothing here is specific to a method: the
+ * discovery document decides.
  */
 import {
   camelCase,
@@ -23,21 +23,21 @@ export interface Message {
   readonly body: unknown;
 }
 
-/** Which field of the request message the HTTP body is, where it is not the message itself. */
+/** The field of the request message for the HTTP body, if the body is not the message itself. */
 const bodyFields: Readonly<Record<string, string>> = {
   'sheets.spreadsheets.create': 'spreadsheet',
   'sheets.spreadsheets.values.update': 'data',
   'sheets.spreadsheets.values.append': 'data',
 };
 
-/** Fields of which only one may be set. The document does not tell; these are the documented unions. */
+/** Types with fields of which only one may be set (oneof). The discovery document lacks them. */
 const unions: Readonly<Record<string, string>> = {
   Request: 'kind',
   ExtendedValue: 'value',
   DataFilter: 'filter',
 };
 
-/** The message a request carries. Throws 400 with all faults found in the query, else in the body. */
+/** The message of a request. Throws 400 with all errors found. */
 export function transcode(
   method: Method,
   request: { params: Record<string, string>; query: URLSearchParams; body: Buffer },

@@ -1,25 +1,25 @@
 /**
- * The methods under `/values`: what each makes of its message.
+ * The methods under `/values`.
  *
- * Each takes the spreadsheet as it is and says the answer and, where it edits, the changed spreadsheet.
+ * Each returns the response and, if it edits, the changed spreadsheet.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { findMetadata, rangesOfFilter } from './data-filter.ts';
 import { GoogleError, invalidArgument } from './errors.ts';
 import { createEvaluator } from './formula.ts';
-import { type AskedRange, clip, rangeName, resolveA1 } from './ranges.ts';
+import { clip, type RequestedRange, rangeName, resolveA1 } from './ranges.ts';
 import { fork, type Spreadsheet } from './spreadsheet.ts';
 import type { Message } from './transcode.ts';
 import { readRanges, readRectangle, renderingOf } from './values-read.ts';
 import { appendValues, clearValues, enterFor, type Written, writeValues } from './values-write.ts';
 
-/** What a method did: its answer and, if it edited, the spreadsheet that takes the old one's place. */
+/** The result of a method: its response and, if it edited, the new spreadsheet. */
 export interface Outcome {
   readonly answer: object;
   readonly changed?: Spreadsheet;
 }
 
-/** Runs `step`; what it refuses is refused with the place in the request in front, as batch methods do. */
+/** Runs `step`; its errors get the position in the request as a prefix, like in batch methods. */
 export function within<T>(place: string, step: () => T): T {
   try {
     return step();
@@ -174,7 +174,7 @@ export function searchDeveloperMetadata(spreadsheet: Spreadsheet, { body }: Mess
   return { answer: found.size === 0 ? {} : { matchedDeveloperMetadata: [...found.values()] } };
 }
 
-function clearAsked(asked: AskedRange): string {
+function clearAsked(asked: RequestedRange): string {
   const rectangle = clip(asked);
   clearValues(asked.sheet, rectangle);
   return rangeName(asked.sheet, rectangle);

@@ -1,22 +1,22 @@
 /**
  * Reading values: rectangles of cells to ValueRanges.
  *
- * Owns: what is left out (trailing blanks), major dimension, rendering of whole ranges.
+ * It renders whole ranges by their major dimension, and omits trailing blanks.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { type DateTimeRenderOption, renderValue, type ValueRenderOption } from './cell-value.ts';
 import { createEvaluator, type Evaluator } from './formula.ts';
-import { type AskedRange, clip, type Rectangle, rangeName } from './ranges.ts';
+import { clip, type Rectangle, type RequestedRange, rangeName } from './ranges.ts';
 import type { Scalar, Sheet, Spreadsheet } from './spreadsheet.ts';
 
-/** How a client wants values: the same three options on every method that answers with values. */
+/** The three options of all methods that return values. */
 interface Rendering {
   readonly majorDimension: 'ROWS' | 'COLUMNS';
   readonly valueRender: ValueRenderOption;
   readonly dateTimeRender: DateTimeRenderOption;
 }
 
-/** The options from a query or a body, with Google's defaults for those not given. */
+/** The options in a query or a body, with Google's defaults. */
 export function renderingOf(options: {
   majorDimension?: unknown;
   valueRenderOption?: unknown;
@@ -29,10 +29,10 @@ export function renderingOf(options: {
   };
 }
 
-/** The ValueRange of each asked range, in their order. Throws where a range starts outside its grid. */
+/** The ValueRange of each requested range, in order. Throws if a range starts outside its grid. */
 export function readRanges(
   spreadsheet: Spreadsheet,
-  asked: readonly AskedRange[],
+  asked: readonly RequestedRange[],
   rendering: Rendering,
 ): sheets_v4.Schema$ValueRange[] {
   const evaluator = createEvaluator(spreadsheet);
@@ -42,7 +42,7 @@ export function readRanges(
   });
 }
 
-/** The ValueRange of one rectangle: `range` names all of it, `values` ends with the last cell that shows anything. */
+/** The ValueRange of one rectangle: `range` names all of it, `values` ends with the last cell that is not empty. */
 export function readRectangle(
   { sheet, rectangle }: { sheet: Sheet; rectangle: Rectangle },
   rendering: Rendering,

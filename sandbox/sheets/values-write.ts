@@ -1,15 +1,14 @@
 /**
- * Writing values: ValueRanges into a forked spreadsheet, at a place or after a table.
+ * Writing ValueRanges to a forked spreadsheet, at a position or after a table.
  *
- * Owns: bounds of a write, null and "" in input, table detection. Does not own: what typed text becomes
- * (cell-value.ts).
+ * It checks the bounds of a write, handles null and "" in input, and detects tables. cell-value.ts converts the values.
  */
 import type { sheets_v4 } from '@googleapis/sheets';
 import { columnName } from './a1.ts';
 import { enterAsUser, enterRaw } from './cell-value.ts';
 import { insertRows } from './dimension-edits.ts';
 import { invalidArgument } from './errors.ts';
-import { type AskedRange, clip, quotedRangeName, type Rectangle } from './ranges.ts';
+import { clip, quotedRangeName, type Rectangle, type RequestedRange } from './ranges.ts';
 import {
   assertCellLimit,
   type Cell,
@@ -23,17 +22,17 @@ import {
   setCells,
 } from './spreadsheet.ts';
 
-/** How input is taken: as it comes, or as if typed by a person. */
+/** The conversion of input: none, or as if typed by a user. */
 type Enter = (before: Cell, input: Scalar) => Cell;
 
-/** The way of entering that `valueInputOption` names. Throws Google's 400 when it is not given. */
+/** The conversion for `valueInputOption`. Throws Google's 400 if it is absent. */
 export function enterFor(valueInputOption: unknown): Enter {
   if (valueInputOption === 'RAW') return enterRaw;
   if (valueInputOption === 'USER_ENTERED') return enterAsUser;
   throw invalidArgument("'valueInputOption' is required but not specified");
 }
 
-/** What a write touched. Counts are of cells that were given a value or cleared, not of nulls. */
+/** The result of a write. The counts include cells that got a value or were cleared, but no nulls. */
 export interface Written {
   readonly sheet: Sheet;
   readonly rectangle: Rectangle;
@@ -46,7 +45,11 @@ export interface Written {
  * Writes `values` from the range's first cell on. A range of one cell extends to the edge of the grid; any other range is a
  * limit, and Google refuses values beyond it.
  */
-export function writeValues(asked: AskedRange, values: sheets_v4.Schema$ValueRange, enter: Enter): Written {
+export function writeValues(
+  asked: RequestedRange,
+  values: sheets_v4.Schema$ValueRange,
+  enter: Enter,
+): Written {
   const within = clip(asked);
   const isCell = asked.area.endRow === within.startRow + 1 && asked.area.endColumn === within.startColumn + 1;
   const limit = isCell
@@ -101,7 +104,7 @@ function writeLines(
   return { sheet, rectangle, rows, columns: columns.size, cells };
 }
 
-/** The values of a ValueRange by rows. Throws for objects and lists where a cell's value should be. */
+/** The values of a ValueRange by rows. Throws for objects and lists in place of a cell's value. */
 function rowsOf({ values, majorDimension }: sheets_v4.Schema$ValueRange): (Scalar | null)[][] {
   const lines = (values ?? []).map((line, row) => line.map((input, column) => scalarOf(input, row, column)));
   if (majorDimension !== 'COLUMNS') return lines;
@@ -116,7 +119,7 @@ function scalarOf(input: unknown, row: number, column: number): Scalar | null {
   return input as Scalar | null;
 }
 
-/** A google.protobuf.Value in protobuf's text format, in which Google quotes what it refuses. */
+/** A google.protobuf.Value in protobuf's text format, which Google uses in errors. */
 function protoText(value: unknown, indent: string): string {
   const inner = `${indent}  `;
   if (Array.isArray(value)) {
@@ -137,7 +140,7 @@ function protoText(value: unknown, indent: string): string {
   return typeof value === 'boolean' ? `bool_value: ${value}\n` : 'null_value: NULL_VALUE\n';
 }
 
-/** Empties the values of a rectangle; formats, notes and rules stay. */
+/** Clears the values of a rectangle; formats, notes and rules stay. */
 export function clearValues(sheet: Sheet, rectangle: Rectangle): void {
   const last = Math.min(rectangle.endRow, sheet.rows.length);
   for (let row = rectangle.startRow; row < last; row += 1) {
@@ -149,18 +152,18 @@ export function clearValues(sheet: Sheet, rectangle: Rectangle): void {
   }
 }
 
-/** Where an append went: the table it found, if any, and what it wrote. */
+/** The result of an append: the table it found, if any, and the write. */
 interface Appended extends Written {
   readonly table?: Rectangle;
 }
 
 /**
- * Writes `values` after the last table that the range touches, or at the range's first cell where it touches none.
- * The grid grows as needed. `prepare` inserts rows for INSERT_ROWS, and nothing for OVERWRITE.
+ * Writes `values` after the last table that the range touches, or at the range's first cell if it touches none.
+ * The grid grows as needed. INSERT_ROWS inserts rows; OVERWRITE does not.
  */
 export function appendValues(
   spreadsheet: Spreadsheet,
-  asked: AskedRange,
+  asked: RequestedRange,
   input: { values: sheets_v4.Schema$ValueRange; enter: Enter; insertDataOption: unknown },
 ): Appended {
   const { sheet } = asked;

@@ -1,29 +1,36 @@
-/** What stands behind a developer command: options of its own, and those that say which service is meant. */
+/** The arguments, the settings and the output of developer commands. */
 import { readFileSync } from 'node:fs';
 import { type ParseArgsConfig, parseArgs, parseEnv } from 'node:util';
-import type { Surroundings } from './surroundings.ts';
 
-/** The command cannot begin with what it was given; it ends with 2. */
+/** The environment and the output of a command: those of the process, or of a test. */
+export type CommandContext = {
+  env: Readonly<Record<string, string | undefined>>;
+  print: (line: string) => void;
+  printError: (line: string) => void;
+};
+
+/** The arguments of a command are invalid; the command exits with 2. */
 export class UsageError extends Error {
   override name = 'UsageError';
 }
 
 type Options = NonNullable<ParseArgsConfig['options']>;
+/** The parsed values of options. */
+export type Values<O extends Options> = Parsed<O>['values'];
 type Parsed<O extends Options> = ReturnType<
   typeof parseArgs<{ args: string[]; options: O; allowPositionals: true }>
 >;
 
-/** Of every command that calls a service. */
+/** The options of every command that calls the service. */
 export const serviceOptions = { url: { type: 'string' }, 'env-file': { type: 'string' } } as const;
-export const serviceUsage = `  --url URL          the service; else TRELLIS_URL, else http://localhost:3003
-  --env-file FILE    read TRELLIS_URL and TRELLIS_SECRET_KEY from there, before the environment
-  The key is TRELLIS_SECRET_KEY, of the environment that is meant; no option takes it.`;
+export const serviceUsage = `  --url URL          the address of the service; default TRELLIS_URL, then http://localhost:3003
+  --env-file FILE    read TRELLIS_URL and TRELLIS_SECRET_KEY from this file first
+  TRELLIS_SECRET_KEY is a secret key of the environment to use. There is no option for it.`;
 
-/** How every usage ends. */
-export const exitCodes =
-  'Ends with 0 where all is well, 1 where something failed, 2 where it was called wrongly.';
+/** The last line of every usage text. */
+export const exitCodes = 'Exit codes: 0 for success, 1 for a failure, 2 for wrong usage.';
 
-/** Undefined where `--help` was asked for, and printed. Throws a UsageError for what it does not know. */
+/** Parses arguments. Returns undefined after printing the usage for `--help`. Throws a UsageError for unknown arguments. */
 export function readArguments<const O extends Options>(
   args: string[],
   {
@@ -44,15 +51,15 @@ export function readArguments<const O extends Options>(
     throw new UsageError((error as Error).message);
   }
   const extra = parsed.positionals[maxPositionals];
-  if (extra !== undefined) throw new UsageError(`What is "${extra}"? There is one argument too many.`);
+  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`);
   return parsed;
 }
 
-/** The environment that a command works in: `--env-file` and `--url` come before what is set. */
-export function settingsOf(
+/** The environment variables of a command: `--url` overrides `--env-file`, which overrides the process's environment. */
+export function environmentFor(
   { url, 'env-file': file }: { url?: string | undefined; 'env-file'?: string | undefined },
-  env: Surroundings['env'],
-): Surroundings['env'] {
+  env: CommandContext['env'],
+): CommandContext['env'] {
   return {
     ...env,
     ...(file !== undefined && readEnvFile(file)),
@@ -68,29 +75,44 @@ function readEnvFile(file: string): Record<string, string | undefined> {
   }
 }
 
-/** The value of an option that takes JSON; undefined where it is not given. */
-export function readJson(option: string, given: string | undefined): unknown {
-  if (given === undefined) return undefined;
+/** The value of a JSON option, or undefined if the option is missing. Throws a UsageError for invalid JSON. */
+export function readJson(option: string, text: string | undefined): unknown {
+  if (text === undefined) return undefined;
   try {
-    return JSON.parse(given);
+    return JSON.parse(text);
   } catch (error) {
-    throw new UsageError(`${option} is no JSON: ${(error as Error).message}`);
+    throw new UsageError(`${option} is not JSON: ${(error as Error).message}`);
   }
 }
 
-/** As `readJson`, of an object alone. */
+/** Like `readJson`, for an option that must be a JSON object. */
 export function readJsonObject(
   option: string,
-  given: string | undefined,
+  text: string | undefined,
 ): Record<string, unknown> | undefined {
-  const value = readJson(option, given);
+  const value = readJson(option, text);
   if (value === undefined) return undefined;
   if (typeof value === 'object' && value !== null && !Array.isArray(value))
     return value as Record<string, unknown>;
-  throw new UsageError(`${option} is to be an object, such as '{"name": "value"}'.`);
+  throw new UsageError(`${option} must be a JSON object, such as '{"name": "value"}'.`);
 }
 
 export function required<T>(option: string, value: T | undefined): T {
   if (value === undefined) throw new UsageError(`${option} is missing.`);
   return value;
+}
+
+export const processContext: CommandContext = {
+  env: process.env,
+  print: (line) => console.log(escapeControls(line)),
+  printError: (line) => console.error(escapeControls(line)),
+};
+
+/** Escapes control characters, because texts of providers and functions must not control the terminal. */
+export function escapeControls(text: string): string {
+  return text.replace(
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern matches them
+    /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g,
+    (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, '0')}`,
+  );
 }

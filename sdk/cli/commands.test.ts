@@ -12,11 +12,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { type CommandEnd, runCommand } from '../../test/support/command.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { isRead, type OutgoingCall } from '../local/reads.ts';
-import { openApi } from './api.ts';
+import { createApi } from './api.ts';
+import { escapeControls } from './arguments.ts';
 import { runDeveloperCommand } from './commands.ts';
-import { followRun } from './follow-run.ts';
 import { findPaginate } from './live-reads.ts';
-import { harmless } from './surroundings.ts';
+import { followRun } from './run-deployed.ts';
 
 let trellis: TestTrellis;
 let connectionId: string;
@@ -83,12 +83,12 @@ export default createAction({
 async function called([name, ...args]: string[]): Promise<CommandEnd> {
   const [stdout, stderr]: string[][] = [[], []];
   const into = (lines: string[]) => (line: string) => void lines.push(line);
-  const surroundings = { env: settings(), print: into(stdout!), complain: into(stderr!) };
-  const code = await runDeveloperCommand(name!, args, surroundings);
+  const context = { env: settings(), print: into(stdout!), printError: into(stderr!) };
+  const code = await runDeveloperCommand(name!, args, context);
   return { code, stdout: stdout!.join('\n'), stderr: stderr!.join('\n') };
 }
 
-test('each command has its help, and refuses what it does not know with 2', async () => {
+test('each command has its help, and refuses unknown options with 2', async () => {
   const { stdout } = await cli(['--help'], {});
   for (const name of ['init', 'dev', 'dryrun', 'test', 'deploy', 'run']) {
     assert.match(stdout, new RegExp(`^  ${name} `, 'm'));
@@ -101,21 +101,24 @@ test('each command has its help, and refuses what it does not know with 2', asyn
   }
 });
 
-test('what init makes is checked and deployed as it is, and is never overwritten', async () => {
+test('the files of init can be deployed unchanged, and are never overwritten', async () => {
   const made = await cli(['init', folder], {});
   assert.equal(made.code, 0, made.stderr);
-  assert.match(made.stdout, /\+ .*google-sheet\/syncs\/rows\.ts/);
+  assert.match(made.stdout, /\+ .*google-sheet\/syncs\/sheet-rows\.ts/);
   assert.match(made.stdout, /trellis dev /);
   // The folder's own settings, as an editor reads them.
   const tsc = spawn(process.execPath, ['node_modules/typescript/bin/tsc', '-p', folder]);
   const [exitCode] = (await once(tsc, 'exit')) as [number];
   assert.equal(exitCode, 0);
   await rm(join(folder, 'google-sheet/actions/append-row.ts'));
-  await write('google-sheet/syncs/rows.ts', '// mine');
+  await write('google-sheet/syncs/sheet-rows.ts', '// mine');
   const again = await cli(['init', folder], {});
   assert.equal(again.code, 1);
-  assert.match(again.stderr, /Nothing was written: .* has README\.md, .*google-sheet\/syncs\/rows\.ts/);
-  assert.equal(await readFile(join(folder, 'google-sheet/syncs/rows.ts'), 'utf8'), '// mine');
+  assert.match(
+    again.stderr,
+    /Nothing was written: .* already has README\.md, .*google-sheet\/syncs\/sheet-rows\.ts/,
+  );
+  assert.equal(await readFile(join(folder, 'google-sheet/syncs/sheet-rows.ts'), 'utf8'), '// mine');
   await assert.rejects(readFile(join(folder, 'google-sheet/actions/append-row.ts')));
   await rm(folder, { recursive: true });
   await cli(['init', folder], {});
@@ -126,15 +129,15 @@ test('what init makes is checked and deployed as it is, and is never overwritten
   });
   assert.equal(deployed.code, 0, deployed.stderr);
   assert.deepEqual(deployed.stdout.trim().split('\n'), [
-    '+ google-sheet/syncs/rows',
+    '+ google-sheet/syncs/sheet-rows',
     '+ google-sheet/actions/append-row',
     '+ google-sheet/on-events/first-look',
-    `Deployed in ${trellis.baseUrl}.`,
+    `Deployed to ${trellis.baseUrl}.`,
   ]);
 });
 
-test('run follows a sync and an action to the end, which the exit code tells', async () => {
-  const sync = await cli(['run', 'google-sheet/rows', ...on()]);
+test('run follows a sync and an action to the end, and the exit code reports it', async () => {
+  const sync = await cli(['run', 'google-sheet/sheet-rows', ...on()]);
   assert.equal(sync.code, 0, sync.stderr);
   assert.match(sync.stdout, /Read 2 rows\.\nRow: .*\nThe run succeeded\./);
   const input = JSON.stringify({ spreadsheetId, values: ['Bonn', 'DE'] });
@@ -148,12 +151,12 @@ test('run follows a sync and an action to the end, which the exit code tells', a
   const event = await cli(['run', 'google-sheet/first-look', ...on()]);
   assert.deepEqual([event.code, event.stdout], [1, '']);
   assert.match(event.stderr, /runs when its event happens/);
-  const none = await cli(['run', 'google-sheet/rows', '--connection', 'none']);
+  const none = await cli(['run', 'google-sheet/sheet-rows', '--connection', 'none']);
   assert.equal(none.code, 1);
   assert.match(none.stderr, /unknown_connection/);
 });
 
-test('a dry run reads from the connection and writes nothing, whatever the code asks for', async () => {
+test('a dry run reads from the connection and writes nothing, whatever the code calls', async () => {
   await write(
     'google-sheet/syncs/all.ts',
     `import { createSync } from 'trellis';
@@ -200,7 +203,7 @@ export default createSync({
     await cells(),
   ];
   // Nothing but the dry run may write meanwhile. Its schedule may have run the sync once more, behind the row that was appended.
-  const paused = { provider_config_key: 'google-sheet', connection_id: connectionId, syncs: ['rows'] };
+  const paused = { provider_config_key: 'google-sheet', connection_id: connectionId, syncs: ['sheet-rows'] };
   assert.equal((await trellis.call('POST', '/sync/pause', { body: paused })).status, 200);
   const open = `select 1 from run where state in ('waiting', 'running')`;
   while ((await trellis.db.query(open)).length > 0) await pause(50);
@@ -219,7 +222,7 @@ export default createSync({
     `  Gone: ${gone.join()}; left: 2,new`,
     '  State: état',
     'State would be 4 characters.',
-    'Changes of the fields of Row would be told: [{"change":"added","field":"at"}].',
+    'Changes of the fields of Row would be reported: [{"change":"added","field":"at"}].',
     `Row: 1 would be saved, 1 updated, ${gone.length} deleted`,
     '  save {"id":"new","at":"1970-01-01T00:00:00.000Z"}',
     '  update {"id":"2","at":"1970-01-01T00:00:00.000Z"}',
@@ -241,7 +244,7 @@ export default createSync({
   assert.match(looks.stdout, / {2}Oslo ADDED\nOutput: /, looks.stderr);
 });
 
-test('a dry run tells what does not fit, and makes calls that write only when it is allowed to', async () => {
+test('a dry run reports invalid records, and makes calls that write only with --allow-writes', async () => {
   const input = ['--input', JSON.stringify({ spreadsheetId, values: ['Kyiv', 'UA'] })];
   const before = await cells();
   const append = ['dryrun', 'google-sheet/append-row', ...on(), ...here(), ...input];
@@ -249,7 +252,7 @@ test('a dry run tells what does not fit, and makes calls that write only when it
   assert.equal(refused.code, 1);
   assert.match(
     refused.stderr,
-    /^google-sheet\/actions\/append-row\.ts:\d+:\d+: POST \/v4\/.* is made with --allow-writes alone/,
+    /^google-sheet\/actions\/append-row\.ts:\d+:\d+: POST \/v4\/.* requires --allow-writes/,
   );
   assert.deepEqual(await cells(), before);
   await write(
@@ -291,18 +294,18 @@ export default createSync({
   assert.match(allowed.stdout, /Output: \{\n {2}"range": "Sheet1!/);
   assert.equal((await cells()).length, before.length + 1);
   assert.equal(misfit.code, 1);
-  assert.match(misfit.stderr, /Row: 1 record\(s\) do not fit the model\n {2}2: size: Invalid input/);
+  assert.match(misfit.stderr, /Row: 1 record\(s\) do not match the model\n {2}2: size: Invalid input/);
   assert.equal(badInput.code, 1);
   assert.match(badInput.stderr, /The input does not fit at spreadsheetId/);
   assert.equal(stalls.code, 1);
-  assert.match(stalls.stderr, /waits for a promise that nothing is left to settle/);
+  assert.match(stalls.stderr, /waits for a promise that no call and no timer can settle/);
   assert.equal(typed.code, 1);
   assert.match(typed.stderr, /^google-sheet\/actions\/typed\.ts:\d+:\d+: TS2322: /);
   for (const name of ['misfit', 'stalls', 'typed', 'leaves'])
     await rm(join(folder, `google-sheet/${name === 'misfit' ? 'syncs' : 'actions'}/${name}.ts`));
 });
 
-test('a call that a server could take for another one is no read', () => {
+test('a call that a server could treat as another method is not a read', () => {
   const reads = (args: Partial<OutgoingCall['args']>) =>
     isRead({ name: 'proxy', args: { method: 'GET', ...args }, body: undefined });
   for (const args of [
@@ -341,7 +344,7 @@ test('a run is followed through an outage of the service', async (t) => {
   t.after(() => service.close());
   const { port } = service.address() as AddressInfo;
   const printed: string[] = [];
-  const api = openApi({ TRELLIS_URL: `http://127.0.0.1:${port}`, TRELLIS_SECRET_KEY: 'any' });
+  const api = createApi({ TRELLIS_URL: `http://127.0.0.1:${port}`, TRELLIS_SECRET_KEY: 'any' });
   const run = await followRun(api, '1', { print: (line) => void printed.push(line) });
   assert.deepEqual([run.state, printed.length], ['succeeded', 1]);
   refused = 0;
@@ -351,32 +354,32 @@ test('a run is followed through an outage of the service', async (t) => {
   );
 });
 
-test('nothing that is printed moves the cursor of a terminal', () => {
-  assert.equal(harmless('a\u001b[2J\u009bK\r\n\tb\u0007é'), 'a\\x1b[2J\\x9bK\\x0d\n\tb\\x07é');
+test('printed text cannot move the cursor of a terminal', () => {
+  assert.equal(escapeControls('a\u001b[2J\u009bK\r\n\tb\u0007é'), 'a\\x1b[2J\\x9bK\\x0d\n\tb\\x07é');
 });
 
-test('a local run turns pages as the definition of the provider says', async () => {
-  const api = openApi(settings());
+test('a local run paginates according to the definition of the provider', async () => {
+  const api = createApi(settings());
   assert.equal((await findPaginate(api, 'github'))?.type, 'link');
   assert.equal(await findPaginate(api, 'private-api-key'), undefined);
 });
 
-test('what a command cannot begin with is told, and ends with 2', async () => {
+test('invalid arguments are reported, and the command exits with 2', async () => {
   for (const [args, message] of [
-    [['dryrun', 'google-sheet/rows', ...here()], /--connection is missing/],
+    [['dryrun', 'google-sheet/sheet-rows', ...here()], /--connection is missing/],
     [['dryrun', 'rows', ...on(), ...here()], /write <integration>\/<function>/],
     [
       ['dryrun', 'google-sheet/none', ...on(), ...here()],
-      /no function google-sheet\/none .*google-sheet\/syncs\/rows/,
+      /no function google-sheet\/none .*google-sheet\/syncs\/sheet-rows/,
     ],
-    [['run', 'google-sheet/rows', ...on(), '--input', '{'], /--input is no JSON/],
+    [['run', 'google-sheet/sheet-rows', ...on(), '--input', '{'], /--input is not JSON/],
     [
-      ['dryrun', 'google-sheet/rows', ...on(), ...here(), '--metadata', '[]'],
-      /--metadata is to be an object/,
+      ['dryrun', 'google-sheet/sheet-rows', ...on(), ...here(), '--metadata', '[]'],
+      /--metadata must be a JSON object/,
     ],
-    [['dev', folder, ...on()], /--connection goes with --run/],
-    [['dev', join(folder, 'README.md')], /README\.md is no folder/],
-    [['deploy', join(folder, 'README.md')], /README\.md is no folder/],
+    [['dev', folder, ...on()], /--connection requires --run/],
+    [['dev', join(folder, 'README.md')], /README\.md is not a folder/],
+    [['deploy', join(folder, 'README.md')], /README\.md is not a folder/],
     [['deploy', folder, '--env-file', join(home, 'none.env')], /cannot be read: ENOENT/],
   ] as const) {
     const { code, stderr } = await called([...args]);
@@ -384,7 +387,7 @@ test('what a command cannot begin with is told, and ends with 2', async () => {
   }
 });
 
-test('dev deploys each save, runs one function, shows what it changed, and ends when it is told to', async () => {
+test('dev deploys each save, runs one function, shows the changed records, and ends on SIGINT', async () => {
   const child = spawn(
     process.execPath,
     [join(import.meta.dirname, 'main.ts'), 'dev', folder, '--run', 'google-sheet/saves', ...on()],
@@ -426,7 +429,7 @@ export default createSync({
   assert.match(missing, /The integration has no function "saves"/);
   await write('google-sheet/syncs/saves.ts', saves("{ id: 'a', size: 1 }, { id: 'b', size: 1 }"));
   const first = await until(/^Waiting/);
-  assert.match(first, /\+ google-sheet\/syncs\/saves\nDeployed in /);
+  assert.match(first, /\+ google-sheet\/syncs\/saves\nDeployed to /);
   assert.match(first, / {2}saving\nThing: 2 added, 0 updated, 0 deleted, 0 unchanged\nThe run succeeded\./);
   assert.match(first, /Thing a ADDED \{"id":"a","size":1\}\n {2}Thing b ADDED \{"id":"b","size":1\}/);
   await write('google-sheet/syncs/saves.ts', saves("{ id: 'a', size: 'big' }"));

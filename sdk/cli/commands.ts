@@ -1,20 +1,19 @@
-/** The developer's commands by name. Each loads what it needs when it is called. */
-import { UsageError } from './arguments.ts';
-import { own, type Surroundings } from './surroundings.ts';
+/** The developer commands by name. The module of a command is loaded when the command runs. */
+import { type CommandContext, processContext, UsageError } from './arguments.ts';
 
-type Command = (args: string[], surroundings: Surroundings) => Promise<number>;
+type Command = (args: string[], context: CommandContext) => Promise<number>;
 
 const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
   init: {
-    summary: 'make a folder of functions to begin with',
+    summary: 'create a folder with example functions',
     load: async () => (await import('./init.ts')).initCommand,
   },
   dev: {
-    summary: 'deploy at each save, and run one function',
+    summary: 'deploy after each save, and run one function',
     load: async () => (await import('./dev.ts')).devCommand,
   },
   dryrun: {
-    summary: 'run a function here for a connection, writing nothing',
+    summary: 'run a local function for a connection without writing',
     load: async () => (await import('./dryrun.ts')).dryrunCommand,
   },
   test: {
@@ -31,7 +30,7 @@ const commands: Record<string, { summary: string; load: () => Promise<Command> }
   },
 };
 
-/** A line for each, as it stands in a usage. */
+/** The lines of the commands in a usage text. */
 export const commandLines = Object.entries(commands)
   .map(([name, { summary }]) => `  ${name.padEnd(28)} ${summary}`)
   .join('\n');
@@ -40,20 +39,20 @@ export function isDeveloperCommand(name: string | undefined): boolean {
   return name !== undefined && Object.hasOwn(commands, name);
 }
 
-/** The exit code: 0, 1 where it failed, 2 where it was called wrongly. Never throws; what went wrong is told in a sentence. */
+/** Returns the exit code: 0 for success, 1 for a failure, 2 for wrong usage. Prints errors and never throws. */
 export async function runDeveloperCommand(
   name: string,
   args: string[],
-  surroundings: Surroundings = own,
+  context: CommandContext = processContext,
 ): Promise<number> {
-  const { complain } = surroundings;
+  const { printError } = context;
   try {
     const command = await commands[name]!.load();
-    return await command(args, surroundings);
+    return await command(args, context);
   } catch (error) {
-    complain(error instanceof Error ? error.message : String(error));
+    printError(error instanceof Error ? error.message : String(error));
     if (!(error instanceof UsageError)) return 1;
-    complain(`See trellis ${name} --help`);
+    printError(`See trellis ${name} --help`);
     return 2;
   }
 }

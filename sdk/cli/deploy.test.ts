@@ -24,7 +24,7 @@ async function run(args: string[], env: Record<string, string> = {}) {
   const lines: string[] = [];
   const note = (line: string) => void lines.push(line);
   const given = { TRELLIS_URL: trellis.baseUrl, TRELLIS_SECRET_KEY: trellis.keys.dev, ...env };
-  const code = await deployCommand(args, { env: given, print: note, complain: note });
+  const code = await deployCommand(args, { env: given, print: note, printError: note });
   return { code, lines };
 }
 const write = async (file: string, text: string) => {
@@ -50,7 +50,7 @@ export default createOnEvent({
 });
 `;
 
-test('a folder is deployed with one command, which tells what changes', async () => {
+test('a folder is deployed with one command, which shows the changes', async () => {
   await write('google-sheet/actions/one.ts', action('{ n: n + 1 }'));
   await write('google-sheet/actions/two.ts', action('{ n: n + 2 }'));
   await write('google-sheet/on-events/hello.ts', onEvent);
@@ -61,19 +61,19 @@ test('a folder is deployed with one command, which tells what changes', async ()
   ];
   const dry = await run([folder, '--dry-run']);
   assert.deepEqual(dry, { code: 0, lines: [...added, 'Nothing was deployed: --dry-run.'] });
-  assert.deepEqual(await run([folder]), { code: 0, lines: [...added, `Deployed in ${trellis.baseUrl}.`] });
-  assert.deepEqual(await run([folder]), { code: 0, lines: ['All is deployed already.'] });
+  assert.deepEqual(await run([folder]), { code: 0, lines: [...added, `Deployed to ${trellis.baseUrl}.`] });
+  assert.deepEqual(await run([folder]), { code: 0, lines: ['No changes.'] });
 
   await write('google-sheet/actions/one.ts', action('{ n: n + 3 }'));
   await rm(join(folder, 'google-sheet/actions/two.ts'));
   const changed = await run([folder]);
   assert.deepEqual(changed.lines, [
     '~ google-sheet/actions/one',
-    '  google-sheet/actions/two stays: --remove removes it',
-    `Deployed in ${trellis.baseUrl}.`,
+    '  google-sheet/actions/two is kept: --remove removes it',
+    `Deployed to ${trellis.baseUrl}.`,
   ]);
   const removed = await run([folder, '--remove']);
-  assert.deepEqual(removed.lines, ['- google-sheet/actions/two', `Deployed in ${trellis.baseUrl}.`]);
+  assert.deepEqual(removed.lines, ['- google-sheet/actions/two', `Deployed to ${trellis.baseUrl}.`]);
   const { body } = await trellis.call('GET', '/integrations/google-sheet/functions');
   assert.deepEqual(
     (body.data as { name: string; version: number }[]).map(({ name, version }) => [name, version]),
@@ -84,7 +84,7 @@ test('a folder is deployed with one command, which tells what changes', async ()
   );
 });
 
-test('a type error, a module that functions may not have, and a refusal are told, and end with 1', async () => {
+test('a type error, a forbidden module and an error of the service are reported, and the command exits with 1', async () => {
   await write('google-sheet/actions/one.ts', action("{ n: 'text' }"));
   const types = await run([folder]);
   assert.equal(types.code, 1);
@@ -104,8 +104,8 @@ test('a type error, a module that functions may not have, and a refusal are told
   assert.match(unknown.lines[0]!, /No integration of this environment has the ID "google-sheet"/);
 });
 
-test('what keeps it from beginning is told in a sentence', async () => {
-  await assert.rejects(run([join(folder, 'none')]), /There is no folder/);
+test('invalid arguments and settings are reported in a sentence', async () => {
+  await assert.rejects(run([join(folder, 'none')]), /none does not exist/);
   await assert.rejects(run([folder, 'another']), /One folder/);
   await assert.rejects(run([folder], { TRELLIS_SECRET_KEY: '' }), /TRELLIS_SECRET_KEY is not set/);
   await assert.rejects(run([folder], { TRELLIS_URL: 'http://127.0.0.1:1' }), /cannot be reached/);

@@ -1,131 +1,137 @@
 /**
- * `trellis deploy`: a folder of functions as what a service runs.
+ * `trellis deploy`: deploys a folder of functions.
  *
- * Does not own how they are compiled (`../compile/`), nor what the service takes.
+ * Does not own their compilation (`../compile/`), nor the checks of the service.
  */
 import { type Compiled, compile } from '../compile/compile.ts';
-import { shown } from '../compile/fault.ts';
-import { type Api, openApi } from './api.ts';
+import { formatFault } from '../compile/files.ts';
+import { type Api, createApi } from './api.ts';
 import {
+  type CommandContext,
+  environmentFor,
   exitCodes,
+  processContext,
   readArguments,
   serviceOptions,
   serviceUsage,
-  settingsOf,
   UsageError,
 } from './arguments.ts';
-import { own, type Surroundings } from './surroundings.ts';
-import { noFolder } from './target.ts';
+import { folderError } from './target.ts';
 
 const usage = `Usage: trellis deploy [FOLDER] [options]
 
-Checks, bundles and deploys the functions of a folder (./functions), all or nothing.
+Checks, bundles and deploys the functions of a folder (default ./functions). Deploys all of them or none.
 
-  --dry-run          tell what would change, and change nothing
-  --remove           remove functions of the folder's integrations that it does not hold
+  --dry-run          show the changes without deploying
+  --remove           remove deployed functions that the folder does not have, for its integrations
 ${serviceUsage}
 
 ${exitCodes}`;
 
-/** The exit code: 1 where nothing was deployed because of a fault. */
-export async function deployCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
-  const { env, print, complain } = surroundings;
-  const given = readArguments(args, {
+/** Returns the exit code: 1 if nothing was deployed because of a fault. */
+export async function deployCommand(
+  args: string[],
+  context: CommandContext = processContext,
+): Promise<number> {
+  const { env, print, printError } = context;
+  const parsed = readArguments(args, {
     ...{ usage, print, maxPositionals: 2 },
     options: { ...serviceOptions, 'dry-run': { type: 'boolean' }, remove: { type: 'boolean' } },
   });
-  if (given === undefined) return 0;
-  const { values } = given;
-  const [folder = './functions', more] = given.positionals;
-  if (more !== undefined) throw new UsageError(`One folder is deployed at a time: what is "${more}"?`);
-  const api = openApi(settingsOf(values, env));
-  const functions = await compiled(folder, { complain });
+  if (parsed === undefined) return 0;
+  const { values } = parsed;
+  const [folder = './functions', more] = parsed.positionals;
+  if (more !== undefined)
+    throw new UsageError(`One folder is deployed at a time. Unexpected argument "${more}".`);
+  const api = createApi(environmentFor(values, env));
+  const functions = await compileFolder(folder, { printError });
   if (functions === undefined) {
-    complain('Nothing was deployed.');
+    printError('Nothing was deployed.');
     return 1;
   }
-  const asked = await planOf(api, bodyOf(functions));
-  if ('faults' in asked) {
-    for (const line of asked.faults) complain(line);
+  const plan = await fetchPlan(api, deployBody(functions));
+  if ('faults' in plan) {
+    for (const line of plan.faults) printError(line);
     return 1;
   }
-  const { isChanged, lines, removals } = asked;
+  const { lines, removals } = plan;
   for (const line of lines) print(line);
   const isRemoving = values.remove === true && removals.length > 0;
   for (const line of removals)
-    print(`${isRemoving ? '-' : ' '} ${line}${isRemoving ? '' : ' stays: --remove removes it'}`);
-  if (!isChanged && !isRemoving) {
-    print('All is deployed already.');
+    print(`${isRemoving ? '-' : ' '} ${line}${isRemoving ? '' : ' is kept: --remove removes it'}`);
+  if (lines.length === 0 && !isRemoving) {
+    print('No changes.');
     return 0;
   }
   if (values['dry-run']) {
     print('Nothing was deployed: --dry-run.');
     return 0;
   }
-  const done = await api.post('/sync/deploy', { ...bodyOf(functions), reconcile: isRemoving });
-  if ('faults' in done) {
-    for (const line of done.faults) complain(line);
+  const result = await api.post('/sync/deploy', { ...deployBody(functions), reconcile: isRemoving });
+  if ('faults' in result) {
+    for (const line of result.faults) printError(line);
     return 1;
   }
-  print(`Deployed in ${api.url}.`);
+  print(`Deployed to ${api.url}.`);
   return 0;
 }
 
-/** All functions of a folder; undefined where there are faults, or none, which is told. Throws where there is no folder. */
-export async function compiled(
+/** Compiles a folder. Prints its faults and returns undefined if there are any, or no functions. Throws a UsageError. */
+export async function compileFolder(
   folder: string,
-  { complain, signal }: { complain: (line: string) => void; signal?: AbortSignal },
+  { printError, signal }: { printError: (line: string) => void; signal?: AbortSignal },
 ): Promise<Compiled[] | undefined> {
   const { functions, faults, warnings } = await compile(folder, signal ? { signal } : {}).catch(
     (error: unknown) => {
-      throw noFolder(folder, error);
+      throw folderError(folder, error);
     },
   );
-  for (const warning of warnings) complain(warning);
-  for (const fault of faults) complain(shown(fault));
+  for (const warning of warnings) printError(warning);
+  for (const fault of faults) printError(formatFault(fault));
   if (faults.length > 0) return undefined;
   if (functions.length > 0) return functions;
-  complain(
-    `There are no functions in ${folder}: they stand as <integration>/syncs/<name>.ts, or in actions or on-events.`,
+  printError(
+    `There are no functions in ${folder}. Their files are <integration>/{syncs,actions,on-events}/<name>.ts.`,
   );
   return undefined;
 }
 
-/** Deploys what changed, and removes nothing; a line for each change. */
+/** Deploys the changes without removing functions. Returns a line for each change. */
 export async function deployChanged(
   api: Api,
   functions: readonly Compiled[],
 ): Promise<{ faults: string[] } | { lines: string[] }> {
-  const body = bodyOf(functions);
-  const plan = await planOf(api, body);
-  if ('faults' in plan || !plan.isChanged) return plan;
-  const done = await api.post('/sync/deploy', { ...body, reconcile: false });
-  return 'faults' in done ? done : { lines: plan.lines };
+  const body = deployBody(functions);
+  const plan = await fetchPlan(api, body);
+  if ('faults' in plan || plan.lines.length === 0) return plan;
+  const result = await api.post('/sync/deploy', { ...body, reconcile: false });
+  return 'faults' in result ? result : { lines: plan.lines };
 }
 
-function bodyOf(functions: readonly Compiled[]) {
+function deployBody(functions: readonly Compiled[]) {
   const fileBody = ({ code, source }: Compiled) => ({ js: code, ts: source });
   const scripts = functions.filter(({ kind }) => kind === 'on_event');
   const integrations = [...new Set(scripts.map(({ integrationKey }) => integrationKey))];
   return {
     flowConfigs: functions
       .filter(({ kind }) => kind !== 'on_event')
-      .map((one) => ({
-        ...{ syncName: one.name, providerConfigKey: one.integrationKey, type: one.kind },
-        fileBody: fileBody(one),
+      .map((compiled) => ({
+        ...{ syncName: compiled.name, providerConfigKey: compiled.integrationKey, type: compiled.kind },
+        fileBody: fileBody(compiled),
       })),
     onEventScriptsByProvider: integrations.map((providerConfigKey) => ({
       providerConfigKey,
       scripts: scripts
         .filter(({ integrationKey }) => integrationKey === providerConfigKey)
-        .map((one) => ({ name: one.name, fileBody: fileBody(one) })),
+        .map((compiled) => ({ name: compiled.name, fileBody: fileBody(compiled) })),
     })),
     deployMode: 'integration',
     reconcile: true,
   };
 }
 
-function tooLarge(faults: string[], body: ReturnType<typeof bodyOf>): { faults: string[] } {
+/** Adds the sizes of the largest bundles to the errors of a body that is too large. */
+function tooLarge(faults: string[], body: ReturnType<typeof deployBody>): { faults: string[] } {
   const sizes = body.flowConfigs.map(
     ({ providerConfigKey, type, syncName, fileBody }) =>
       [`${providerConfigKey}/${type}s/${syncName}`, fileBody.js.length] as const,
@@ -136,31 +142,30 @@ function tooLarge(faults: string[], body: ReturnType<typeof bodyOf>): { faults: 
   return {
     faults: [
       ...faults,
-      `The bundles have ${megabytes(all)}. The largest: ${largest.map(([name, size]) => `${name} ${megabytes(size)}`).join(', ')}.`,
+      `The bundles have ${megabytes(all)} in total. The largest: ${largest.map(([name, size]) => `${name} ${megabytes(size)}`).join(', ')}.`,
       'Nothing was deployed.',
     ],
   };
 }
 
-type Named = { providerConfigKey: string; name: string };
-const places = { Syncs: 'syncs', Actions: 'actions', OnEventScripts: 'on-events' };
+type DeployedFunction = { providerConfigKey: string; name: string };
+/** The folder of each kind in the response of the service. */
+const folders = { Syncs: 'syncs', Actions: 'actions', OnEventScripts: 'on-events' };
 
-async function planOf(
+/** Requests the changes that a deploy would make. */
+async function fetchPlan(
   api: Api,
-  body: ReturnType<typeof bodyOf>,
-): Promise<{ faults: string[] } | { isChanged: boolean; lines: string[]; removals: string[] }> {
-  const answer = await api.post('/sync/deploy/confirmation', body);
-  if ('faults' in answer) return answer.code === 'body_too_large' ? tooLarge(answer.faults, body) : answer;
-  const plan = answer.body as Record<string, Named[]>;
+  body: ReturnType<typeof deployBody>,
+): Promise<{ faults: string[] } | { lines: string[]; removals: string[] }> {
+  const result = await api.post('/sync/deploy/confirmation', body);
+  if ('faults' in result) return result.code === 'body_too_large' ? tooLarge(result.faults, body) : result;
+  const plan = result.body as Record<string, DeployedFunction[]>;
   if (!Array.isArray(plan?.newSyncs))
-    return { faults: [`What answers at ${api.url} is no Trellis. Nothing was deployed.`] };
-  const titles = (how: string) =>
-    Object.entries(places).flatMap(([kind, place]) =>
-      (plan[`${how}${kind}`] ?? []).map((one) => `${one.providerConfigKey}/${place}/${one.name}`),
+    return { faults: [`The service at ${api.url} is not Trellis. Nothing was deployed.`] };
+  const paths = (change: string) =>
+    Object.entries(folders).flatMap(([kind, folder]) =>
+      (plan[`${change}${kind}`] ?? []).map((one) => `${one.providerConfigKey}/${folder}/${one.name}`),
     );
-  const lines = [
-    ...titles('new').map((title) => `+ ${title}`),
-    ...titles('updated').map((title) => `~ ${title}`),
-  ];
-  return { isChanged: lines.length > 0, lines, removals: titles('deleted') };
+  const lines = [...paths('new').map((path) => `+ ${path}`), ...paths('updated').map((path) => `~ ${path}`)];
+  return { lines, removals: paths('deleted') };
 }

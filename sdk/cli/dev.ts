@@ -1,53 +1,54 @@
-/** `trellis dev`: a folder deployed at each save, and one function of it run. */
+/** `trellis dev`: deploys a folder after each save, and runs one of its functions. */
+import { once } from 'node:events';
 import { watchFolder } from '../compile/watch-folder.ts';
-import { type Api, openApi } from './api.ts';
+import { type Api, createApi, requireBody } from './api.ts';
 import {
+  type CommandContext,
+  environmentFor,
   exitCodes,
+  processContext,
   readArguments,
   readJson,
   required,
   serviceOptions,
   serviceUsage,
-  settingsOf,
   UsageError,
 } from './arguments.ts';
-import { compiled, deployChanged } from './deploy.ts';
-import { endOf, pause } from './follow-run.ts';
-import { changesSince, positionsOf } from './record-changes.ts';
-import { type DeployedRun, runDeployed } from './run-deployed.ts';
-import { own, type Surroundings } from './surroundings.ts';
-import { noFolder, readTarget } from './target.ts';
+import { compileFolder, deployChanged } from './deploy.ts';
+import { abbreviate } from './local-run.ts';
+import { type DeployedRun, pause, runDeployed, summaryOf } from './run-deployed.ts';
+import { folderError, readTarget } from './target.ts';
 
 const usage = `Usage: trellis dev [FOLDER] [options]
 
-Watches a folder of functions (./functions). At each save types are checked, and what changed is deployed in the
-environment of the key: use one for development, its syncs run. Removes nothing. Ctrl-C ends it.
+Watches a folder of functions (default ./functions). After each save it checks types and deploys changes to the
+environment of the key. Use an environment for development, because deployed syncs run. Removes nothing. Ctrl-C ends it.
 
   --run <integration>/<function>
-                     run this sync or action after each save, and show its log and what it changed
-  --connection ID    the connection that it runs for
+                     run this sync or action after each save, and show its log and the changed records
+  --connection ID    the connection of the run
   --input JSON       the input of an action
-  --variant NAME     the variant of a sync; base unless given
+  --variant NAME     the variant of a sync; default base
 ${serviceUsage}
 
 ${exitCodes}`;
 
-/** Editors write in several steps: so long nothing may change before it is looked at. */
-const calmMs = 200;
+/** The pause between a change and the compilation, because editors write a file in several steps. */
+const debounceMs = 200;
 
-type Watched = Pick<Surroundings, 'print' | 'complain'> & {
+type Watched = Pick<CommandContext, 'print' | 'printError'> & {
   api: Api;
   folder: string;
   run: Omit<DeployedRun, 'print' | 'signal'> | undefined;
 };
 
-/** Ends with 0 when it is told to: by `ending`, else by SIGINT or SIGTERM. */
+/** Runs until `ending` aborts, by default on SIGINT or SIGTERM. Returns 0. */
 export async function devCommand(
   args: string[],
-  { env, print, complain }: Surroundings = own,
-  ending: AbortSignal = toldToEnd(),
+  { env, print, printError }: CommandContext = processContext,
+  ending: AbortSignal = untilSignal(),
 ): Promise<number> {
-  const given = readArguments(args, {
+  const parsed = readArguments(args, {
     ...{ usage, print, maxPositionals: 1 },
     options: {
       ...serviceOptions,
@@ -57,11 +58,11 @@ export async function devCommand(
       variant: { type: 'string', default: 'base' },
     },
   });
-  if (given === undefined) return 0;
-  const { values } = given;
-  const [folder = './functions'] = given.positionals;
+  if (parsed === undefined) return 0;
+  const { values } = parsed;
+  const [folder = './functions'] = parsed.positionals;
   if (values.run === undefined && values.connection !== undefined)
-    throw new UsageError('--connection goes with --run.');
+    throw new UsageError('--connection requires --run.');
   const run =
     values.run === undefined
       ? undefined
@@ -71,18 +72,18 @@ export async function devCommand(
           input: readJson('--input', values.input),
           variant: values.variant,
         };
-  const watched = { api: openApi(settingsOf(values, env)), folder, run, print, complain };
-  const changes = changesOf(folder, (error) => complain(error.message));
+  const watched = { api: createApi(environmentFor(values, env)), folder, run, print, printError };
+  const changes = watchChanges(folder, (error) => printError(error.message));
   try {
     while (!ending.aborted) {
       const change = changes.next();
       const stop = AbortSignal.any([ending, change]);
-      await round(watched, stop).catch((error: Error) => {
-        if (!stop.aborted) complain(error.message);
+      await deployAndRun(watched, stop).catch((error: Error) => {
+        if (!stop.aborted) printError(error.message);
       });
       if (!stop.aborted) print('Waiting for a change.');
-      await aborted(stop);
-      if (!ending.aborted) await pause(calmMs, ending);
+      if (!stop.aborted) await once(stop, 'abort');
+      if (!ending.aborted) await pause(debounceMs, ending);
     }
   } finally {
     changes.close();
@@ -91,29 +92,35 @@ export async function devCommand(
   return 0;
 }
 
-/** One save. The signal ends it early; a run that it started is cancelled then. */
-async function round({ api, folder, run, print, complain }: Watched, signal: AbortSignal): Promise<void> {
-  const functions = await compiled(folder, { complain, signal });
-  if (functions === undefined) return complain('Nothing was deployed; what ran before goes on.');
+/** Handles one save. An abort ends it early, and cancels a run that it started. */
+async function deployAndRun(
+  { api, folder, run, print, printError }: Watched,
+  signal: AbortSignal,
+): Promise<void> {
+  const functions = await compileFolder(folder, { printError, signal });
+  if (functions === undefined) return printError('Nothing was deployed. The deployed version is unchanged.');
   const deployed = await deployChanged(api, functions);
-  if ('faults' in deployed) return deployed.faults.forEach(complain);
+  if ('faults' in deployed) return deployed.faults.forEach(printError);
   for (const line of deployed.lines) print(line);
-  print(deployed.lines.length > 0 ? `Deployed in ${api.url}.` : 'All is deployed already.');
+  print(deployed.lines.length > 0 ? `Deployed to ${api.url}.` : 'No changes.');
   if (run === undefined || signal.aborted) return;
   const { integrationKey } = run.target;
   const headers = { 'connection-id': run.connectionId, 'provider-config-key': integrationKey };
-  const of = { headers, variant: run.variant };
-  const before = await positionsOf(api, of);
+  const scope = { headers, variant: run.variant };
+  const before = await lastCursors(api, scope);
   print(`Running ${integrationKey}/${run.target.name} for ${run.connectionId}`);
   const { run: ended, output } = await runDeployed(api, { ...run, print, signal });
-  for (const line of endOf(ended)) (ended.state === 'succeeded' ? print : complain)(line);
+  for (const line of summaryOf(ended)) (ended.state === 'succeeded' ? print : printError)(line);
   if (output !== undefined) print(JSON.stringify(output, null, 2));
-  for await (const line of changesSince(api, { ...of, before, models: Object.keys(ended.counts) }))
+  for await (const line of changedRecords(api, { ...scope, before, models: Object.keys(ended.counts) }))
     print(line);
 }
 
-/** A signal for the next change of something that is no recording. */
-function changesOf(folder: string, onError: (error: Error) => void): { next(): AbortSignal; close(): void } {
+/** `next` returns a signal that aborts at the next change of a file that is not a recording. */
+function watchChanges(
+  folder: string,
+  onError: (error: Error) => void,
+): { next(): AbortSignal; close(): void } {
   let change = new AbortController();
   const watched = watchFolder(folder, {
     onError,
@@ -127,7 +134,7 @@ function changesOf(folder: string, onError: (error: Error) => void): { next(): A
       try {
         watched.renew();
       } catch (error) {
-        throw noFolder(folder, error);
+        throw folderError(folder, error);
       }
       return change.signal;
     },
@@ -135,16 +142,46 @@ function changesOf(folder: string, onError: (error: Error) => void): { next(): A
   };
 }
 
-/** The first signal ends in order, a second one at once. */
-function toldToEnd(): AbortSignal {
+/** Returns a signal that aborts at the first SIGINT or SIGTERM. A second signal of the same name ends the process. */
+function untilSignal(): AbortSignal {
   const ending = new AbortController();
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => ending.abort());
   return ending.signal;
 }
 
-function aborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
+type DatasetScope = { headers: Record<string, string>; variant: string };
+type Stored = Record<string, unknown> & { id: string };
+
+const maxShown = 20;
+
+/** The last cursor of each model of a connection and variant. */
+async function lastCursors(api: Api, { headers, variant }: DatasetScope): Promise<Map<string, string>> {
+  type Dataset = { model: string; variant: string; last_cursor: string | null };
+  const { datasets } = requireBody<{ datasets: Dataset[] }>(await api.get('/records/datasets', headers));
+  return new Map(
+    datasets.flatMap((one) =>
+      one.variant === variant && one.last_cursor !== null ? [[one.model, one.last_cursor]] : [],
+    ),
+  );
+}
+
+/** Yields a line for each record that changed after the cursors `before`: id, action and payload. */
+async function* changedRecords(
+  api: Api,
+  { headers, variant, before, models }: DatasetScope & { before: Map<string, string>; models: string[] },
+): AsyncIterable<string> {
+  const metadataKey = `_${await api.brand()}_metadata`;
+  for (const model of models) {
+    const cursor = before.get(model);
+    const query = new URLSearchParams({ model, variant, limit: String(maxShown) });
+    if (cursor !== undefined) query.set('cursor', cursor);
+    const page = requireBody<{ records: Stored[]; next_cursor: string | null }>(
+      await api.get(`/records?${query}`, headers),
+    );
+    for (const { [metadataKey]: metadata, ...record } of page.records) {
+      const { last_action: action } = metadata as { last_action: string };
+      yield `  ${model} ${record.id} ${action} ${abbreviate(record)}`;
+    }
+    if (page.next_cursor !== null) yield `  ${model}: more records were changed`;
+  }
 }

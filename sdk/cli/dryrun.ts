@@ -1,72 +1,73 @@
-/** `trellis dryrun`: the code of the folder on a connection, writing nothing. */
-import { titleOf as callTitle, type Reads } from '../local/reads.ts';
+/** `trellis dryrun`: runs a local function for a connection without writing. */
+import { resolve } from 'node:path';
+import { formatCall, type Reads } from '../local/reads.ts';
 import { runLocally } from '../local/run-locally.ts';
-import { openApi } from './api.ts';
-import { exitCodes, readArguments, serviceUsage, settingsOf } from './arguments.ts';
-import { lineOf } from './follow-run.ts';
+import { createApi } from './api.ts';
+import {
+  type CommandContext,
+  environmentFor,
+  exitCodes,
+  processContext,
+  readArguments,
+  serviceUsage,
+} from './arguments.ts';
 import { liveStored } from './live-reads.ts';
-import { codeOf, folderOf, prepareLive, readGiven, runOptions } from './local-run.ts';
-import { report } from './report.ts';
-import { own, type Surroundings } from './surroundings.ts';
-import { findTarget, readTarget, titleOf } from './target.ts';
-
-export const runUsage = `  --connection ID    the connection it runs for
-  --input JSON       the input of an action
-  --checkpoint JSON  where it goes on; without it, it runs as for the first time
-  --metadata JSON    in place of the connection's
-  --variant NAME     the variant of a sync; base unless given
-  --allow-writes     make calls to the provider other than GET, HEAD and OPTIONS, too
-  --folder DIR       where the functions are; ./functions unless given`;
+import { compileFunction, prepareLive, readRunOptions, report, runOptions, runUsage } from './local-run.ts';
+import { formatLine } from './run-deployed.ts';
+import { findTarget, functionPath, readTarget } from './target.ts';
 
 const usage = `Usage: trellis dryrun <integration>/<function> --connection ID [options]
 
-Runs the function as it is in your folder, here, for a real connection. Records, checkpoints, metadata and locks are
-shown and not written. What it reads, it reads by the service; nothing needs to be deployed.
+Runs a function of your folder on this machine for a real connection. Shows the records, checkpoints, metadata and
+locks that it would write, and writes nothing. It reads through the service. The function need not be deployed.
 
 ${runUsage}
 ${serviceUsage}
 
 ${exitCodes}
-A record that does not fit its model is a failure here.`;
+A record that does not match its model is a failure.`;
 
-/** The exit code: 1 where it threw, or what it gave does not fit what it declares. */
-export async function dryrunCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
-  const { env, print, complain } = surroundings;
-  const read = readArguments(args, { ...{ usage, print, maxPositionals: 1 }, options: runOptions });
-  if (read === undefined) return 0;
-  const { values, positionals } = read;
+/** Returns the exit code: 1 if the function threw, or if a record does not match its model. */
+export async function dryrunCommand(
+  args: string[],
+  context: CommandContext = processContext,
+): Promise<number> {
+  const { env, print, printError } = context;
+  const parsed = readArguments(args, { ...{ usage, print, maxPositionals: 1 }, options: runOptions });
+  if (parsed === undefined) return 0;
+  const { values, positionals } = parsed;
   const target = readTarget(positionals[0]);
-  const given = readGiven(values);
-  const folder = folderOf(values);
+  const options = readRunOptions(values);
+  const folder = resolve(values.folder);
   const file = await findTarget(folder, target);
-  const api = openApi(settingsOf(values, env));
-  const code = await codeOf(folder, { file, complain });
+  const api = createApi(environmentFor(values, env));
+  const code = await compileFunction(folder, { file, printError });
   if (code === undefined) return 1;
-  const live = await prepareLive(api, { file, given });
+  const live = await prepareLive(api, { file, options });
   const { about, metadata } = live;
-  print(`${titleOf(file)} for ${given.connectionId}, dry run`);
+  print(`${functionPath(file)} for ${options.connectionId}, dry run`);
   const end = await runLocally({
     ...{ code, kind: file.kind, about, metadata },
-    input: given.input,
-    checkpoint: given.checkpoint,
-    stored: liveStored(api, { place: live.place, variant: given.variant }),
-    reads: told(live.reads, print),
-    log: (level, text) => print(lineOf(level, String(text))),
+    input: options.input,
+    checkpoint: options.checkpoint,
+    stored: liveStored(api, { ref: live.ref, variant: options.variant }),
+    reads: withPrintedCalls(live.reads, print),
+    log: (level, text) => print(formatLine(level, String(text))),
   });
-  const isFine = end.outcome.error === undefined && end.misfits.length === 0;
-  for (const line of report(end)) (isFine ? print : complain)(line);
-  print(`Nothing was written${given.mayWrite ? ' but what the provider was asked to' : ''}.`);
-  return isFine ? 0 : 1;
+  const isSuccess = end.outcome.error === undefined && end.misfits.length === 0;
+  for (const line of report(end)) (isSuccess ? print : printError)(line);
+  print(`Nothing was written${options.mayWrite ? ', except by calls to the provider' : ''}.`);
+  return isSuccess ? 0 : 1;
 }
 
-/** Says each call. */
-function told(reads: Reads, print: (line: string) => void): Reads {
+/** Prints each call with the status of its response. */
+function withPrintedCalls(reads: Reads, print: (line: string) => void): Reads {
   return {
     ...reads,
     async call(call, signal) {
-      const answer = await reads.call(call, signal);
-      print(`  ${callTitle(call)} ${answer.value.status}`);
-      return answer;
+      const response = await reads.call(call, signal);
+      print(`  ${formatCall(call)} ${response.value.status}`);
+      return response;
     },
   };
 }

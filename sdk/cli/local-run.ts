@@ -1,17 +1,23 @@
-/** What the commands share that run a function here: its code out of the folder, and what it is to be told. */
-import { resolve } from 'node:path';
+/** The shared parts of the commands that run a local function: its options, its code, its inputs, and the report of its run. */
 import { bundle } from '../compile/bundle.ts';
 import { compile } from '../compile/compile.ts';
-import { shown } from '../compile/fault.ts';
-import type { FunctionFile } from '../compile/files.ts';
+import { type FunctionFile, formatFault } from '../compile/files.ts';
 import type { About } from '../functions/harness/service.ts';
-import type { Json, JsonObject } from '../local/outcome.ts';
+import type { Json, JsonObject, ModelEffects } from '../local/outcome.ts';
 import type { Reads } from '../local/reads.ts';
+import type { LocalEnd } from '../local/run-locally.ts';
 import type { Api } from './api.ts';
-import { readJson, readJsonObject, required, serviceOptions, UsageError } from './arguments.ts';
-import { findPaginate, getConnection, getIntegration, liveReads, type Place } from './live-reads.ts';
+import { readJson, readJsonObject, required, serviceOptions, UsageError, type Values } from './arguments.ts';
+import { type ConnectionRef, findPaginate, getConnection, getIntegration, liveReads } from './live-reads.ts';
 
-/** Of the commands that run local code on a connection. */
+/** The options of the commands that run local code for a connection. */
+export const runUsage = `  --connection ID    the connection of the run
+  --input JSON       the input of an action
+  --checkpoint JSON  the checkpoint to continue from; default none, as in a first run
+  --metadata JSON    metadata to use instead of the connection's
+  --variant NAME     the variant of a sync; default base
+  --allow-writes     also make calls to the provider other than GET, HEAD and OPTIONS
+  --folder DIR       the folder of the functions; default ./functions`;
 export const runOptions = {
   ...serviceOptions,
   folder: { type: 'string', default: './functions' },
@@ -23,16 +29,9 @@ export const runOptions = {
   'allow-writes': { type: 'boolean', default: false },
 } as const;
 
-export type RunValues = {
-  connection?: string | undefined;
-  input?: string | undefined;
-  checkpoint?: string | undefined;
-  metadata?: string | undefined;
-  variant: string;
-  'allow-writes': boolean;
-};
+export type RunValues = Values<typeof runOptions>;
 
-export type Given = {
+export type RunOptions = {
   connectionId: string;
   input: Json | undefined;
   checkpoint: Json;
@@ -41,8 +40,8 @@ export type Given = {
   mayWrite: boolean;
 };
 
-/** Throws a UsageError. */
-export function readGiven(values: RunValues): Given {
+/** Parses the options. Throws a UsageError. */
+export function readRunOptions(values: RunValues): RunOptions {
   return {
     connectionId: required('--connection', values.connection),
     input: readJson('--input', values.input) as Json | undefined,
@@ -53,47 +52,53 @@ export function readGiven(values: RunValues): Given {
   };
 }
 
-type Of = { file: FunctionFile; complain: (line: string) => void };
+type CompileOptions = { file: FunctionFile; printError: (line: string) => void };
 
-/** The bundle that a deploy would send, its types left aside; undefined where there are faults, which are told. */
-export async function bundleOf(folder: string, { file, complain }: Of): Promise<string | undefined> {
-  const bundled = await bundle(folder, file.file);
-  if ('code' in bundled) return bundled.code;
-  for (const fault of bundled.faults) complain(shown(fault));
+/** Bundles a function as a deploy does, without checking types. Prints faults and returns undefined if there are any. */
+export async function bundleFunction(
+  folder: string,
+  { file, printError }: CompileOptions,
+): Promise<string | undefined> {
+  const result = await bundle(folder, file.file);
+  if ('code' in result) return result.code;
+  for (const fault of result.faults) printError(formatFault(fault));
   return undefined;
 }
 
-/** As `bundleOf`, with its types checked. */
-export async function codeOf(folder: string, { file, complain }: Of): Promise<string | undefined> {
+/** Like `bundleFunction`, but checks types. */
+export async function compileFunction(
+  folder: string,
+  { file, printError }: CompileOptions,
+): Promise<string | undefined> {
   const { functions, faults, warnings } = await compile(folder, { files: [file] });
-  for (const warning of warnings) complain(warning);
-  for (const fault of faults) complain(shown(fault));
+  for (const warning of warnings) printError(warning);
+  for (const fault of faults) printError(formatFault(fault));
   return functions[0]?.code;
 }
 
 export type LiveRun = {
-  place: Place;
+  ref: ConnectionRef;
   connection: JsonObject;
   about: About;
   metadata: JsonObject;
   reads: Reads;
 };
 
-/** What the service tells before a run begins. Throws its refusals. */
+/** Reads the inputs of a run from the service. Throws the errors of the service. */
 export async function prepareLive(
   api: Api,
-  { file, given }: { file: FunctionFile; given: Given },
+  { file, options }: { file: FunctionFile; options: RunOptions },
 ): Promise<LiveRun> {
   const { integrationKey, kind } = file;
-  const { connectionId, variant } = given;
-  if (kind !== 'sync' && variant !== 'base') throw new UsageError('Syncs alone have variants.');
-  const place = { integrationKey, connectionId };
-  const connection = await getConnection(api, place);
+  const { connectionId, variant, mayWrite } = options;
+  if (kind !== 'sync' && variant !== 'base') throw new UsageError('--variant is only for syncs.');
+  const ref = { integrationKey, connectionId };
+  const connection = await getConnection(api, ref);
   const integration = await getIntegration(api, integrationKey);
   const provider = String(connection.provider);
   const paginate = await findPaginate(api, provider);
   return {
-    place,
+    ref,
     connection,
     about: {
       ...{ connectionId, providerConfigKey: integrationKey, variant },
@@ -101,12 +106,57 @@ export async function prepareLive(
       environmentName: integration.environmentName,
       ...(paginate && { paginate }),
     },
-    metadata: given.metadata ?? ((connection.metadata ?? {}) as JsonObject),
-    reads: liveReads(api, { place, connection, integration, mayWrite: given.mayWrite }),
+    metadata: options.metadata ?? ((connection.metadata ?? {}) as JsonObject),
+    reads: liveReads(api, { ref, connection, integration, mayWrite }),
   };
 }
 
-/** Below the process's folder. */
-export function folderOf({ folder }: { folder: string }): string {
-  return resolve(folder);
+/** The number of records shown for each change. */
+const maxShown = 5;
+const maxCharacters = 500;
+
+/** The lines that describe a local run. */
+export function report({ outcome, misfits, notes, locations }: LocalEnd): string[] {
+  return [
+    ...Object.entries(outcome.records).flatMap(([model, effects]) => describeEffects(model, effects)),
+    ...misfits.flatMap(([model, all]) => [
+      `${model}: ${all.length} record(s) do not match the model`,
+      ...limited(all.map(({ id, path, message }) => `  ${id}: ${path || 'the record'}: ${message}`)),
+    ]),
+    ...notes.map((note) => `${note}.`),
+    ...('result' in outcome ? [`Output: ${JSON.stringify(outcome.result, null, 2)}`] : []),
+    ...(outcome.error === undefined ? [] : describeError(outcome.error, locations)),
+  ];
+}
+
+function describeEffects(model: string, { saved, updated, deleted }: ModelEffects): string[] {
+  return [
+    `${model}: ${saved.length} would be saved, ${updated.length} updated, ${deleted.length} deleted`,
+    ...limited(saved.map((record) => `  save ${abbreviate(record)}`)),
+    ...limited(updated.map((record) => `  update ${abbreviate(record)}`)),
+    ...limited(deleted.map((id) => `  delete ${id}`)),
+  ];
+}
+
+function describeError(
+  { code, message, payload }: NonNullable<LocalEnd['outcome']['error']>,
+  locations: readonly string[],
+): string[] {
+  const [first] = locations;
+  return [
+    `${first ? `${first}: ` : ''}${message}${code === undefined ? '' : ` (${code})`}`,
+    ...locations.slice(1).map((location) => `  at ${location}`),
+    ...(payload === undefined ? [] : [`  ${abbreviate(payload)}`]),
+  ];
+}
+
+function limited(lines: string[]): string[] {
+  if (lines.length <= maxShown) return lines;
+  return [...lines.slice(0, maxShown), `  and ${lines.length - maxShown} more`];
+}
+
+/** JSON of at most 500 characters. */
+export function abbreviate(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length > maxCharacters ? `${text.slice(0, maxCharacters - 1)}…` : text;
 }

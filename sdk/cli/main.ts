@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-/** The executable `trellis` of the developer's package; that of the service has the same commands, and the operator's. */
+/** The executable `trellis` of the developer package. The executable of the service also has the commands of operators. */
 import { commandLines, isDeveloperCommand, runDeveloperCommand } from './commands.ts';
 
 const usage = `Usage: trellis <command>
 
 ${commandLines}
 
-trellis <command> --help says more.`;
+Run trellis <command> --help for its options.`;
 
 const [command, ...args] = process.argv.slice(2);
 if (command !== undefined && isDeveloperCommand(command)) {

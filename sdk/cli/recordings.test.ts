@@ -9,7 +9,7 @@ import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { type CommandEnd, runCommand } from '../../test/support/command.ts';
 import { openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
-import { type Recording, recorder } from '../local/recording.ts';
+import { createRecorder, type Recording } from '../local/recording.ts';
 import { runDeveloperCommand } from './commands.ts';
 
 let trellis: TestTrellis;
@@ -71,7 +71,7 @@ async function play(...targets: string[]): Promise<CommandEnd> {
     print: (line) => {
       stdout += `${line}\n`;
     },
-    complain: (line) => {
+    printError: (line) => {
       stderr += `${line}\n`;
     },
   });
@@ -99,7 +99,7 @@ export default createSync({
 });
 `;
 
-test('a sync is recorded once and played back without a service, at the recorded time', async () => {
+test('a sync is recorded once and replayed without a service, at the recorded time', async () => {
   await write('api/syncs/things.ts', things());
   const recorded = await record('api/things');
   assert.equal(recorded.code, 0, recorded.stderr);
@@ -114,7 +114,7 @@ test('a sync is recorded once and played back without a service, at the recorded
   assert.equal(asked.length, calls, 'the provider heard nothing');
 });
 
-test('a difference is named: a value, a call that is not recorded, one that is not made, an error and its place', async () => {
+test('a difference is reported: a value, a call that was not recorded or not made, an error and its location', async () => {
   const failures: [change: Parameters<typeof things>[0], message: RegExp][] = [
     [{ name: 'thing.name.toUpperCase()' }, /Thing 1\.saved\.name: recorded "one", now "ONE"/],
     [
@@ -135,7 +135,7 @@ test('a difference is named: a value, a call that is not recorded, one that is n
   assert.equal((await play('api/things')).code, 0);
 });
 
-test('neither credentials nor what carries them are in a recording, also where the code repeats them', async () => {
+test('a recording has neither credentials nor their headers, even if the code repeats them', async () => {
   await write(
     'api/actions/echo.ts',
     `
@@ -160,7 +160,7 @@ export default createAction({
   });
   const refused = await record('api/echo', '--input', '{"word": "hello"}');
   assert.equal(refused.code, 1);
-  assert.match(refused.stderr, /is made with --allow-writes alone[\s\S]*Nothing was recorded/);
+  assert.match(refused.stderr, /requires --allow-writes[\s\S]*Nothing was recorded/);
   assert.deepEqual(await readdir(join(folder, 'api/actions')), ['echo.ts']);
   const recorded = await record(
     'api/echo',
@@ -200,7 +200,7 @@ export default createAction({
   assert.match(other.stderr, /POST \/echo\?.* was not recorded with this body\./);
 });
 
-test('what a provider says of credentials is not in a recording either', async () => {
+test('a recording has no credentials from responses of the provider', async () => {
   const given = randomBytes(20).toString('hex');
   const answer = { echo: `Bearer ${apiKey}`, form: encodeURIComponent(`${apiKey}+/`), id: 'kept' };
   const inOtherForms = [
@@ -214,7 +214,7 @@ test('what a provider says of credentials is not in a recording either', async (
     { access_token: given, expires_in: 10 },
     { seen: `for ${given}` },
   ];
-  const { reads, renewed, finish } = recorder(
+  const { reads, addCredentials, finish } = createRecorder(
     {
       call: async () => ({
         value: { status: 200, statusText: 'OK', headers: { 'x-api-key': apiKey, 'x-page': '1' } },
@@ -226,7 +226,7 @@ test('what a provider says of credentials is not in a recording either', async (
   );
   for (const _ of [...answers])
     await reads.call({ name: 'proxy', args: { method: 'GET', endpoint: '/me' }, body: undefined });
-  renewed({ apiKey: 'renewed-meanwhile' });
+  addCredentials({ apiKey: 'renewed-meanwhile' });
   const about = {
     connectionId: 'acme',
     providerConfigKey: 'api',
@@ -250,7 +250,7 @@ test('what a provider says of credentials is not in a recording either', async (
   });
 });
 
-test('what does something else each time, or fails, is not recorded', async () => {
+test('a run that is not reproducible or fails is not recorded', async () => {
   await cp(join(folder, 'api/syncs/things.ts'), join(folder, 'api/syncs/dice.ts'));
   await write('api/syncs/dice.ts', things({ name: 'String(Math.random())' }));
   const [dice, broken, none] = await Promise.all([
@@ -262,7 +262,7 @@ test('what does something else each time, or fails, is not recorded', async () =
     play('api/dice'),
   ]);
   assert.equal(dice.code, 1);
-  assert.match(dice.stderr, /Thing 1\.saved\.name: recorded[\s\S]*Does it depend on chance\?/);
+  assert.match(dice.stderr, /Thing 1\.saved\.name: recorded[\s\S]*may depend on random values/);
   assert.equal(broken.code, 1);
   assert.match(broken.stderr, /^api\/syncs\/broken\.ts:\d+:\d+: broken\nNothing was recorded/);
   assert.deepEqual([none.code, /There is no recording/.test(none.stderr)], [1, true]);

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
-import { openApi } from './api.ts';
+import { createApi } from './api.ts';
 import { runCommand } from './run.ts';
 import { runDeployed } from './run-deployed.ts';
 
-test('a sync that runs already runs once more, and that run is followed, also where something held the sync before', async (t) => {
+test('a running sync runs once more, and that run is followed, even if the sync was held before', async (t) => {
   const held = { code: 'connection_needs_reauth', message: 'm' };
   const run = (id: string, state: string) => ({ id, state, variant: 'base', counts: {}, error: null });
   let runs = [run('1', 'running')];
@@ -43,7 +43,7 @@ test('a sync that runs already runs once more, and that run is followed, also wh
   await once(service, 'listening');
   t.after(() => service.close());
   const { port } = service.address() as AddressInfo;
-  const api = openApi({ TRELLIS_URL: `http://127.0.0.1:${port}`, TRELLIS_SECRET_KEY: 'any' });
+  const api = createApi({ TRELLIS_URL: `http://127.0.0.1:${port}`, TRELLIS_SECRET_KEY: 'any' });
   const printed: string[] = [];
   const done = await runDeployed(api, {
     target: { integrationKey: 'api', name: 'rows', kind: 'sync' },
@@ -56,10 +56,10 @@ test('a sync that runs already runs once more, and that run is followed, also wh
     allow_mass_delete: { Row: 7 },
   });
   assert.equal(asked.filter((path) => path === '/sync/trigger').length, 1);
-  assert.match(printed[0]!, /^It runs already/);
+  assert.match(printed[0]!, /^The sync is running/);
 });
 
-test('what is allowed to be deleted is a model and a number', async () => {
+test('--allow-mass-delete accepts only a model and a number', async () => {
   for (const given of ['Row', 'Row=', 'Row=0', '=3', 'Row=1.5']) {
     const args = ['api/rows', '--connection', 'ada', '--allow-mass-delete', given];
     await assert.rejects(runCommand(args), { name: 'UsageError' });

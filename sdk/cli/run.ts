@@ -1,38 +1,38 @@
-/** `trellis run`: a function that is deployed, in the service. */
-import { openApi } from './api.ts';
+/** `trellis run`: runs a deployed function in the service. */
+import { createApi } from './api.ts';
 import {
+  type CommandContext,
+  environmentFor,
   exitCodes,
+  processContext,
   readArguments,
   readJson,
   required,
   serviceOptions,
   serviceUsage,
-  settingsOf,
   UsageError,
 } from './arguments.ts';
-import { endOf } from './follow-run.ts';
-import { runDeployed } from './run-deployed.ts';
-import { own, type Surroundings } from './surroundings.ts';
+import { runDeployed, summaryOf } from './run-deployed.ts';
 import { readTarget } from './target.ts';
 
 const usage = `Usage: trellis run <integration>/<function> --connection ID [options]
 
-Runs a sync or an action that is deployed, in the service, and follows its log to its end.
+Runs a deployed sync or action in the service, and prints its log until it ends.
 
-  --connection ID    the connection it runs for
+  --connection ID    the connection of the run
   --input JSON       the input of an action
-  --variant NAME     the variant of a sync; base unless given
+  --variant NAME     the variant of a sync; default base
   --allow-mass-delete MODEL=COUNT
-                     of a sync whose deletion is held: delete at most so many records of the model, once;
-                     may be given for several models
+                     for a sync with a held deletion: delete at most COUNT records of the model, once;
+                     can be repeated for several models
 ${serviceUsage}
 
 ${exitCodes}`;
 
-/** The exit code: 1 where the run failed or did not start. */
-export async function runCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
-  const { env, print, complain } = surroundings;
-  const given = readArguments(args, {
+/** Returns the exit code: 1 if the run failed or did not start. */
+export async function runCommand(args: string[], context: CommandContext = processContext): Promise<number> {
+  const { env, print, printError } = context;
+  const parsed = readArguments(args, {
     ...{ usage, print, maxPositionals: 1 },
     options: {
       ...serviceOptions,
@@ -42,32 +42,32 @@ export async function runCommand(args: string[], surroundings: Surroundings = ow
       'allow-mass-delete': { type: 'string', multiple: true },
     },
   });
-  if (given === undefined) return 0;
-  const { values } = given;
-  const order = {
-    target: readTarget(given.positionals[0]),
+  if (parsed === undefined) return 0;
+  const { values } = parsed;
+  const options = {
+    target: readTarget(parsed.positionals[0]),
     connectionId: required('--connection', values.connection),
     variant: values.variant,
     input: readJson('--input', values.input),
     allowed: readAllowed(values['allow-mass-delete']),
     print,
   };
-  const { run, output } = await runDeployed(openApi(settingsOf(values, env)), order);
-  const isFine = run.state === 'succeeded';
-  for (const line of endOf(run)) (isFine ? print : complain)(line);
+  const { run, output } = await runDeployed(createApi(environmentFor(values, env)), options);
+  const isSuccess = run.state === 'succeeded';
+  for (const line of summaryOf(run)) (isSuccess ? print : printError)(line);
   if (output !== undefined) print(JSON.stringify(output, null, 2));
-  return isFine ? 0 : 1;
+  return isSuccess ? 0 : 1;
 }
 
-/** By model. */
-function readAllowed(given: readonly string[] | undefined): Record<string, number> | undefined {
-  if (given === undefined) return undefined;
-  const read = given.map((text): [string, number] => {
+/** The allowed number of deletions by model. Throws a UsageError. */
+function readAllowed(texts: readonly string[] | undefined): Record<string, number> | undefined {
+  if (texts === undefined) return undefined;
+  const entries = texts.map((text): [string, number] => {
     const [, model, count] = /^([^=]+)=([1-9]\d{0,14})$/.exec(text) ?? [];
     if (model !== undefined) return [model, Number(count)];
     throw new UsageError(
-      `--allow-mass-delete is MODEL=COUNT, such as Contact=2997, not ${JSON.stringify(text)}.`,
+      `--allow-mass-delete must be MODEL=COUNT, such as Contact=2997, not ${JSON.stringify(text)}.`,
     );
   });
-  return Object.fromEntries(read);
+  return Object.fromEntries(entries);
 }

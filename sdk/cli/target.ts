@@ -1,30 +1,30 @@
-/** `<integration>/<function>`, or with the kind's folder between where several have the name. */
-import { type FunctionFile, findFunctions } from '../compile/files.ts';
+/** Names of functions: `<integration>/<function>`, or `<integration>/syncs/<function>` if several kinds have the name. */
+import { type FunctionFile, findFunctions, folderOfKind } from '../compile/files.ts';
 import { UsageError } from './arguments.ts';
-
-export const places = { sync: 'syncs', action: 'actions', on_event: 'on-events' } as const;
 
 export type Target = { integrationKey: string; name: string; kind?: FunctionFile['kind'] | undefined };
 
-export function readTarget(given: string | undefined): Target {
-  if (given === undefined) throw new UsageError('Which function? Name it as <integration>/<function>.');
-  const parts = given.split('/');
+/** Throws a UsageError for an invalid name. */
+export function readTarget(text: string | undefined): Target {
+  if (text === undefined) throw new UsageError('The function is missing: write <integration>/<function>.');
+  const parts = text.split('/');
   const [integrationKey, name] = [parts[0], parts.at(-1)];
-  const place = parts.length === 3 ? parts[1] : undefined;
-  const kind = (Object.keys(places) as FunctionFile['kind'][]).find((one) => places[one] === place);
+  const kindFolder = parts.length === 3 ? parts[1] : undefined;
+  const kinds = Object.keys(folderOfKind) as FunctionFile['kind'][];
+  const kind = kinds.find((one) => folderOfKind[one] === kindFolder);
   if (!integrationKey || !name || parts.length < 2 || parts.length > 3 || (parts.length === 3 && !kind)) {
     throw new UsageError(
-      `"${given}" is no function: write <integration>/<function>, or <integration>/syncs/<function>, actions or on-events.`,
+      `"${text}" is not the name of a function: write <integration>/<function>, or <integration>/{syncs,actions,on-events}/<function>.`,
     );
   }
   return { integrationKey, name: name.replace(/\.ts$/, ''), kind };
 }
 
-export function titleOf({ integrationKey, kind, name }: FunctionFile): string {
-  return `${integrationKey}/${places[kind]}/${name}`;
+export function functionPath({ integrationKey, kind, name }: FunctionFile): string {
+  return `${integrationKey}/${folderOfKind[kind]}/${name}`;
 }
 
-/** The one file that is meant. Throws a UsageError that says what there is. */
+/** Returns the file of a function. Throws a UsageError if none or several match. */
 export async function findTarget(folder: string, target: Target): Promise<FunctionFile> {
   const files = await functionsIn(folder);
   const found = files.filter(
@@ -35,22 +35,22 @@ export async function findTarget(folder: string, target: Target): Promise<Functi
   );
   if (found.length === 1) return found[0]!;
   const title = `${target.integrationKey}/${target.name}`;
-  const all = (found.length > 0 ? found : files).map(titleOf).join(', ');
-  if (found.length > 0) throw new UsageError(`Several functions are called ${title}: name one of ${all}.`);
-  throw new UsageError(`There is no function ${title} in ${folder}${all && `, which has ${all}`}.`);
+  const all = (found.length > 0 ? found : files).map(functionPath).join(', ');
+  if (found.length > 0) throw new UsageError(`Several functions are named ${title}: choose one of ${all}.`);
+  throw new UsageError(`There is no function ${title} in ${folder}${all && `. The folder has ${all}`}.`);
 }
 
-/** A UsageError where there is no such folder, else what was given. */
-export function noFolder(folder: string, error: unknown): unknown {
+/** Converts ENOENT and ENOTDIR into a UsageError; returns any other error unchanged. */
+export function folderError(folder: string, error: unknown): unknown {
   const { code } = error as NodeJS.ErrnoException;
-  if (code === 'ENOENT') return new UsageError(`There is no folder ${folder}.`);
-  return code === 'ENOTDIR' ? new UsageError(`${folder} is no folder.`) : error;
+  if (code === 'ENOENT') return new UsageError(`The folder ${folder} does not exist.`);
+  return code === 'ENOTDIR' ? new UsageError(`${folder} is not a folder.`) : error;
 }
 
 export async function functionsIn(folder: string): Promise<FunctionFile[]> {
   try {
     return await findFunctions(folder);
   } catch (error) {
-    throw noFolder(folder, error);
+    throw folderError(folder, error);
   }
 }

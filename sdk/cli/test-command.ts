@@ -1,62 +1,74 @@
-/** `trellis test`: functions against recorded calls; `--record` makes the recording. */
+/** `trellis test`: runs functions against recorded calls. `--record` creates a recording. */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import type { FunctionFile } from '../compile/files.ts';
-import { inUtc, steadyClock } from '../local/clock.ts';
-import { differences } from '../local/differences.ts';
 import { nothingStored } from '../local/model-writes.ts';
 import type { JsonObject } from '../local/outcome.ts';
-import { type Recording, recorder, replay } from '../local/recording.ts';
-import { runLocally } from '../local/run-locally.ts';
-import { openApi } from './api.ts';
-import { exitCodes, readArguments, serviceUsage, settingsOf, UsageError } from './arguments.ts';
-import { runUsage } from './dryrun.ts';
+import {
+  type Clock,
+  compareOutcomes,
+  createRecorder,
+  createReplay,
+  createSteadyClock,
+  inUtc,
+  type Recording,
+} from '../local/recording.ts';
+import { type LocalEnd, type LocalRun, runLocally } from '../local/run-locally.ts';
+import { createApi } from './api.ts';
+import {
+  type CommandContext,
+  environmentFor,
+  exitCodes,
+  processContext,
+  readArguments,
+  serviceUsage,
+  UsageError,
+} from './arguments.ts';
 import { getConnection } from './live-reads.ts';
 import {
-  bundleOf,
-  codeOf,
-  folderOf,
+  bundleFunction,
+  compileFunction,
   prepareLive,
   type RunValues,
-  readGiven,
+  readRunOptions,
+  report,
   runOptions,
+  runUsage,
 } from './local-run.ts';
-import { report } from './report.ts';
-import { own, type Surroundings } from './surroundings.ts';
-import { findTarget, functionsIn, readTarget, titleOf } from './target.ts';
+import { findTarget, functionPath, functionsIn, readTarget } from './target.ts';
 
 const usage = `Usage: trellis test [<integration>/<function>]... [--folder DIR] [--case NAME]
        trellis test <integration>/<function> --record --connection ID [options]
 
-Runs functions against their recordings, without a service and without a network, and compares what they saved and
-answered with what was recorded. Recordings stand beside the functions as <function>.test.json, further ones as
-<function>.<case>.test.json. A call that was not recorded, or was recorded and not made, is a failure.
+Runs functions against their recordings, without a service or a network, and compares the saved records and outputs
+with the recorded ones. Recordings are beside the functions as <function>.test.json, or <function>.<case>.test.json for
+further cases. A call that was not recorded, or that was recorded and not made, is a failure.
 
-With --record it runs the function once for a real connection, on an empty cache, and stores each call with its answer.
-Credentials, the key and headers of authorization are replaced by names. What the provider answered is stored as it is:
-it is data of that account, so choose an account whose data may lie beside your code.
+With --record it runs the function once for a real connection, on an empty cache, and stores each call with its
+response. Credentials and the key are replaced by placeholders, and authorization headers are left out. All other data
+of the provider is stored unchanged: use an account whose data may be stored beside your code.
 
-  --record           make the recording, or replace it
-  --case NAME        of this recording alone
+  --record           create or replace the recording
+  --case NAME        the name of the recording; without --record, run only recordings with this name
 ${runUsage}
 ${serviceUsage}
 
 ${exitCodes}`;
 
-type Order = Surroundings & { folder: string; file: FunctionFile };
+type RecordTarget = CommandContext & { folder: string; file: FunctionFile };
 
-/** The exit code: 1 where something differs. */
-export async function testCommand(args: string[], surroundings: Surroundings = own): Promise<number> {
-  const { print } = surroundings;
-  const read = readArguments(args, {
+/** Returns the exit code: 1 if a run differs from its recording. */
+export async function testCommand(args: string[], context: CommandContext = processContext): Promise<number> {
+  const { print } = context;
+  const parsed = readArguments(args, {
     ...{ usage, print, maxPositionals: 1_000 },
     options: { ...runOptions, record: { type: 'boolean', default: false }, case: { type: 'string' } },
   });
-  if (read === undefined) return 0;
-  const { values, positionals } = read;
+  if (parsed === undefined) return 0;
+  const { values, positionals } = parsed;
   if (values.case !== undefined && !/^[\w-]+$/.test(values.case))
-    throw new UsageError('--case may hold letters, digits, _ and -.');
-  const folder = folderOf(values);
+    throw new UsageError('--case may contain only letters, digits, _ and -.');
+  const folder = resolve(values.folder);
   const files =
     positionals.length === 0
       ? await functionsIn(folder)
@@ -64,109 +76,95 @@ export async function testCommand(args: string[], surroundings: Surroundings = o
   if (values.record) {
     const [file] = files;
     if (file === undefined || positionals.length !== 1)
-      throw new UsageError('One function is recorded at a time: name it.');
-    return record({ ...surroundings, folder, file }, values);
+      throw new UsageError('--record requires the name of one function.');
+    return record({ ...context, folder, file }, values);
   }
-  if (values.connection !== undefined) throw new UsageError('--connection goes with --record alone.');
-  return replayAll(surroundings, { folder, files, only: values.case });
+  if (values.connection !== undefined) throw new UsageError('--connection requires --record.');
+  return replayAll(context, { folder, files, only: values.case });
 }
 
 async function record(
-  { folder, file, env, print, complain }: Order,
-  values: RunValues & {
-    url?: string | undefined;
-    'env-file'?: string | undefined;
-    case?: string | undefined;
-  },
+  { folder, file, env, print, printError }: RecordTarget,
+  values: RunValues & { case?: string | undefined },
 ): Promise<number> {
-  const given = readGiven(values);
-  const settings = settingsOf(values, env);
-  const api = openApi(settings);
-  const code = await codeOf(folder, { file, complain });
+  const options = readRunOptions(values);
+  const settings = environmentFor(values, env);
+  const api = createApi(settings);
+  const code = await compileFunction(folder, { file, printError });
   if (code === undefined) return 1;
-  const live = await prepareLive(api, { file, given });
+  const live = await prepareLive(api, { file, options });
   const { about, metadata, connection } = live;
-  const { input, checkpoint } = given;
+  const { input, checkpoint } = options;
   if (connection.credentials === undefined) {
-    complain(
-      'Nothing was recorded: the key lacks the scope connections:credentials, and what it is not told cannot be left out.',
+    printError(
+      'Nothing was recorded: the key lacks the scope connections:credentials, which is needed to remove credentials from the recording.',
     );
     return 1;
   }
-  const { reads, renewed, finish } = recorder(live.reads, {
+  const { reads, addCredentials, finish } = createRecorder(live.reads, {
     connection,
     key: settings.TRELLIS_SECRET_KEY ?? '',
   });
   const recordedAt = new Date();
-  const end = await inUtc(() =>
-    runLocally({
-      ...{ code, kind: file.kind, about, input, metadata, checkpoint, reads },
-      stored: nothingStored,
-      log: () => {},
-      globals: steadyClock(recordedAt.getTime(), (ms, fire) => setTimeout(fire, ms)),
-    }),
-  );
+  const run = { code, kind: file.kind, about, input, metadata, checkpoint, reads };
+  const clock = createSteadyClock(recordedAt.getTime(), (ms, fire) => setTimeout(fire, ms));
+  const end = await runComparably(run, clock);
   const { outcome } = end;
-  const now = await getConnection(api, live.place);
-  renewed((now.credentials ?? {}) as JsonObject);
-  // What an action throws on purpose is an answer of its.
+  // The credentials may have been refreshed during the run.
+  const current = await getConnection(api, live.ref);
+  addCredentials((current.credentials ?? {}) as JsonObject);
+  // An ActionError is a result of the action, so it is recorded.
   if (outcome.error !== undefined && outcome.error.code !== 'action_error') {
-    for (const line of report(end)) complain(line);
-    complain('Nothing was recorded: the function failed.');
+    for (const line of report(end)) printError(line);
+    printError('Nothing was recorded: the function failed.');
     return 1;
   }
   const recording = finish({
-    ...{
-      function: titleOf(file),
-      recorded_at: recordedAt.toISOString(),
-      about,
-      metadata,
-      checkpoint,
-      outcome,
-    },
+    ...{ function: functionPath(file), recorded_at: recordedAt.toISOString() },
+    ...{ about, metadata, checkpoint, outcome },
     ...(input !== undefined && { input }),
   });
-  const faults = await faultsOf({ code, file, recording });
+  const faults = await replayDifferences({ code, file, recording });
   if (faults.length > 0) {
-    for (const fault of faults) complain(`  ${fault}`);
-    complain(
-      'Nothing was recorded: played back, the function does something else. Does it depend on chance?',
+    for (const fault of faults) printError(`  ${fault}`);
+    printError(
+      'Nothing was recorded: a replay gives another result. The function may depend on random values.',
     );
     return 1;
   }
-  const path = recordingOf(file, { folder, name: values.case });
+  const path = recordingPath(file, { folder, name: values.case });
   await writeFile(path, `${JSON.stringify(recording, null, 2)}\n`);
   for (const line of report({ ...end, outcome: recording.outcome })) print(line);
   print(
-    `Recorded ${recording.calls.length} call(s) in ${relative(process.cwd(), path)}, with data of ${given.connectionId}.`,
+    `Recorded ${recording.calls.length} call(s) in ${relative(process.cwd(), path)}, with data of ${options.connectionId}.`,
   );
   return 0;
 }
 
 async function replayAll(
-  { print, complain }: Surroundings,
+  { print, printError }: CommandContext,
   { folder, files, only }: { folder: string; files: FunctionFile[]; only: string | undefined },
 ): Promise<number> {
   let failed = 0;
   let passed = 0;
   for (const file of files) {
-    for (const name of await casesOf(file, folder)) {
+    for (const name of await caseNamesOf(file, folder)) {
       if (only !== undefined && name !== only) continue;
-      const title = `${titleOf(file)}${name === undefined ? '' : `, ${name}`}`;
-      const faults = await played(file, { folder, name, complain });
+      const title = `${functionPath(file)}${name === undefined ? '' : `, ${name}`}`;
+      const faults = await replayCase(file, { folder, name, printError });
       if (faults.length === 0) {
         passed += 1;
         print(`ok      ${title}`);
         continue;
       }
       failed += 1;
-      complain(`FAILED  ${title}`);
-      for (const fault of faults) complain(`  ${fault}`);
+      printError(`FAILED  ${title}`);
+      for (const fault of faults) printError(`  ${fault}`);
     }
   }
   if (passed + failed === 0) {
-    complain(
-      'There is no recording: make one with trellis test <integration>/<function> --record --connection ID',
+    printError(
+      'There is no recording. Create one with trellis test <integration>/<function> --record --connection ID',
     );
     return 1;
   }
@@ -174,23 +172,27 @@ async function replayAll(
   return failed === 0 ? 0 : 1;
 }
 
-type Case = { folder: string; name: string | undefined; complain: (line: string) => void };
+type Case = { folder: string; name: string | undefined; printError: (line: string) => void };
 
-async function played(file: FunctionFile, { folder, name, complain }: Case): Promise<string[]> {
-  const path = recordingOf(file, { folder, name });
+/** Returns the differences between a recording and its replay, one per line. */
+async function replayCase(file: FunctionFile, { folder, name, printError }: Case): Promise<string[]> {
+  const path = recordingPath(file, { folder, name });
   let recording: Recording;
   try {
     recording = JSON.parse(await readFile(path, 'utf8')) as Recording;
   } catch (error) {
     return [`${relative(process.cwd(), path)} cannot be read: ${(error as Error).message}`];
   }
-  if (recording.version !== 1) return [`${relative(process.cwd(), path)} is no recording of this version.`];
-  const code = await bundleOf(folder, { file, complain });
-  return code === undefined ? ['It does not compile.'] : faultsOf({ code, file, recording });
+  if (recording.version !== 1)
+    return [`${relative(process.cwd(), path)} is not a recording of this version.`];
+  const code = await bundleFunction(folder, { file, printError });
+  return code === undefined
+    ? ['The function does not compile.']
+    : replayDifferences({ code, file, recording });
 }
 
-/** What a run of the code does otherwise than the recording. */
-async function faultsOf({
+/** The differences between a recording and a run of the code, one per line. */
+async function replayDifferences({
   code,
   file,
   recording,
@@ -200,34 +202,33 @@ async function faultsOf({
   recording: Recording;
 }): Promise<string[]> {
   const { about, input, metadata, checkpoint } = recording;
-  const reads = replay(recording);
-  const end = await inUtc(() =>
-    runLocally({
-      ...{ code, kind: file.kind, about, input, metadata, checkpoint, reads },
-      stored: nothingStored,
-      log: () => {},
-      globals: steadyClock(Date.parse(recording.recorded_at), (_ms, fire) => setTimeout(fire, 0)),
-    }),
-  );
-  const { outcome, places } = end;
-  const found = [...reads.faults(), ...differences(recording.outcome, outcome)];
+  const reads = createReplay(recording);
+  const run = { code, kind: file.kind, about, input, metadata, checkpoint, reads };
+  const clock = createSteadyClock(Date.parse(recording.recorded_at), (_ms, fire) => setTimeout(fire, 0));
+  const { outcome, locations } = await runComparably(run, clock);
+  const found = [...reads.faults(), ...compareOutcomes(recording.outcome, outcome)];
   return found.length > 0 && outcome.error !== undefined
-    ? [...found, ...places.map((at) => `at ${at}`)]
+    ? [...found, ...locations.map((location) => `at ${location}`)]
     : found;
 }
 
-function recordingOf(
+/** Runs a function on an empty cache, in UTC and on the given clock, so that equal runs have equal outcomes. */
+function runComparably(run: Omit<LocalRun, 'stored' | 'log' | 'globals'>, globals: Clock): Promise<LocalEnd> {
+  return inUtc(() => runLocally({ ...run, stored: nothingStored, log: () => {}, globals }));
+}
+
+function recordingPath(
   { file }: FunctionFile,
   { folder, name }: { folder: string; name: string | undefined },
 ): string {
   return join(folder, file.replace(/\.ts$/, `${name === undefined ? '' : `.${name}`}.test.json`));
 }
 
-/** The names of a function's recordings; undefined is the one without a name. */
-async function casesOf(file: FunctionFile, folder: string): Promise<(string | undefined)[]> {
+/** The case names of a function's recordings; undefined for the recording without a name. */
+async function caseNamesOf(file: FunctionFile, folder: string): Promise<(string | undefined)[]> {
   const names = (await readdir(dirname(join(folder, file.file)))).toSorted();
   return names.flatMap((one) => {
-    const [, name, , kase] = /^([^.]+)(\.([\w-]+))?\.test\.json$/.exec(one) ?? [];
-    return name === file.name ? [kase] : [];
+    const [, name, , caseName] = /^([^.]+)(\.([\w-]+))?\.test\.json$/.exec(one) ?? [];
+    return name === file.name ? [caseName] : [];
   });
 }

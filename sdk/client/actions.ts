@@ -4,21 +4,21 @@ import type { Answer, CallOptions } from './route-call.ts';
 import type { Sent, Transport } from './transport.ts';
 
 export type ActionOptions = Pick<CallOptions, 'signal' | 'timeoutMs'> & {
-  /** Further attempts by the service, 0 to 5, where one fails in a way that passes. */
+  /** The number of retries by the service after a temporary failure, 0 to 5. */
   maxRetries?: number | undefined;
 };
 export type ResultOptions = Pick<CallOptions, 'signal'> & {
-  /** How long to wait for its end; 20 minutes unless said otherwise, which is more than an action may take. */
+  /** The time to wait for the end of the run. Defaults to 20 minutes, which is longer than an action can run. */
   timeoutMs?: number | undefined;
-  /** How often to ask, at first more often; 2,000 unless said otherwise. */
+  /** The longest interval between requests; the first interval is 100 ms. Defaults to 2,000. */
   pollMs?: number | undefined;
 };
 
-/** An action may take 15 minutes. */
+/** The service ends an action after 15 minutes. */
 const maxRunMs = 16 * 60_000;
 const maxWaitMs = 20 * 60_000;
 
-/** Actions of one connection. */
+/** The actions of one connection. */
 export class Actions {
   readonly #transport: Transport;
   readonly #headers: Record<string, string>;
@@ -30,15 +30,17 @@ export class Actions {
   }
 
   /**
-   * Runs an action and waits for its output. Aborting the signal cancels the action. For an action that takes minutes use
-   * `runAsync`: networks and platforms stop waiting for a response (Node after five minutes).
+   * Runs an action and returns its output. Aborting the signal cancels the action. Throws the error of the action.
+   *
+   * Use `runAsync` for an action that takes minutes: networks and platforms close a request without a response (Node after
+   * five minutes).
    */
   run<Output = unknown>(name: string, input?: unknown, options: ActionOptions = {}): Promise<Output> {
     const { maxRetries, signal, timeoutMs = maxRunMs } = options;
     return this.#transport.json({ ...this.#sent(name, input, { maxRetries }), signal, timeoutMs });
   }
 
-  /** Leaves an action to run. It runs on whatever becomes of this program. */
+  /** Starts an action and returns without its output. The action continues if this program ends. */
   async runAsync<Output = unknown>(
     name: string,
     input?: unknown,
@@ -49,7 +51,7 @@ export class Actions {
     return this.get(id);
   }
 
-  /** A run that was left to run, by its id. */
+  /** The handle of a run that `runAsync` started, by the ID of the run. Sends no request. */
   get<Output = unknown>(id: string): ActionRun<Output> {
     return new ActionRun(this.#transport, id);
   }
@@ -67,7 +69,7 @@ export class Actions {
   }
 }
 
-/** An action that was left to run. */
+/** A run of an action that `runAsync` started. */
 export class ActionRun<Output = unknown> {
   readonly id: string;
   readonly #transport: Transport;
@@ -79,8 +81,9 @@ export class ActionRun<Output = unknown> {
   }
 
   /**
-   * Its output, as soon as it is over. Throws the error that a call which waited would have thrown, and `not_found` where
-   * nobody will hear of the run: its function or its connection was deleted, it ended long ago, or there is no such run.
+   * Waits for the end of the run and returns its output. Throws the error that `run` would have thrown, `timeout` after
+   * `timeoutMs`, and `not_found` if the result is not available: the function or the connection was deleted, the run ended too
+   * long ago, or it does not exist.
    */
   async result({ signal, timeoutMs = maxWaitMs, pollMs = 2_000 }: ResultOptions = {}): Promise<Output> {
     const endsAt = Date.now() + timeoutMs;
@@ -88,7 +91,7 @@ export class ActionRun<Output = unknown> {
     for (let waitMs = Math.min(100, pollMs); ; waitMs = Math.min(pollMs, waitMs * 2)) {
       const leftMs = endsAt - Date.now();
       if (leftMs <= 0) {
-        const message = `The action ${this.id} is not over in the time given. It runs on.`;
+        const message = `The action ${this.id} did not end within ${timeoutMs} ms. It continues to run.`;
         throw new TrellisError({ code: 'timeout', message });
       }
       try {
@@ -97,14 +100,14 @@ export class ActionRun<Output = unknown> {
       } catch (error) {
         if (!isTrellisError(error, 'not_found') || hasEnded) throw error;
       }
-      // It may have ended since: then its output is asked for once more.
+      // If the run has ended since the request, its output is requested once more.
       hasEnded = await this.#hasEnded({ signal, timeoutMs: Math.max(0, endsAt - Date.now()) });
       if (hasEnded) continue;
       await pause(Math.min(waitMs, Math.max(0, endsAt - Date.now())), signal);
     }
   }
 
-  /** False also where the key may call actions and not look at runs. Throws `not_found` where there is no such run. */
+  /** Also false if the key may call actions but not read runs. Throws `not_found` if the run does not exist. */
   async #hasEnded(call: Pick<CallOptions, 'signal' | 'timeoutMs'>): Promise<boolean> {
     try {
       const sent = { route: 'GET /functions/runs/{id}', path: { id: this.id }, ...call };

@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { json } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { type Answerer, answerer, say } from './client.fixture.ts';
+import { respond, startServer, type TestServer } from './client.fixture.ts';
 import { Trellis } from './index.ts';
 
 /** A service that takes everything, and the bodies that it was given. */
 async function withService(
-  use: (client: Trellis, service: Answerer, bodies: unknown[]) => Promise<void>,
+  use: (client: Trellis, service: TestServer, bodies: unknown[]) => Promise<void>,
 ): Promise<void> {
   const bodies: unknown[] = [];
-  const service = await answerer(async (request, response) => {
+  const service = await startServer(async (request, response) => {
     if (request.method !== 'GET') bodies.push(await json(request));
-    say(response, { body: { success: true, records: [{ id: '1' }], next_cursor: null } });
+    respond(response, { body: { success: true, records: [{ id: '1' }], next_cursor: null } });
   });
   try {
     await use(new Trellis({ url: service.url, key: 'k' }), service, bodies);
@@ -21,32 +21,32 @@ async function withService(
 }
 const isTypeError = (message: RegExp) => ({ name: 'TypeError', message });
 
-test('an empty list of syncs is refused; all are meant by a star alone', () =>
-  withService(async (client, { asked }, bodies) => {
+test('an empty list of syncs is refused; only a star means all', () =>
+  withService(async (client, { requests }, bodies) => {
     const { syncs } = client.connection('i', 'c');
     for (const call of ['trigger', 'start', 'pause'] as const) {
       await assert.rejects(syncs[call]([]), isTypeError(/'\*'/));
-      assert.equal(asked.length, 0);
+      assert.equal(requests.length, 0);
       await syncs[call]('*');
       assert.deepEqual((bodies.pop() as { syncs: unknown }).syncs, []);
       await syncs[call](['one', { name: 'two', variant: 'v' }]);
       assert.deepEqual((bodies.pop() as { syncs: unknown }).syncs, ['one', { name: 'two', variant: 'v' }]);
-      asked.length = 0;
+      requests.length = 0;
     }
   }));
 
-test('a list of no ids is empty', () =>
-  withService(async (client, { asked }) => {
+test('a list with an empty list of IDs is empty', () =>
+  withService(async (client, { requests }) => {
     const records = client.connection('i', 'c').records('City');
     assert.deepEqual(await records.list({ ids: [] }).toArray(), []);
     const pages = await Array.fromAsync(records.list({ ids: [] }).pages());
     assert.deepEqual(pages, [{ records: [], next_cursor: null }]);
-    assert.equal(asked.length, 0);
+    assert.equal(requests.length, 0);
     assert.equal((await records.list({ ids: ['1'] }).toArray()).length, 1);
   }));
 
-test('what cannot be sent is the fault of its caller, and no outage', () =>
-  withService(async (client, { asked }) => {
+test('arguments that cannot be sent are a TypeError, not an outage', () =>
+  withService(async (client, { requests }) => {
     const records = client.connection('i', 'c').records('City');
     const circular: Record<string, unknown> & { id: string } = { id: '1' };
     circular.self = circular;
@@ -54,10 +54,10 @@ test('what cannot be sent is the fault of its caller, and no outage', () =>
     await assert.rejects(records.save([{ id: 1, size: 1n }]), isTypeError(/BigInt/));
     const elsewhere = client.connection('i', '日本').records('City');
     await assert.rejects(elsewhere.page(), isTypeError(/"日本" cannot be the connection-id/));
-    assert.equal(asked.length, 0);
+    assert.equal(requests.length, 0);
   }));
 
-test('an address with a password is refused, and is in no message', () => {
+test('an address with a password is refused, and no message contains it', () => {
   for (const url of ['http://ada:s3cret@host', 'https://s3cret@host/x', 'http://ada:s3cret@ho st']) {
     assert.throws(
       () => new Trellis({ url, key: 'k' }),
@@ -67,6 +67,6 @@ test('an address with a password is refused, and is in no message', () => {
   assert.doesNotThrow(() => new Trellis({ url: 'https://host/@x', key: 'k' }));
 });
 
-test('a key that is not set is told', () => {
+test('a missing key is reported', () => {
   assert.throws(() => new Trellis({ url: 'https://host', key: undefined }), isTypeError(/missing/));
 });

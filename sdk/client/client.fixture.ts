@@ -3,15 +3,15 @@ import type { AddressInfo } from 'node:net';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { type Records, Trellis, type TrellisOptions } from './index.ts';
 
-/** A service, an account that is connected, and a client with all rights. */
+/** A service, a connected account, and a client with all scopes. */
 export type ClientBench = {
   service: TestTrellis;
   client: Trellis;
-  /** Another client, by other settings. */
+  /** Creates another client with other options. */
   open(options?: Partial<TrellisOptions>): Trellis;
   integration: string;
   connectionId: string;
-  /** Of a model that no other test uses. */
+  /** The records of a model that no other test uses. */
   fresh<T extends object>(): Records<T>;
   close(): Promise<void>;
 };
@@ -33,22 +33,22 @@ export async function openClientBench(env: Record<string, string> = {}): Promise
   };
 }
 
-/** A server that answers as a test says, and how many requests have come. */
-export type Answerer = { url: string; asked: IncomingMessage[]; close(): Promise<void> };
+/** A server with the responses of a test, and the requests that it received. */
+export type TestServer = { url: string; requests: IncomingMessage[]; close(): Promise<void> };
 
-export async function answerer(
+export async function startServer(
   answer: (request: IncomingMessage, response: ServerResponse, turn: number) => unknown,
-): Promise<Answerer> {
-  const asked: IncomingMessage[] = [];
+): Promise<TestServer> {
+  const requests: IncomingMessage[] = [];
   const server: Server = createServer((request, response) => {
-    asked.push(request);
-    void answer(request, response, asked.length - 1);
+    requests.push(request);
+    void answer(request, response, requests.length - 1);
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   return {
     url: `http://127.0.0.1:${port}`,
-    asked,
+    requests,
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
@@ -56,8 +56,8 @@ export async function answerer(
   };
 }
 
-/** An answer of the service's shape. */
-export function say(
+/** Sends a response in the form of the service. */
+export function respond(
   response: ServerResponse,
   { status = 200, body, headers = {} }: { status?: number; body?: unknown; headers?: Record<string, string> },
 ): void {

@@ -1,7 +1,6 @@
 import { Actions } from './actions.ts';
-import { errorOfAnswer, TrellisError } from './errors.ts';
-import type { ProviderAddresses } from './provider-addresses.ts';
-import { proxiedFetch } from './proxied-fetch.ts';
+import { errorOfResponse, TrellisError } from './errors.ts';
+import { type ProviderUrls, proxiedFetch } from './proxied-fetch.ts';
 import { Records } from './records.ts';
 import type { Answer, CallOptions } from './route-call.ts';
 import { Syncs } from './syncs.ts';
@@ -9,39 +8,42 @@ import type { Fetch, Transport } from './transport.ts';
 
 export type ConnectionOptions = {
   /**
-   * The provider's own address, such as `https://sheets.googleapis.com`. Only needed where a key that may not read
-   * integrations, or a ticket, calls whole addresses: else the service is asked for it.
+   * The base URL of the provider, such as `https://sheets.googleapis.com`. Required only if `fetch` gets complete URLs and the
+   * key is a ticket or lacks the scope `integrations:read`. Otherwise the client requests it from the service.
    */
   baseUrl?: string | undefined;
 };
 
-/** One authorized account: its provider's API, its records, its functions. Nothing is fetched to make one. */
+/** The handle of one authorized account: its provider's API, its records, its functions. Creating one sends no request. */
 export class Connection<B extends string = 'trellis'> {
   readonly integration: string;
   readonly id: string;
   /**
-   * Calls the provider with the user's credentials, and has the form of `fetch`: give it to a library that takes one.
+   * Calls the provider with the user's credentials. Has the signature of `fetch`, so it can be passed to a library that
+   * accepts a `fetch` function:
    *
    * ```ts
-   * const answer = await connection.fetch('/v4/spreadsheets/1AbC/values/cities');
+   * const response = await connection.fetch('/v4/spreadsheets/1AbC/values/cities');
    * ```
    *
-   * A path is the provider's; a whole address is of its API, or of another that the integration allows. What the provider
-   * answers comes as it is. A redirect of a GET or HEAD is followed without the key and without headers; any other, and one
-   * back to the service, is the answer. A browser tells no page where a redirect leads: there it throws a `TypeError`, unless
-   * `redirect: 'manual'` asks for such an answer. An error of Trellis is an answer too: ask `errorOf`.
+   * Accepts a path of the provider's API, or a complete URL of this API or of another address that the integration allows.
+   * Returns the provider's response unchanged. An error of Trellis is returned as a response too; see `errorOf`.
+   *
+   * Follows a redirect of a GET or HEAD without the key and without headers. Returns any other redirect, and a redirect to the
+   * service, as the response. A browser hides the target of a redirect: there `fetch` throws a `TypeError`, unless
+   * `redirect: 'manual'` is set.
    */
   readonly fetch: Fetch;
-  /** Syncs: run now, pause, status. */
+  /** Starts, pauses and inspects syncs. */
   readonly syncs: Syncs;
-  /** Actions: run one, and have its output. */
+  /** Runs actions. */
   readonly actions: Actions;
   readonly #transport: Transport;
   readonly #brand: string;
 
   /** @internal */
   constructor(
-    { transport, addresses, brand }: { transport: Transport; addresses: ProviderAddresses; brand: string },
+    { transport, providerUrls, brand }: { transport: Transport; providerUrls: ProviderUrls; brand: string },
     { integration, id, baseUrl }: { integration: string; id: string } & ConnectionOptions,
   ) {
     this.integration = integration;
@@ -49,12 +51,12 @@ export class Connection<B extends string = 'trellis'> {
     this.#transport = transport;
     this.#brand = brand;
     const headers = { 'connection-id': id, 'provider-config-key': integration };
-    this.fetch = proxiedFetch({ transport, addresses, brand, integration, connectionId: id, baseUrl });
+    this.fetch = proxiedFetch({ transport, providerUrls, brand, integration, connectionId: id, baseUrl });
     this.syncs = new Syncs(transport, { provider_config_key: integration, connection_id: id });
     this.actions = new Actions(transport, headers);
   }
 
-  /** The records of a model, and of a variant of it. */
+  /** The handle of the records of a model and variant. Sends no request. */
   records<T extends object = Record<string, unknown>>(
     model: string,
     { variant }: { variant?: string | undefined } = {},
@@ -66,20 +68,20 @@ export class Connection<B extends string = 'trellis'> {
     });
   }
 
-  /** What there is of records, by model and variant: counts, sizes, settings, the newest cursor. */
+  /** Returns the datasets of the connection, one for each model and variant: counts, sizes, settings, the last cursor. */
   async datasets(call: CallOptions = {}): Promise<Answer<'GET /records/datasets'>['datasets']> {
     const headers = { 'connection-id': this.id, 'provider-config-key': this.integration };
     const sent = { route: 'GET /records/datasets', headers, ...call };
     return (await this.#transport.json<Answer<'GET /records/datasets'>>(sent)).datasets;
   }
 
-  /** What Trellis says is wrong, where it and not the provider gave the answer; the answer can still be read. */
+  /** Returns the error of Trellis if the response is from Trellis, else undefined. The body of the response stays readable. */
   async errorOf(response: Response): Promise<TrellisError | undefined> {
     const code = response.headers.get(`x-${this.#brand}-error`);
     if (code === null) return undefined;
-    const told = errorOfAnswer(response, { text: response.bodyUsed ? '' : await response.clone().text() });
-    if (told.code === code) return told;
-    const { status, requestId, retryAfterMs } = told;
+    const error = errorOfResponse(response, { text: response.bodyUsed ? '' : await response.clone().text() });
+    if (error.code === code) return error;
+    const { status, requestId, retryAfterMs } = error;
     return new TrellisError({ code, message: code, status, requestId, retryAfterMs });
   }
 }

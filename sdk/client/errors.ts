@@ -1,28 +1,28 @@
 import type { ErrorCode } from './error-codes.ts';
 import type { Routes } from './routes.ts';
 
-/** What went wrong on the way, where no error of the service came. */
+/** The codes of errors that the client detects; the service sent no error. */
 export type ClientErrorCode =
-  /** The service was not reached, or its answer broke off. Whether the call was done is not known. */
+  /** The service could not be reached, or its response was incomplete. It is unknown whether the call took effect. */
   | 'network_error'
-  /** The call took longer than `timeoutMs`. Whether it was done is not known. */
+  /** The call took longer than `timeoutMs`. It is unknown whether the call took effect. */
   | 'timeout'
-  /** What answered is not Trellis, or not this version: a page of a proxy in between, a redirect. */
+  /** The response is not from Trellis: a page of an intermediary, a redirect. */
   | 'unexpected_answer'
-  /** An export ended without its last line; what came of it is good. */
+  /** An export ended without its last line. The received records are valid. */
   | 'export_cut_off'
-  /** A signature is missing, or is not that of the body under the secret. */
+  /** The signature is missing, or does not match the body and the secret. */
   | 'invalid_signature'
-  /** A signature is right, and so old that somebody may be sending the event a second time. */
+  /** The signature is valid but its timestamp is outside the tolerance; the request may be a replay. */
   | 'stale_signature';
 
-/** Codes that this version knows. A newer service may answer others. */
+/** The codes of this version. A newer service may return further codes. */
 export type KnownCode = ErrorCode | ClientErrorCode;
 
-/** Why a connection works or not; what `payload` of a refusal on its account holds. */
+/** The status of a connection, its cause and the next step. Also the `payload` of errors about a connection. */
 export type Health = Routes['GET /connections/{id}/health']['answer'];
 
-/** What `payload` holds, for the codes with a shape of their own. */
+/** The type of `payload`, by code. Other codes have no typed payload. */
 export type ErrorPayloads = {
   connection_needs_reauth: Health;
   connection_blocked: Health;
@@ -35,13 +35,13 @@ export type ErrorPayloads = {
   revocation_ends_others: { others: number };
   script_internal_error: { name: string; message: string; stacktrace: string[] };
 };
-/** Whether a field is a text, which Google's dialect passes on as it is, or something else, which it writes as JSON. */
-type Forms<P> = { [F in keyof P]: [Exclude<P[F], null>] extends [string] ? 'text' : 'json' };
-const health: Forms<Health> = {
+/** The encoding of each field in errors of Google's format, whose metadata are strings: text unchanged, all else as JSON. */
+type Encodings<P> = { [F in keyof P]: [Exclude<P[F], null>] extends [string] ? 'text' : 'json' };
+const health: Encodings<Health> = {
   ...{ status: 'text', kind: 'text', cause: 'text', evidence: 'json', since: 'text', next_step: 'text' },
   ...{ reconnect: 'json', missing_scopes: 'json', warnings: 'json' },
 };
-const payloadForms: { [C in keyof ErrorPayloads]: Forms<ErrorPayloads[C]> } = {
+const payloadEncodings: { [C in keyof ErrorPayloads]: Encodings<ErrorPayloads[C]> } = {
   connection_needs_reauth: health,
   connection_blocked: health,
   invalid_credentials: { connection: 'json', health: 'json' },
@@ -55,10 +55,10 @@ const payloadForms: { [C in keyof ErrorPayloads]: Forms<ErrorPayloads[C]> } = {
 };
 type PayloadOf<C> = C extends keyof ErrorPayloads ? ErrorPayloads[C] : unknown;
 
-/** One fault in one field: `path` leads to it, array indexes as text. */
+/** An error of one field. `path` has the field names and array indexes that lead to it. */
 export type FieldError = { code: string; message: string; path: string[] };
 
-type Told = {
+type ErrorFields = {
   code: string;
   message: string;
   status?: number;
@@ -71,89 +71,90 @@ type Told = {
 };
 
 /**
- * Whatever a call rejects with, but for an abort, which rejects with the signal's own reason as `fetch` does.
+ * The error that a call rejects with. An aborted call rejects with the signal's reason instead, as `fetch` does.
  *
- * Act on `code`; show `message` to people. Ask `isTrellisError(error, 'unknown_connection')` to have code and payload typed.
+ * Use `code` in programs; `message` is for people. `isTrellisError(error, 'unknown_connection')` narrows the types of `code` and
+ * `payload`.
  */
 export class TrellisError<C extends string = KnownCode | (string & {})> extends Error {
   declare readonly name: 'TrellisError';
-  /** A code of the service's catalogue, or one of `ClientErrorCode`. */
+  /** An error code of the service, or one of `ClientErrorCode`. */
   readonly code: C;
-  /** The HTTP status; 0 where no answer came. */
+  /** The HTTP status, or 0 without a response. */
   readonly status: number;
-  /** What is wrong with single fields, where that is what is wrong. */
+  /** The errors of single fields, if the request has invalid fields; else empty. */
   readonly errors: readonly FieldError[];
-  /** What more there is to say, by code: see `ErrorPayloads`. */
+  /** The details of the error, by code: see `ErrorPayloads`. */
   readonly payload: PayloadOf<C>;
-  /** What a provider answered, where that is the error. */
+  /** The response of the provider, if it caused the error. */
   readonly upstream: unknown;
-  /** By which the log of the service knows the call. */
+  /** The ID of the request in the log of the service. */
   readonly requestId: string | undefined;
-  /** How long the service asks to wait before the next try. */
+  /** The time until a retry that the service requests (`Retry-After`). */
   readonly retryAfterMs: number | undefined;
 
   static {
-    // There before the stack is written, which begins with it.
+    // On the prototype, because the constructor of `Error` writes the name into the stack.
     Object.assign(TrellisError.prototype, { name: 'TrellisError' });
   }
 
-  constructor(told: Told) {
-    super(sentence(told), told.cause === undefined ? undefined : { cause: told.cause });
-    this.code = told.code as C;
-    this.status = told.status ?? 0;
-    this.errors = told.errors ?? [];
-    this.payload = told.payload as PayloadOf<C>;
-    this.upstream = told.upstream;
-    this.requestId = told.requestId;
-    this.retryAfterMs = told.retryAfterMs;
+  constructor(fields: ErrorFields) {
+    super(messageOf(fields), fields.cause === undefined ? undefined : { cause: fields.cause });
+    this.code = fields.code as C;
+    this.status = fields.status ?? 0;
+    this.errors = fields.errors ?? [];
+    this.payload = fields.payload as PayloadOf<C>;
+    this.upstream = fields.upstream;
+    this.requestId = fields.requestId;
+    this.retryAfterMs = fields.retryAfterMs;
   }
 }
 
-/** Whether it is an error of this client, and where codes are named, one of these; they type what it holds. */
+/** Whether `error` is a `TrellisError` and, if codes are given, has one of them. The codes narrow the type of `payload`. */
 export function isTrellisError(error: unknown): error is TrellisError;
 export function isTrellisError<C extends KnownCode>(
   error: unknown,
   ...codes: readonly [C, ...C[]]
 ): error is TrellisError<C>;
 export function isTrellisError(error: unknown, ...codes: readonly string[]): boolean {
-  // By its name: a program may hold two copies of this package.
+  // Compares the name, because a program may load two copies of this package.
   if (!(error instanceof Error) || error.name !== 'TrellisError') return false;
   return codes.length === 0 || codes.includes((error as TrellisError).code);
 }
 
-/** The message of the service with the fields that it is about. */
-function sentence({ message, errors = [] }: Told): string {
+/** The message of the service, followed by up to three invalid fields. */
+function messageOf({ message, errors = [] }: ErrorFields): string {
   if (errors.length === 0) return message;
-  const fields = errors.slice(0, 3).map(({ path, message: said }) => `${path.join('.')}: ${said}`);
+  const fields = errors.slice(0, 3).map(({ path, message: text }) => `${path.join('.')}: ${text}`);
   return `${message} (${fields.join('; ')}${errors.length > 3 ? '; ...' : ''})`;
 }
 
-/** The error that an answer of the service tells. `now` is for a Retry-After that is a date. */
-export function errorOfAnswer(
+/** The error in a response of the service. `now` (ms since 1970) is subtracted from a `Retry-After` that is a date. */
+export function errorOfResponse(
   { status, headers }: Pick<Response, 'status' | 'headers'>,
   { text, now = Date.now() }: { text: string; now?: number },
 ): TrellisError {
   const requestId = headers.get('x-request-id') ?? undefined;
   const retryAfterMs = readRetryAfter(headers.get('retry-after'), now);
-  const told = toldIn(text);
-  if (told === undefined) {
+  const fields = fieldsIn(text);
+  if (fields === undefined) {
     const type = headers.get('content-type') ?? 'no type';
-    const message = `The answer is ${status} (${type}), and none of Trellis. Is \`url\` the address of the service?`;
+    const message = `The response ${status} (${type}) is not from Trellis. Check that \`url\` is the address of the service.`;
     return new TrellisError({ code: 'unexpected_answer', message, status, requestId, retryAfterMs });
   }
-  return new TrellisError({ ...told, status, requestId, retryAfterMs });
+  return new TrellisError({ ...fields, status, requestId, retryAfterMs });
 }
 
 type Body = {
-  error?: Omit<Told, 'code' | 'errors'> & {
+  error?: Omit<ErrorFields, 'code' | 'errors'> & {
     code?: unknown;
     errors?: FieldError[];
-    /** As Google's dialect has it. */
+    /** The details in Google's format. */
     details?: { reason?: string; metadata?: Record<string, string> }[];
   };
 };
 
-function toldIn(text: string): Told | undefined {
+function fieldsIn(text: string): ErrorFields | undefined {
   const { error } = (parsed(text) ?? {}) as Body;
   if (typeof error !== 'object' || error === null) return undefined;
   const { code, message = '', errors, payload, upstream, details } = error;
@@ -163,16 +164,18 @@ function toldIn(text: string): Told | undefined {
   const detail = Array.isArray(details) ? details.find(({ reason }) => reason !== undefined) : undefined;
   if (detail?.reason === undefined) return undefined;
   const { reason, metadata } = detail;
-  const own = reason.toLowerCase();
-  return { code: own, message, payload: metadata && payloadIn(metadata, own) };
+  const ownCode = reason.toLowerCase();
+  return { code: ownCode, message, payload: metadata && payloadIn(metadata, ownCode) };
 }
 
-/** What a payload was before it was put into texts; a field that is null is left out there. Others stay as they are. */
+/** Decodes a payload from the strings of Google's format. A missing field is null; unknown fields stay strings. */
 function payloadIn(metadata: Record<string, string>, code: string): Record<string, unknown> {
-  const forms = Object.hasOwn(payloadForms, code) ? payloadForms[code as keyof ErrorPayloads] : {};
-  const read = Object.entries(forms).map(([name, form]) => {
+  const encodings = Object.hasOwn(payloadEncodings, code)
+    ? payloadEncodings[code as keyof ErrorPayloads]
+    : {};
+  const read = Object.entries(encodings).map(([name, encoding]) => {
     const text = metadata[name] ?? null;
-    return [name, text === null || form === 'text' ? text : (parsed(text) ?? text)];
+    return [name, text === null || encoding === 'text' ? text : (parsed(text) ?? text)];
   });
   return { ...metadata, ...Object.fromEntries(read) };
 }
@@ -185,7 +188,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Seconds or a date (RFC 9110 §10.2.3); undefined for neither. */
+/** Parses seconds or a date (RFC 9110 §10.2.3) into ms. Returns undefined for any other value. */
 export function readRetryAfter(value: string | null, now: number): number | undefined {
   if (value === null || value.trim() === '') return undefined;
   if (/^\d+$/.test(value.trim())) return Number(value) * 1000;

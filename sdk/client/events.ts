@@ -1,16 +1,16 @@
 import type { TrellisError } from './errors.ts';
 import type { EventData } from './event-types.ts';
 import { Paged } from './paged.ts';
-import { pause, withPatience } from './retry.ts';
+import { pause, retryUntilAvailable } from './retry.ts';
 import type { Answer, Body, CallOptions } from './route-call.ts';
 import type { Transport } from './transport.ts';
 
-/** The types of events that this version knows. */
+/** The event types of this version. */
 export type EventType = keyof EventData;
-/** What has happened: `type` tells what `data` holds. A newer service may have further types: pass over what you do not know. */
+/** An event. `type` determines the type of `data`. A newer service may send further types: ignore unknown types. */
 export type TrellisEvent = {
   [T in EventType]: {
-    /** The same whenever it is sent again. */
+    /** The ID of the event, which is the same in each delivery. */
     id: string;
     type: T;
     environment: string;
@@ -19,11 +19,11 @@ export type TrellisEvent = {
   };
 }[EventType];
 
-/** `connection.*` for all of a kind. */
+/** An event type, or a prefix such as `connection.*`. */
 export type EventTypeName = EventType | `${string}.*`;
 
 export type EventListOptions = Pick<CallOptions, 'signal'> & {
-  /** The position behind which to begin; the oldest event that is kept without it. */
+  /** The position after which to start. Defaults to the oldest stored event. */
   after?: string | undefined;
   types?: readonly EventTypeName[] | undefined;
   pageSize?: number | undefined;
@@ -32,17 +32,17 @@ export type EventPage = { events: TrellisEvent[]; next_after: string };
 
 export type EventFollowOptions = EventListOptions & {
   /**
-   * How long the service may keep a call waiting for the next event, in seconds, 0 to 30; 30 unless said otherwise. It comes
-   * on top of the client's `timeoutMs`.
+   * The time in seconds for which the service delays its response until the next event, 0 to 30. Defaults to 30. It is added
+   * to the client's `timeoutMs`.
    */
   waitS?: number | undefined;
-  /** Told of an outage that is waited for. */
+  /** Called before each retry after an outage. */
   onRetry?: ((error: TrellisError, pauseMs: number) => void) | undefined;
 };
 
-/** The feed of what happens in the environment. */
+/** The event feed of the environment. */
 export class Events {
-  /** Addresses that events are sent to. */
+  /** The endpoints that receive events. */
   readonly endpoints: Endpoints;
   readonly #transport: Transport;
 
@@ -52,7 +52,7 @@ export class Events {
     this.endpoints = new Endpoints(transport);
   }
 
-  /** The events that there are by now, oldest first. */
+  /** Lists the existing events, oldest first. */
   list(options: EventListOptions = {}): Paged<TrellisEvent, EventPage> {
     const read = (after: string | undefined) => this.#page({ ...options, after }, 0);
     return new Paged(
@@ -69,15 +69,19 @@ export class Events {
   }
 
   /**
-   * Events as they come, in pages that are never empty. Keep `next_after` once you have acted, and begin behind it the next
-   * time: no event is missed, and one may come twice. Outages are waited for. Throws `cursor_expired` where events behind
-   * `after` were removed by age.
+   * Yields existing and new events in pages that are never empty. Does not end. Store `next_after` after you processed a page,
+   * and pass it as `after` the next time: no event is lost, and an event may come twice.
+   *
+   * Retries during outages. Throws `cursor_expired` if events after `after` were deleted because of their age.
    */
   async *follow(options: EventFollowOptions = {}): AsyncGenerator<EventPage, void, undefined> {
     const { waitS = 30, signal, onRetry } = options;
     let { after } = options;
     for (;;) {
-      const page = await withPatience(() => this.#page({ ...options, after }, waitS), { signal, onRetry });
+      const page = await retryUntilAvailable(() => this.#page({ ...options, after }, waitS), {
+        signal,
+        onRetry,
+      });
       after = page.next_after;
       if (page.events.length > 0) yield page;
       else if (waitS === 0) await pause(1_000, signal);
@@ -91,7 +95,7 @@ export class Events {
   }
 }
 
-/** Addresses that events are sent to. */
+/** The endpoints that receive events. */
 export class Endpoints {
   readonly #transport: Transport;
 
@@ -100,7 +104,7 @@ export class Endpoints {
     this.#transport = transport;
   }
 
-  /** All of them, those of the settings and of connections too. */
+  /** Lists all endpoints, including those of the settings and of connections. */
   list({
     signal,
   }: Pick<CallOptions, 'signal'> = {}): Paged<Answer<'GET /events/endpoints'>['endpoints'][number]> {

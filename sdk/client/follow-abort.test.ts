@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { answerer, say } from './client.fixture.ts';
+import { respond, startServer } from './client.fixture.ts';
 import { Trellis } from './index.ts';
 
 const page = { records: [{ id: '1', _trellis_metadata: { cursor: 'c1' } }], next_cursor: null };
@@ -27,14 +27,14 @@ async function following(
     const { method, url = '' } = request;
     if (method === 'PUT') {
       told.push(((await json(request)) as { cursor: unknown }).cursor);
-      return say(response, { body: {} });
+      return respond(response, { body: {} });
     }
-    if (url.startsWith('/records/datasets')) return say(response, { body: { datasets: [] } });
+    if (url.startsWith('/records/datasets')) return respond(response, { body: { datasets: [] } });
     if (url.includes('/consumers/'))
-      return say(response, { status: 404, body: { error: { code: 'not_found', message: 'new' } } });
-    say(response, { body: page });
+      return respond(response, { status: 404, body: { error: { code: 'not_found', message: 'new' } } });
+    respond(response, { body: page });
   };
-  const service = await answerer((request, response, turn) => {
+  const service = await startServer((request, response, turn) => {
     if (!hangs(request, turn)) {
       void answer(request, response);
       return;
@@ -52,12 +52,12 @@ async function following(
 }
 
 for (const [what, path, method] of [
-  ['where it begins to make its consumer', '/consumers/', 'PUT'],
-  ['where it asks for the newest cursor', '/records/datasets', 'GET'],
+  ['while it creates its consumer', '/consumers/', 'PUT'],
+  ['while it requests the last cursor', '/records/datasets', 'GET'],
 ] as const)
-  test(`an abort ends it at once, also ${what}`, () =>
+  test(`an abort ends the iteration immediately, even ${what}`, () =>
     following(
-      ({ url = '', method: asked }) => url.includes(path) && asked === method,
+      (request) => (request.url ?? '').includes(path) && request.method === method,
       async ({ batches, stop, isHung }) => {
         const first = batches.next();
         await isHung;
@@ -69,7 +69,7 @@ for (const [what, path, method] of [
       'now',
     ));
 
-test('what was taken before an abort is acknowledged, also where the service takes its time', () =>
+test('a processed batch is acknowledged after an abort, even if the service is slow', () =>
   following(
     ({ method }, turn) => method === 'PUT' && turn > 1,
     async ({ batches, stop, isHung, told, letGo }) => {
@@ -83,7 +83,7 @@ test('what was taken before an abort is acknowledged, also where the service tak
     },
   ));
 
-test('a last acknowledgement that nobody takes is waited for no longer than five seconds', (t) =>
+test('the acknowledgement after an abort takes at most five seconds', (t) =>
   following(
     ({ method }, turn) => method === 'PUT' && turn > 1,
     async ({ batches, stop, isHung }) => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { pick, type Random, randomOf } from '../../test/long/random.ts';
 import { emptyModel } from '../../test/support/records.ts';
-import { answerer, type ClientBench, openClientBench, say } from './client.fixture.ts';
+import { type ClientBench, openClientBench, respond, startServer } from './client.fixture.ts';
 import { type FollowOptions, isTrellisError, type Records, Trellis } from './index.ts';
 
 type City = { city: string };
@@ -18,7 +18,7 @@ const fresh = () => bench.fresh<City>();
 const empty = ({ model }: Records<City>) => emptyModel(bench.service.db, model);
 const cities = (...ids: string[]) => ids.map((id) => ({ id, city: `city ${id}` }));
 
-/** A copy that is kept as docs/sdk.md shows it; `during` each batch something may happen, or the program die. */
+/** A copy that is kept as docs/guides/sdk.md shows it; `during` each batch something may happen, or the program die. */
 function copyOf(records: Records<City>, during: (at: 'before' | 'behind') => Promise<void> = async () => {}) {
   const held = new Map<string, string | undefined>();
   const marked = new Set<string>();
@@ -47,7 +47,7 @@ function copyOf(records: Records<City>, during: (at: 'before' | 'behind') => Pro
   return { held, follow, beginnings };
 }
 
-test('a follower of a dataset that was emptied begins again, and ends with what the service holds', async () => {
+test('a follower of an emptied dataset restarts, and ends with the records of the service', async () => {
   const records = fresh();
   await records.save(cities('old-1', 'old-2'));
   const { follow, beginnings } = copyOf(records);
@@ -65,7 +65,7 @@ test('a follower of a dataset that was emptied begins again, and ends with what 
   assert.deepEqual(await follow(), []);
 });
 
-test('a follower that does not begin again by itself is told that the dataset was emptied', async () => {
+test('a follower without a restart gets an error for an emptied dataset', async () => {
   const records = fresh();
   await records.save(cities('1', '2'));
   const { follow } = copyOf(records);
@@ -81,7 +81,7 @@ test('a follower that does not begin again by itself is told that the dataset wa
   }
 });
 
-test('a consumer that has taken nothing yet is not told of an emptying', async () => {
+test('a consumer without a position gets no error for an emptied dataset', async () => {
   const records = fresh();
   const { follow } = copyOf(records);
   for await (const _ of records.follow({ consumer: 'copy', untilCaughtUp: true }))
@@ -92,7 +92,7 @@ test('a consumer that has taken nothing yet is not told of an emptying', async (
   assert.deepEqual(await follow({ onExpired: 'fail' }), ['2']);
 });
 
-test('lists, pages and exports take a cursor from before as they are asked to', async () => {
+test('lists, pages and exports accept an earlier cursor unless unlessEmptied is set', async () => {
   const records = fresh();
   await records.save(cities('1'));
   const [
@@ -125,7 +125,7 @@ async function change(records: Records<City>, random: Random): Promise<void> {
   await records.save([...new Set(ids)].map((id) => ({ id, city: `${id} ${pick(random, 1000)}` })));
 }
 
-test('whatever is saved, deleted, pruned and emptied meanwhile, a copy that begins again ends as the service is', async () => {
+test('a copy with restarts ends equal to the service after random saves, deletions, prunes and emptyings', async () => {
   for (let seed = 1; seed <= 6; seed += 1) {
     const random = randomOf(seed);
     const records = fresh();
@@ -155,33 +155,33 @@ test('whatever is saved, deleted, pruned and emptied meanwhile, a copy that begi
   }
 });
 
-test('a service that does not know of it is asked without, and again a minute later', async (t) => {
-  const asked: (string | null)[] = [];
+test('the parameter is omitted for a minute after an older service refused it', async (t) => {
+  const parameters: (string | null)[] = [];
   let isOld = true;
   const stop = new AbortController();
-  const service = await answerer((request, response) => {
+  const service = await startServer((request, response) => {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost');
-    if (pathname !== '/records') return say(response, { body: { cursor: 'c1' } });
+    if (pathname !== '/records') return respond(response, { body: { cursor: 'c1' } });
     const parameter = searchParams.get('unless_emptied');
-    asked.push(parameter);
-    if (asked.length === 6) stop.abort(new Error('enough'));
+    parameters.push(parameter);
+    if (parameters.length === 6) stop.abort(new Error('enough'));
     if (isOld && parameter !== null)
-      return say(response, {
+      return respond(response, {
         status: 400,
         body: { error: { code: 'invalid_query_params', message: 'unknown', errors: [] } },
       });
-    if (asked.length === 3) {
+    if (parameters.length === 3) {
       isOld = false;
       t.mock.timers.tick(61_000);
     }
-    say(response, { body: { records: [], next_cursor: null } });
+    respond(response, { body: { records: [], next_cursor: null } });
   });
   t.mock.timers.enable({ apis: ['Date'] });
   try {
     const records = new Trellis({ url: service.url, key: 'k' }).connection('i', 'c').records('City');
     const following = records.follow({ consumer: 'one', pollMs: 1, signal: stop.signal });
     await assert.rejects(following.next(), /enough/);
-    assert.deepEqual(asked, ['true', null, null, 'true', 'true', 'true']);
+    assert.deepEqual(parameters, ['true', null, null, 'true', 'true', 'true']);
   } finally {
     await service.close();
   }
@@ -198,18 +198,18 @@ for (const { begun, held, first } of [
     });
     let isOld = true;
     let read = 10;
-    const service = await answerer((request, response) => {
+    const service = await startServer((request, response) => {
       const { pathname, searchParams } = new URL(request.url ?? '', 'http://localhost');
-      if (pathname !== '/records') return say(response, { body: { cursor: held } });
+      if (pathname !== '/records') return respond(response, { body: { cursor: held } });
       const isAsked = searchParams.has('unless_emptied');
       if (isAsked && isOld)
-        return say(response, {
+        return respond(response, {
           status: 400,
           body: { error: { code: 'invalid_query_params', message: 'no', errors: [] } },
         });
       // It was emptied behind the first position that is known.
       if (isAsked && searchParams.get('cursor') === first)
-        return say(response, {
+        return respond(response, {
           status: 410,
           body: { error: { code: 'cursor_expired', message: 'emptied' } },
         });
@@ -218,7 +218,7 @@ for (const { begun, held, first } of [
         isOld = false;
         t.mock.timers.tick(61_000);
       }
-      say(response, { body: { records: [record(read)], next_cursor: `c${read}` } });
+      respond(response, { body: { records: [record(read)], next_cursor: `c${read}` } });
     });
     t.mock.timers.enable({ apis: ['Date'] });
     try {

@@ -25,7 +25,7 @@ const endKeys = (records: Records<City>) =>
   );
 const options = { consumer: 'app', batchSize: 2, untilCaughtUp: true } as const;
 
-test('a program with a new key goes on with a consumer whose owner has ended, and takes it over', async () => {
+test('a program with a new key takes over a consumer whose owner was deleted', async () => {
   const records = bench.fresh<City>();
   await records.save(cities(0, 6));
   const following = (await asReader(records)).follow(options);
@@ -44,7 +44,7 @@ test('a program with a new key goes on with a consumer whose owner has ended, an
   await assert.rejects(following.next(), (error) => isTrellisError(error, 'forbidden'));
 });
 
-test('a program that follows while the owner of its consumer ends goes on', async () => {
+test('a program continues when the owner of its consumer is deleted', async () => {
   const records = bench.fresh<City>();
   await records.save(cities(0, 6));
   const seen: number[] = [];
@@ -58,7 +58,7 @@ test('a program that follows while the owner of its consumer ends goes on', asyn
   assert.notEqual(key_id, null);
 });
 
-test('a program with another key does not move a consumer that has an owner', async () => {
+test('another key cannot move a consumer that has an owner', async () => {
   const records = bench.fresh<City>();
   await records.save(cities(0, 6));
   const reader = await asReader(records);

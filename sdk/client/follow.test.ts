@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { json } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
-import { answerer, type ClientBench, openClientBench, say } from './client.fixture.ts';
+import { type ClientBench, openClientBench, respond, startServer } from './client.fixture.ts';
 import { type Batch, isTrellisError, Trellis, type TrellisError } from './index.ts';
 
 type City = { city: string };
@@ -17,7 +17,7 @@ const cities = (from: number, to: number, word = 'city') =>
   Array.from({ length: to - from }, (_, at) => ({ id: from + at, city: `${word} ${from + at}` }));
 const idsOf = ({ records }: { records: { id: string }[] }) => records.map(({ id }) => Number(id));
 
-test('a follower that is cut off in the middle of a batch gets that batch again, and all that follows', async () => {
+test('a follower that is interrupted within a batch gets that batch again, and all later ones', async () => {
   const records = fresh();
   await records.save(cities(0, 95));
   const taken: number[][] = [];
@@ -38,7 +38,7 @@ test('a follower that is cut off in the middle of a batch gets that batch again,
   assert.equal(taken.flat().length, 105);
 });
 
-test('a batch that is acknowledged by hand does not come again when the loop ends with it', async () => {
+test('a batch that was acknowledged explicitly does not come again when the loop ends with it', async () => {
   const records = fresh();
   await records.save(cities(0, 20));
   for await (const { acknowledge, cursor } of records.follow({ consumer: 'one', batchSize: 10 })) {
@@ -56,7 +56,7 @@ test('a batch that is acknowledged by hand does not come again when the loop end
   );
 });
 
-test('nothing is missed while others write, and what changes again comes again', async () => {
+test('no change is lost during concurrent writes, and a record that changes again comes again', async () => {
   const records = fresh();
   const stop = new AbortController();
   const last = new Map<number, string | undefined>();
@@ -85,7 +85,7 @@ test('nothing is missed while others write, and what changes again comes again',
   );
 });
 
-test('a new consumer begins with everything, with what comes from now on, or behind a cursor', async () => {
+test('a new consumer starts with all records, with later changes, or after a cursor', async () => {
   const records = fresh();
   const begun = async (consumer: string, from?: string) => {
     const ids: number[] = [];
@@ -104,7 +104,7 @@ test('a new consumer begins with everything, with what comes from now on, or beh
   assert.deepEqual(await begun('late', 'start'), [3]);
 });
 
-test('an abort ends the wait with its reason, and what was taken before is acknowledged', async () => {
+test('an abort rejects with its reason, and the processed batch is acknowledged', async () => {
   const records = fresh();
   await records.save(cities(0, 3));
   const stop = new AbortController();
@@ -129,7 +129,7 @@ async function removeTombstones(): Promise<void> {
   await service.runJob('records.retention');
 }
 
-test('deletions that are gone are told, or everything comes again', async () => {
+test('removed deletions are an error, or cause a restart', async () => {
   const records = fresh();
   await records.save(cities(0, 5));
   for await (const _ of records.follow({ consumer: 'slow', batchSize: 2, untilCaughtUp: true })) break;
@@ -162,7 +162,7 @@ test('deletions that are gone are told, or everything comes again', async () => 
   for await (const _ of restarted()) assert.fail('nothing is left to take');
 });
 
-test('a batch whose position has expired is acknowledged by hand, too, and everything comes again', async () => {
+test('an explicit acknowledgement of an expired position causes a restart', async () => {
   const records = fresh();
   await records.save(cities(0, 5));
   const seen: [number[], boolean][] = [];
@@ -184,7 +184,7 @@ test('a batch whose position has expired is acknowledged by hand, too, and every
   assert.equal((await records.consumer('slow')).behind, 0);
 });
 
-test('a first batch that was not acknowledged comes again as a beginning, also where nothing is left', async () => {
+test('a first batch that was not acknowledged has isRestart again, even if no record is left', async () => {
   const records = fresh();
   await records.save(cities(0, 3));
   const held = new Set<number>();
@@ -204,7 +204,7 @@ test('a first batch that was not acknowledged comes again as a beginning, also w
   assert.deepEqual(await take([]), []);
 });
 
-test('a beginning ends with a batch that says so, also where what was left to come has gone', async () => {
+test('a restart ends with a batch with isCaughtUp, even if the remaining records are gone', async () => {
   const records = fresh();
   await records.save(cities(0, 6));
   await records.delete([5]);
@@ -228,7 +228,7 @@ test('a beginning ends with a batch that says so, also where what was left to co
   assert.deepEqual(await follow('after'), []);
 });
 
-test('a beginning where nothing is left tells so by an empty batch', async () => {
+test('a restart without records has an empty batch', async () => {
   const records = fresh();
   await records.save(cities(0, 2));
   for await (const _ of records.follow({ consumer: 'copy', batchSize: 1 })) break;
@@ -255,7 +255,7 @@ test('a beginning where nothing is left tells so by an empty batch', async () =>
   assert.deepEqual(next && [idsOf(next), next.isRestart], [[2], true]);
 });
 
-test('a follower that finds nothing new gives a sign of life all the same', async () => {
+test('a follower without changes acknowledges its position', async () => {
   const [quiet, empty] = [fresh(), fresh()];
   await quiet.save(cities(0, 1));
   const caughtUp = async () => {
@@ -271,21 +271,21 @@ test('a follower that finds nothing new gives a sign of life all the same', asyn
   }
 });
 
-test('a follower that waits gives a sign of life each hour, also before there is a record', async (t) => {
+test('a waiting follower acknowledges its position each hour, even before the first record', async (t) => {
   const told: unknown[] = [];
   const stop = new AbortController();
   let pages = 0;
-  const service = await answerer(async (request, response) => {
+  const service = await startServer(async (request, response) => {
     if (request.url?.includes('/consumers/')) {
       if (request.method === 'GET')
-        return say(response, { status: 404, body: { error: { code: 'not_found', message: 'new' } } });
+        return respond(response, { status: 404, body: { error: { code: 'not_found', message: 'new' } } });
       told.push(await json(request));
-      return say(response, { body: {} });
+      return respond(response, { body: {} });
     }
     pages += 1;
     if (pages === 3) return stop.abort(new Error('enough'));
     t.mock.timers.tick(61 * 60_000);
-    say(response, { body: { records: [], next_cursor: null } });
+    respond(response, { body: { records: [], next_cursor: null } });
   });
   t.mock.timers.enable({ apis: ['Date'] });
   try {
@@ -299,7 +299,7 @@ test('a follower that waits gives a sign of life each hour, also before there is
   }
 });
 
-test('somebody else under the same name is told', async () => {
+test('a second program under the same name gets an error', async () => {
   const records = fresh();
   await records.save(cities(0, 6));
   const one = records.follow({ consumer: 'both', batchSize: 2, untilCaughtUp: true });
@@ -311,34 +311,34 @@ test('somebody else under the same name is told', async () => {
   );
 });
 
-test('outages are waited for, refusals are not', async () => {
+test('outages are retried, other errors are not', async () => {
   const told: string[] = [];
   const page = (id: number) => ({
     records: [{ id: String(id), _trellis_metadata: { cursor: `c${id}` } }],
     next_cursor: null,
   });
   let pages = 0;
-  const away = await answerer((request, response, turn) => {
+  const away = await startServer((request, response, turn) => {
     const { method, url = '' } = request;
     // Each first attempt of a call fails, in one way after the other.
     if (turn % 2 === 0) {
       if (turn % 6 === 0) return response.destroy();
       if (turn % 6 === 2)
-        return say(response, { status: 503, body: { error: { code: 'unavailable', message: 'away' } } });
-      return say(response, {
+        return respond(response, { status: 503, body: { error: { code: 'unavailable', message: 'away' } } });
+      return respond(response, {
         status: 429,
         headers: { 'retry-after': '0' },
         body: { error: { code: 'too_many_requests', message: 'slow' } },
       });
     }
     if (url.includes('/consumers/')) {
-      if (method === 'GET') return say(response, { body: { cursor: null } });
-      return say(response, { body: {} });
+      if (method === 'GET') return respond(response, { body: { cursor: null } });
+      return respond(response, { body: {} });
     }
     pages += 1;
     if (pages === 3)
-      return say(response, { status: 403, body: { error: { code: 'forbidden', message: 'no' } } });
-    return say(response, { body: page(pages) });
+      return respond(response, { status: 403, body: { error: { code: 'forbidden', message: 'no' } } });
+    return respond(response, { body: page(pages) });
   });
   try {
     const client = new Trellis({ url: away.url, key: 'k', retries: 0 });

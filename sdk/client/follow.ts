@@ -1,51 +1,55 @@
 import { isTrellisError, type TrellisError } from './errors.ts';
 import type { RecordMetadata, RecordPage, StoredRecord } from './records.ts';
-import { pause, withPatience } from './retry.ts';
+import { pause, retryUntilAvailable } from './retry.ts';
 import type { Answer, CallOptions } from './route-call.ts';
 import { whenAborted } from './when-aborted.ts';
 
 export type FollowOptions = {
-  /** The name of the consumer, whose position the service keeps. One program follows under one name at a time. */
+  /** The name of the consumer, whose position the service stores. Only one program at a time may use a name. */
   consumer: string;
-  /** Records a batch at most, 1 to 10,000; 500 unless said otherwise. */
+  /** The largest number of records in a batch, 1 to 10,000. Defaults to 500. */
   batchSize?: number | undefined;
-  /** Where a consumer that is new begins: with all there is (`'start'`, the default), with what changes from `'now'` on, or behind a cursor. */
+  /**
+   * The position of a new consumer: `'start'` (the default) for all records, `'now'` for only later changes, or a cursor for
+   * the changes after it.
+   */
   from?: 'start' | 'now' | (string & {}) | undefined;
-  /** How often it asks while there is nothing new; 2,000 unless said otherwise. */
+  /** The interval between requests while there are no changes. Defaults to 2,000. */
   pollMs?: number | undefined;
-  /** Whether it ends once there is nothing new; else it waits for more. */
+  /** Whether the iteration ends once there are no more changes. By default it waits for changes. */
   untilCaughtUp?: boolean | undefined;
   /**
-   * What to do where deletions that the consumer has not seen are gone, by a policy or as the dataset was emptied: throw
-   * `cursor_expired` (`'fail'`, the default), or begin with all there is (`'restart'`), which the next batch says by `isRestart`.
+   * What to do if deletions that the consumer did not receive were removed, by a retention policy or because the dataset was
+   * emptied. `'fail'` (the default) throws `cursor_expired`. `'restart'` begins again with all records; the next batch has
+   * `isRestart`.
    */
   onExpired?: 'fail' | 'restart' | undefined;
-  /** Told of an outage that is waited for. */
+  /** Called before each retry after an outage. */
   onRetry?: ((error: TrellisError, pauseMs: number) => void) | undefined;
   signal?: AbortSignal | undefined;
 };
 
-/** Some changes, oldest first; none of them only where `isRestart` or `isCaughtUp` says something all the same. */
+/** A batch of changes, oldest first. Has no records only to report `isRestart` or `isCaughtUp`. */
 export type Batch<T = Record<string, unknown>, B extends string = 'trellis'> = {
   records: StoredRecord<T, B>[];
-  /** Where the consumer stands behind them; null where there is no record. */
+  /** The position of the consumer after this batch; null if it has received no record. */
   cursor: string | null;
   /**
-   * Whether this is the first batch of a beginning: all there is comes from here on, up to a batch that says `isCaughtUp`, and
-   * what you hold that is not among it was deleted. So begins a consumer that has acknowledged nothing yet, and one whose
-   * position has expired: see `onExpired`. It is said again until the batch is acknowledged.
+   * Whether this is the first batch of a complete read. All records follow, up to a batch with `isCaughtUp`; a stored record
+   * that is not among them was deleted. A complete read starts if the consumer has acknowledged nothing, or if its position has
+   * expired (see `onExpired`). The flag is repeated until the batch is acknowledged.
    */
   isRestart: boolean;
-  /** Whether there was nothing more when this batch was read. */
+  /** Whether there were no more changes when this batch was read. */
   isCaughtUp: boolean;
   /**
-   * Moves the consumer behind this batch now. Requesting the next batch does it automatically: this is for a loop that ends
-   * with this batch. If the position has expired meanwhile, it throws or begins again, as `onExpired` says.
+   * Moves the position of the consumer past this batch. A request for the next batch does this automatically, so call it only
+   * in a loop that ends with this batch. If the position has expired, throws or restarts according to `onExpired`.
    */
   acknowledge(): Promise<void>;
 };
 
-/** The calls that following takes. */
+/** The calls of the service that `follow` uses. */
 export type FollowCalls<T, B extends string> = {
   metadataKey: string;
   page(query: Record<string, unknown>, call: CallOptions): Promise<RecordPage<T, B>>;
@@ -56,44 +60,44 @@ export type FollowCalls<T, B extends string> = {
     body: { cursor: string | null; rewind?: boolean },
     call: CallOptions,
   ): Promise<unknown>;
-  /** Null where there is no record. */
+  /** Returns null if there is no record. */
   lastCursor(call: CallOptions): Promise<string | null>;
 };
 
-/** How long a service that refused `unless_emptied` is asked without it. */
-const plainMs = 60_000;
-/** A consumer that is silent for 30 days is waited for no longer; one in a quiet dataset is not silent. */
-const signOfLifeMs = 60 * 60_000;
-/** How long a batch that is done may take to be acknowledged behind an abort. */
-const lastWordMs = 5_000;
+/** The time for which `unless_emptied` is omitted after a service refused it. */
+const withoutParameterMs = 60_000;
+/** The interval of acknowledgements without changes. Retention ignores a consumer that sent none for 30 days. */
+const keepAliveMs = 60 * 60_000;
+/** The time after an abort in which a processed batch is still acknowledged. */
+const abortGraceMs = 5_000;
 
-/** See `Records.follow`. */
+/** Implements `Records.follow`. */
 export async function* follow<T, B extends string>(
   calls: FollowCalls<T, B>,
   options: FollowOptions,
 ): AsyncGenerator<Batch<T, B>, void, undefined> {
   const { consumer, batchSize = 500, pollMs = 2_000, untilCaughtUp, onExpired, signal } = options;
-  const readPage = unlessEmptied(calls.page);
-  const patiently = <R>(call: () => Promise<R>) => withPatience(call, options);
+  const readPage = withUnlessEmptied(calls.page);
+  const retrying = <R>(call: () => Promise<R>) => retryUntilAvailable(call, options);
   let position = null as string | null;
-  /** Where the consumer stands at the service. */
+  /** The position that the service has stored. */
   let acknowledged = null as string | null;
   let isExpired = false;
   let isRestart = false;
-  /** Whether something is left to say, by an empty batch if need be: that what is held may be gone, or that all has come. */
-  let isAwaited = false;
-  let toldAt = Date.now();
+  /** Whether a batch is due even without records: to report that a restart has begun, or that it is complete. */
+  let isBatchDue = false;
+  let acknowledgedAt = Date.now();
 
   const moveTo = async (cursor: string | null, until: AbortSignal | undefined) => {
-    // The service's position stays expired until the restart is complete: a program that dies before that restarts once more.
-    const moved = isExpired ? { cursor, rewind: true } : { cursor };
-    const acknowledge = () => calls.acknowledge(consumer, moved, { signal: until });
-    await patiently(async () => {
+    // The stored position stays expired until a batch is acknowledged: a program that dies before that restarts once more.
+    const body = isExpired ? { cursor, rewind: true } : { cursor };
+    const acknowledge = () => calls.acknowledge(consumer, body, { signal: until });
+    await retrying(async () => {
       try {
         await acknowledge();
       } catch (error) {
         if (!isTrellisError(error, 'consumer_without_owner')) throw error;
-        // No valid key owns the consumer. The key that acknowledges where it stands becomes the owner.
+        // No valid key owns the consumer. The key that acknowledges the current position becomes the owner.
         await calls.acknowledge(consumer, { cursor: acknowledged }, { signal: until });
         await acknowledge();
       }
@@ -101,9 +105,9 @@ export async function* follow<T, B extends string>(
     position = cursor;
     acknowledged = cursor;
     isExpired = false;
-    toldAt = Date.now();
+    acknowledgedAt = Date.now();
   };
-  /** False where it begins again instead. */
+  /** Returns false if the position had expired and the consumer restarts. */
   const unlessExpired = async (call: () => Promise<void>): Promise<boolean> => {
     try {
       await call();
@@ -113,7 +117,7 @@ export async function* follow<T, B extends string>(
       position = null;
       isExpired = true;
       isRestart = true;
-      isAwaited = true;
+      isBatchDue = true;
       return false;
     }
   };
@@ -123,33 +127,33 @@ export async function* follow<T, B extends string>(
     position = cursor;
     acknowledged = cursor;
     isRestart = cursor === null;
-    // A consumer that stands before everything may have been given records that it has not acknowledged.
-    isAwaited = isRestart && !isNew;
+    // An existing consumer without a position may have received records that it did not acknowledge.
+    isBatchDue = isRestart && !isNew;
   });
   for (;;) {
     signal?.throwIfAborted();
     let page: RecordPage<T, B> = { records: [], next_cursor: null };
     const hasRead = await unlessExpired(async () => {
       const query = { cursor: position ?? undefined, limit: batchSize };
-      page = await patiently(() => readPage(query, { signal }));
+      page = await retrying(() => readPage(query, { signal }));
     });
     if (!hasRead) continue;
     const { records, next_cursor } = page;
     const last = records.at(-1);
     const isCaughtUp = next_cursor === null;
-    if (last !== undefined || (isCaughtUp && isAwaited)) {
+    if (last !== undefined || (isCaughtUp && isBatchDue)) {
       const cursor = last === undefined ? position : cursorOf(last, calls);
-      isAwaited = !isCaughtUp;
-      let isTaken = false;
-      const take = async () => {
-        if (isTaken) return;
-        // Also where the signal has gone meanwhile: the batch is done.
-        const taken = () => withLastWord(signal, (until) => moveTo(cursor, until));
-        if (await unlessExpired(taken)) isRestart = false;
-        isTaken = true;
+      isBatchDue = !isCaughtUp;
+      let isAcknowledged = false;
+      const acknowledge = async () => {
+        if (isAcknowledged) return;
+        // Also after an abort, because the batch was processed.
+        const move = () => withAbortGrace(signal, (until) => moveTo(cursor, until));
+        if (await unlessExpired(move)) isRestart = false;
+        isAcknowledged = true;
       };
-      yield { records, cursor, isRestart, isCaughtUp, acknowledge: take };
-      await take();
+      yield { records, cursor, isRestart, isCaughtUp, acknowledge };
+      await acknowledge();
       if (isRestart) continue;
     }
     if (next_cursor !== null) {
@@ -158,31 +162,32 @@ export async function* follow<T, B extends string>(
     }
     if (untilCaughtUp) return;
     await pause(pollMs, signal);
-    if (Date.now() - toldAt >= signOfLifeMs) await unlessExpired(() => moveTo(position, signal));
+    if (Date.now() - acknowledgedAt >= keepAliveMs) await unlessExpired(() => moveTo(position, signal));
   }
 }
 
 /**
- * The pages, which are refused behind a position from before the dataset was emptied. A service of a version that does not know
- * the parameter refuses the call, and is asked without it; a minute later one of a newer version may stand in its place, which
- * is asked first about where the reading without it began.
+ * Adds `unless_emptied` to requests of pages, which refuses a position from before the dataset was emptied.
+ *
+ * An older service refuses the parameter; the pages are then requested without it for a minute. After that, the service may
+ * have been upgraded: the first request with the parameter checks the position at which reading without it started.
  */
-function unlessEmptied<T, B extends string>(page: FollowCalls<T, B>['page']): FollowCalls<T, B>['page'] {
-  let plain: { since: unknown; until: number } | undefined;
+function withUnlessEmptied<T, B extends string>(page: FollowCalls<T, B>['page']): FollowCalls<T, B>['page'] {
+  let omitted: { since: unknown; until: number } | undefined;
   return async (query, call) => {
-    if (query.cursor === undefined) plain = undefined;
-    // A walk that began without a position has one since the first page.
-    if (plain !== undefined) plain.since ??= query.cursor;
-    if (plain !== undefined && Date.now() < plain.until) return page(query, call);
-    const since = plain?.since ?? query.cursor;
+    if (query.cursor === undefined) omitted = undefined;
+    // Reading that started without a position has one since the first page.
+    if (omitted !== undefined) omitted.since ??= query.cursor;
+    if (omitted !== undefined && Date.now() < omitted.until) return page(query, call);
+    const since = omitted?.since ?? query.cursor;
     try {
       if (since !== query.cursor) await page({ cursor: since, limit: 1, unless_emptied: true }, call);
       const answer = await page({ ...query, unless_emptied: true }, call);
-      plain = undefined;
+      omitted = undefined;
       return answer;
     } catch (error) {
       if (!isTrellisError(error, 'invalid_query_params')) throw error;
-      plain = { since, until: Date.now() + plainMs };
+      omitted = { since, until: Date.now() + withoutParameterMs };
       return page(query, call);
     }
   };
@@ -193,16 +198,16 @@ function cursorOf(record: object, { metadataKey }: { metadataKey: string }): str
 }
 
 /**
- * The consumer's position, null before the first acknowledgement. A new consumer is created, so that retention removes nothing
- * that it has not received. An existing consumer is marked as alive, since a program that follows now and then may never find
- * anything new to acknowledge.
+ * Returns the position of the consumer, null before its first acknowledgement. Creates a new consumer, so that retention
+ * removes nothing that it has not received. Acknowledges the position of an existing one: a program that runs from time to
+ * time may find no change to acknowledge, and would count as silent.
  */
 async function begin<T, B extends string>(
   calls: FollowCalls<T, B>,
   options: FollowOptions,
 ): Promise<{ cursor: string | null; isNew: boolean }> {
   const { consumer, from = 'start', signal } = options;
-  const stood = async () => {
+  const readPosition = async () => {
     try {
       return { cursor: (await calls.consumer(consumer, { signal })).cursor, isNew: false };
     } catch (error) {
@@ -211,25 +216,26 @@ async function begin<T, B extends string>(
       return { cursor, isNew: true };
     }
   };
-  const stand = await withPatience(stood, options);
-  await withPatience(() => calls.acknowledge(consumer, { cursor: stand.cursor }, { signal }), options);
-  return stand;
+  const position = await retryUntilAvailable(readPosition, options);
+  const acknowledge = () => calls.acknowledge(consumer, { cursor: position.cursor }, { signal });
+  await retryUntilAvailable(acknowledge, options);
+  return position;
 }
 
-/** Calls with a signal that goes `lastWordMs` behind the given one, with its reason. */
-async function withLastWord(
+/** Passes a signal that aborts `abortGraceMs` after the given signal, with the same reason. */
+async function withAbortGrace(
   signal: AbortSignal | undefined,
   call: (until: AbortSignal) => Promise<void>,
 ): Promise<void> {
-  const late = new AbortController();
+  const delayed = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const stopWaiting = whenAborted(signal, () => {
-    timer = setTimeout(() => late.abort(signal?.reason), lastWordMs);
+  const removeCallback = whenAborted(signal, () => {
+    timer = setTimeout(() => delayed.abort(signal?.reason), abortGraceMs);
   });
   try {
-    await call(late.signal);
+    await call(delayed.signal);
   } finally {
-    stopWaiting();
+    removeCallback();
     clearTimeout(timer);
   }
 }

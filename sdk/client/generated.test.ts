@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { generatedFiles, type OpenApi } from '../../scripts/api-types.ts';
 import { openTrellis } from '../../test/support/trellis.ts';
 
-test('the generated types are those of the service', async () => {
+test('the generated types match the service', async () => {
   const trellis = await openTrellis();
   try {
     const { body } = await trellis.call('GET', '/openapi.json');

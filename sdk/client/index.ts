@@ -22,7 +22,6 @@ export type {
   TrellisEvent,
 } from './events.ts';
 export type { Batch, FollowOptions } from './follow.ts';
-export type { Key } from './key.ts';
 export type { Paged } from './paged.ts';
 export type {
   ListOptions,
@@ -59,6 +58,6 @@ export type {
 export type { Answer, Arguments, Body, CallOptions, Given, Query, Route } from './route-call.ts';
 export type { Routes } from './routes.ts';
 export type { SyncName, SyncNames, Syncs, TriggerOptions } from './syncs.ts';
-export type { Fetch } from './transport.ts';
+export type { Fetch, Key } from './transport.ts';
 export { Trellis, type TrellisOptions } from './trellis.ts';
 export { type EventHeaders, type VerifyOptions, verifyEvent, verifyHmac } from './verify-event.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { answerer, type ClientBench, openClientBench, say } from './client.fixture.ts';
+import { type ClientBench, openClientBench, respond, startServer } from './client.fixture.ts';
 import { Trellis, type TrellisOptions } from './index.ts';
 
 const whole = 'https://sheets.googleapis.com/v4/spreadsheets/nosuch/values/cities';
@@ -13,21 +13,21 @@ after(() => bench.close());
 
 /** A client, and what it asks. */
 function counted(options: Partial<TrellisOptions> = {}, hold?: (url: string, init?: RequestInit) => boolean) {
-  const asked: string[] = [];
+  const requests: string[] = [];
   const client = bench.open({
     ...options,
     fetch: (input, init) => {
-      asked.push(new URL(String(input)).pathname);
+      requests.push(new URL(String(input)).pathname);
       if (!hold?.(String(input), init)) return fetch(input, init);
       return new Promise((_, reject) => {
         init?.signal?.addEventListener('abort', () => reject(init.signal?.reason));
       });
     },
   });
-  return { client, asked };
+  return { client, requests };
 }
 
-test('an address that the service refuses is answered as a path is', async () => {
+test('a complete URL that the service refuses gets the same response as a path', async () => {
   const wrong = bench.open({ key: `trs_dev_${'x'.repeat(32)}` });
   for (const [handle, status] of [
     [bench.client.connection('nope', bench.connectionId), undefined],
@@ -44,24 +44,24 @@ test('an address that the service refuses is answered as a path is', async () =>
   }
 });
 
-test('a service that is away is a TypeError for either', async () => {
+test('an unreachable service is a TypeError for paths and complete URLs', async () => {
   const away = new Trellis({ url: 'http://127.0.0.1:9', key: 'k', retries: 0 }).connection('i', 'c');
   for (const address of [path, whole]) await assert.rejects(away.fetch(address), { name: 'TypeError' });
 });
 
-test('the address of a provider is asked for once, for all handles', async () => {
-  const { client, asked } = counted();
+test('the base URL of a provider is requested once for all handles', async () => {
+  const { client, requests } = counted();
   const ask = async () =>
     (await client.connection(bench.integration, bench.connectionId).fetch(whole)).body?.cancel();
   await Promise.all([ask(), ask(), ask()]);
   await ask();
-  assert.equal(asked.filter((one) => one.startsWith('/integrations/')).length, 1);
-  assert.equal(asked.filter((one) => one.startsWith('/proxy/')).length, 4);
+  assert.equal(requests.filter((one) => one.startsWith('/integrations/')).length, 1);
+  assert.equal(requests.filter((one) => one.startsWith('/proxy/')).length, 4);
 });
 
-test('an abort ends the asking for an address, unless others wait for it', async () => {
+test('an abort ends the request for a base URL, unless other calls wait for it', async () => {
   let signal: AbortSignal | null | undefined;
-  const { client, asked } = counted({}, (url, init) => {
+  const { client, requests } = counted({}, (url, init) => {
     if (!url.includes('/integrations/') || signal !== undefined) return false;
     signal = init?.signal;
     return true;
@@ -79,28 +79,28 @@ test('an abort ends the asking for an address, unless others wait for it', async
   await calls[1];
   assert.equal(signal?.aborted, true);
   await assert.rejects(ask(whole, { signal: AbortSignal.abort(new Error('enough')) }), /enough/);
-  assert.equal(asked.length, 1);
+  assert.equal(requests.length, 1);
   assert.equal((await ask(whole)).status, 404);
 });
 
-test('dot segments are refused in a whole address, too', async () => {
-  const { client, asked } = counted();
+test('dot segments are also refused in a complete URL', async () => {
+  const { client, requests } = counted();
   const { fetch: ask } = client.connection(bench.integration, bench.connectionId);
   const origin = 'https://sheets.googleapis.com';
   for (const behind of ['/v4/../x', '/v4/%2e%2E/x', '/v4\\..\\x', '/v4/..', '/v4/./x?a', '/.\t./x'])
     await assert.rejects(ask(origin + behind), { name: 'TypeError', message: /dot segments/ }, behind);
-  assert.deepEqual(asked, []);
+  assert.deepEqual(requests, []);
   await ask(`${whole}..x?at=/../x#/../x`);
-  assert.equal(asked.at(-1), `/proxy${path}..x`);
+  assert.equal(requests.at(-1), `/proxy${path}..x`);
   await ask(new URL(`${origin}/v4/..${path}`));
-  assert.equal(asked.at(-1), `/proxy${path}`);
+  assert.equal(requests.at(-1), `/proxy${path}`);
 });
 
-test('what is undefined in the second argument leaves what the Request says', async () => {
+test('undefined options do not override those of a Request', async () => {
   const said: (string | undefined)[] = [];
-  const service = await answerer((request, response) => {
+  const service = await startServer((request, response) => {
     said.push(request.method);
-    say(response, { body: {} });
+    respond(response, { body: {} });
   });
   try {
     const { fetch: ask } = new Trellis({ url: service.url, key: 'k' }).connection('i', 'c', {

@@ -3,19 +3,19 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { after, before, test } from 'node:test';
 import { setTimeout as later } from 'node:timers/promises';
 import { auth, sheets as sheetsApi } from '@googleapis/sheets';
-import { type Answerer, answerer, type ClientBench, openClientBench } from './client.fixture.ts';
+import { type ClientBench, openClientBench, startServer, type TestServer } from './client.fixture.ts';
 import { type Connection, isTrellisError } from './index.ts';
 
 const apiKey = 'the-users-key';
 let bench: ClientBench;
 /** A provider of its own, which answers as a test says. */
-let provider: Answerer;
+let provider: TestServer;
 let answer: (request: IncomingMessage, response: ServerResponse) => unknown;
 let own: Connection;
 let google: Connection;
 let spreadsheetId: string;
 before(async () => {
-  provider = await answerer((request, response) => answer(request, response));
+  provider = await startServer((request, response) => answer(request, response));
   bench = await openClientBench({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8,::1/128' });
   const { client, service } = bench;
   await client.integrations.create({
@@ -56,7 +56,7 @@ type Echoed = {
 };
 const echoed = async (response: Response) => (await response.json()) as Echoed;
 
-test('a path and a whole address of the provider lead to it, with the credentials of the user', async () => {
+test('a path and a complete URL reach the provider, with the credentials of the user', async () => {
   answer = echo;
   const ways = [
     '/v1/things?x=%2F&ranges=a&ranges=b',
@@ -76,7 +76,7 @@ test('a path and a whole address of the provider lead to it, with the credential
   assert.equal(url, '/api/');
 });
 
-test('headers, method and body of a call arrive, whatever their names', async () => {
+test('headers, method and body of a call arrive, for all header names', async () => {
   answer = echo;
   const { fetch } = own;
   const sent = {
@@ -108,7 +108,7 @@ test('headers, method and body of a call arrive, whatever their names', async ()
   }
 });
 
-test('what the proxy is asked by headers is taken by it', async () => {
+test('headers for the proxy take effect', async () => {
   let turn = 0;
   answer = (request, response) => {
     turn += 1;
@@ -153,7 +153,7 @@ test("an error in the provider's own shape has our code, too", async () => {
   assert.equal((await nobody.errorOf(answered))?.code, 'unknown_connection', 'also where it was read');
 });
 
-test('bodies stream both ways', async () => {
+test('bodies are streamed in both directions', async () => {
   const got: string[] = [];
   const mayEnd = Promise.withResolvers<void>();
   answer = async (request, response) => {
@@ -189,7 +189,7 @@ test('bodies stream both ways', async () => {
   assert.match(text, /end$/);
 });
 
-test('a hundred calls at once each get their own answer', async () => {
+test('a hundred concurrent calls get their own responses', async () => {
   answer = echo;
   const answers = await Promise.all(
     Array.from({ length: 100 }, (_, at) => own.fetch(`/x/${at}`, { method: 'PUT', body: `body ${at}` })),
@@ -215,7 +215,7 @@ test('an abort ends the call at the provider', async () => {
   await gone.promise;
 });
 
-test('no address leads out of the provider, and with our key to ourselves', async () => {
+test('no address leads away from the provider, or with the key to another route of the service', async () => {
   const reached: string[] = [];
   const client = bench.open({
     fetch: (input, init) => {
@@ -254,7 +254,7 @@ test('no address leads out of the provider, and with our key to ourselves', asyn
   assert.equal((await own.errorOf(elsewhere))?.code, 'base_url_override_not_allowed');
 });
 
-test('a ticket calls paths, and whole addresses where it is told the base', async () => {
+test('a ticket calls paths, and complete URLs if baseUrl is set', async () => {
   answer = echo;
   const { ticket } = await bench.client.tickets.create({
     ...{ provider_config_key: 'own', connection_id: 'one', methods: ['GET'], paths: ['/v1/**'] },

@@ -1,67 +1,68 @@
 /**
- * `fetch` for one connection: what is asked of the provider goes through the proxy, which adds the user's credentials.
+ * `fetch` for one connection: calls to the provider go through the proxy, which adds the user's credentials.
  *
- * Owns which address a call goes to and which headers need the prefix under which any header passes. Does not own retries,
- * quotas and time limits: the service has them, by headers such as `Retries` and `Quota-Wait`.
+ * Owns the address of a call, and which headers get the prefix with which any header passes the proxy. Does not own retries,
+ * quotas and time limits: the service has them, set by headers such as `Retries` and `Quota-Wait`.
  */
 import { isTrellisError } from './errors.ts';
-import { type ProviderAddresses, withoutSlash } from './provider-addresses.ts';
+import type { Answer } from './route-call.ts';
 import type { Fetch, Transport } from './transport.ts';
+import { unlessAborted } from './when-aborted.ts';
 
 export type ProxiedConnection = {
   transport: Transport;
-  addresses: ProviderAddresses;
+  providerUrls: ProviderUrls;
   brand: string;
   integration: string;
   connectionId: string;
-  /** The provider's own address, where whole addresses are called without asking the service for it. */
+  /** The base URL of the provider, if the caller set it. */
   baseUrl: string | undefined;
 };
 
-/** Pass under their own names; all others that a caller sets take the prefix. */
+/** Headers that pass the proxy unchanged; all other headers of the caller get the prefix. */
 const passed =
   /^(accept|accept-encoding|accept-language|cache-control|content-.*|digest|idempotency-key|if-.*|last-event-id|mcp-.*|prefer|range|te|user-agent|x-goog-api-client|x-goog-fieldmask|x-goog-upload-.*|x-upload-content-.*)$/;
-/** What the proxy is asked, not the provider. */
+/** Headers for the proxy, not for the provider. */
 const forProxy = /^(base-url-override|decompress|quota-wait|retries|retry-on|timeouts)$/;
-/** The service says these itself, or nobody may. */
+/** Headers that the client or the service sets, or that must not be sent. */
 const dropped = /^(authorization|cookie|connection-id|host|origin|provider-config-key|referer)$/;
 
 /**
- * Has the form of `fetch` and can be given to whatever takes one. It takes a path of the provider's or a whole address, and
- * answers what the provider did: an error of Trellis is an answer too, which `errorOf` tells apart, such as that for an
- * address that the integration does not allow. It rejects as `fetch` does, and with a `TypeError` for an address with dot
- * segments (a `URL` and a `Request` have resolved theirs), and for a whole address where neither the key may ask nor
- * `baseUrl` says which are the provider's.
+ * Returns a function with the signature of `fetch`. It accepts a path of the provider's API or a complete URL, and returns the
+ * provider's response. An error of Trellis is a response too, which `errorOf` recognises, such as the error for an address that
+ * the integration does not allow.
  *
- * Bodies stream both ways. That of a `Request` is read whole first, since not every platform lets it go on.
+ * It rejects as `fetch` does. It also rejects with a `TypeError` for an address with dot segments (a `URL` and a `Request` have
+ * resolved theirs), and for a complete URL if the key may not read the integration and `baseUrl` is not set.
+ *
+ * Bodies are streamed in both directions. The body of a `Request` is read completely first: some platforms cannot forward it.
  */
 export function proxiedFetch(connection: ProxiedConnection): Fetch {
   const { transport, integration, connectionId } = connection;
   const proxy = `${transport.url}/proxy`;
   return async (input, init = {}) => {
-    // By its properties, not by `instanceof`: a caller with its own `fetch` may pass its own Request class.
+    // Checks for a property, not with `instanceof`: a caller with a custom `fetch` may pass a custom Request class.
     const request = typeof input === 'object' && 'url' in input ? input : undefined;
-    const given = init.headers ?? request?.headers;
-    const headers = headersFor(connection, new Headers(given));
+    const headers = headersFor(connection, new Headers(init.headers ?? request?.headers));
     headers.set('connection-id', connectionId);
     headers.set('provider-config-key', integration);
     const signal = (init.signal === undefined ? request?.signal : init.signal) ?? undefined;
-    const base = () => baseOf(connection, signal);
-    const { path, override } = await addressed(request?.url ?? String(input), { proxy, base });
+    const readBase = () => baseOf(connection, signal);
+    const { path, override } = await resolvePath(request?.url ?? String(input), { proxy, readBase });
     if (override !== undefined) headers.set('base-url-override', override);
-    const url = within(proxy, path);
+    const url = proxyUrl(proxy, path);
     const body = init.body ?? (await bodyOf(request));
     return transport.fetchWithKey(url, {
       ...(request && { method: request.method, signal: request.signal, redirect: request.redirect }),
       ...withoutUndefined(init),
       headers,
-      // Where a body streams, platforms want it said that the answer comes behind its end.
+      // Platforms require `duplex` for a streamed body.
       ...(body !== null && { body, duplex: 'half' }),
     });
   };
 }
 
-/** To a platform what is undefined says nothing; here it would hide what a `Request` says. */
+/** `fetch` ignores undefined options. In an object spread they would hide the options of a `Request`. */
 function withoutUndefined(init: RequestInit): RequestInit {
   return Object.fromEntries(Object.entries(init).filter(([, value]) => value !== undefined));
 }
@@ -70,76 +71,149 @@ async function bodyOf(request: Request | undefined): Promise<ArrayBuffer | null>
   return request?.body == null ? null : request.arrayBuffer();
 }
 
-function headersFor({ brand }: ProxiedConnection, given: Headers): Headers {
+function headersFor({ brand }: ProxiedConnection, original: Headers): Headers {
   const headers = new Headers();
-  const isOurs = (name: string) =>
+  const isForTrellis = (name: string) =>
     forProxy.test(name) || name.startsWith(`${brand}-`) || name.startsWith(`x-${brand}-`);
-  for (const [name, value] of given) {
+  for (const [name, value] of original) {
     if (dropped.test(name)) continue;
-    const isAsItIs = passed.test(name) || isOurs(name);
-    headers.set(isAsItIs ? name : `${brand}-proxy-${name}`, value);
+    const isUnchanged = passed.test(name) || isForTrellis(name);
+    headers.set(isUnchanged ? name : `${brand}-proxy-${name}`, value);
   }
   return headers;
 }
 
-type Addressed = { path: string; override?: string };
-
-/** The path behind `/proxy` for a path of the provider's, or for a whole address. */
-async function addressed(
-  asked: string,
-  { proxy, base: ask }: { proxy: string; base: () => Promise<string | undefined> },
-): Promise<Addressed> {
-  // A parser takes them out wherever they stand.
-  const address = asked.replace(/[\t\n\r]/g, '').trim();
+/**
+ * The path after `/proxy` for a path of the provider's API or a complete URL. `override` is the origin of a URL outside of the
+ * provider's base URL.
+ */
+async function resolvePath(
+  input: string,
+  { proxy, readBase }: { proxy: string; readBase: () => Promise<string | undefined> },
+): Promise<{ path: string; override?: string }> {
+  // URL parsers remove these characters anywhere.
+  const address = input.replace(/[\t\n\r]/g, '').trim();
   if (!/^[a-z][a-z0-9+.-]*:\/\//i.test(address)) {
     return { path: address.startsWith('/') ? address : `/${address}` };
   }
   if (address.startsWith(`${proxy}/`)) return { path: address.slice(proxy.length) };
-  // As it was given: parsed it has none left, and is another address than it says.
+  // Checks the unparsed address: the parser resolves dot segments, which changes the address.
   refuseDots(address.replace(/^[^:]*:\/\/[^/\\?#]*/, ''));
   const { href, origin, pathname, search } = new URL(address);
-  const base = await ask();
-  // The service takes a whole address behind `/proxy/`: it knows the provider's, also one that each connection has its own of.
+  const base = await readBase();
+  // The service accepts a complete URL after `/proxy/`, and compares it with the base URL of this connection.
   if (base === undefined || base.includes('${')) return { path: `/${href}` };
-  const behind = href.startsWith(base) ? href.slice(base.length) : undefined;
-  if (behind !== undefined && /^([/?]|$)/.test(behind)) {
-    return { path: behind.startsWith('/') ? behind : `/${behind}` };
+  const rest = href.startsWith(base) ? href.slice(base.length) : undefined;
+  if (rest !== undefined && /^([/?]|$)/.test(rest)) {
+    return { path: rest.startsWith('/') ? rest : `/${rest}` };
   }
   return { path: pathname + search, override: origin };
 }
 
-/** The whole address. Throws where a parser would lead out of the provider, and with our key to another route of ours. */
-function within(proxy: string, path: string): string {
+/** The complete URL. Throws if a URL parser would resolve it to another route of the service, which would get the key. */
+function proxyUrl(proxy: string, path: string): string {
   refuseDots(path);
   const url = proxy + path;
-  if (!new URL(url).href.startsWith(`${new URL(proxy).href}/`)) throw dotted(path);
+  if (!new URL(url).href.startsWith(`${new URL(proxy).href}/`)) throw dotSegments(path);
   return url;
 }
 
 function refuseDots(path: string): void {
-  const [before = ''] = path.split(/[?#]/, 1);
-  if (/(^|[/\\])(\.|%2e){1,2}([/\\;]|$)/i.test(before)) throw dotted(path);
+  const [pathname = ''] = path.split(/[?#]/, 1);
+  if (/(^|[/\\])(\.|%2e){1,2}([/\\;]|$)/i.test(pathname)) throw dotSegments(path);
 }
 
-const dotted = (path: string) =>
-  new TypeError(`"${path}" has dot segments, and would lead to another address than it says.`);
+const dotSegments = (path: string) =>
+  new TypeError(`"${path}" has dot segments, and would resolve to another address.`);
 
 /**
- * The provider's address without a slash at the end; undefined where the service refuses to tell, and so will the proxy. Throws
- * a `TypeError` where the service is away, or the key may not ask.
+ * The base URL of the provider without a trailing slash; undefined if the service refuses it, because the proxy will return the
+ * same error. Throws a `TypeError` if the service cannot be reached or the key lacks the scope.
  */
 function baseOf(
-  { addresses, integration, baseUrl }: ProxiedConnection,
+  { providerUrls, integration, baseUrl }: ProxiedConnection,
   signal: AbortSignal | undefined,
 ): Promise<string | undefined> {
   if (baseUrl !== undefined) return Promise.resolve(withoutSlash(baseUrl));
-  return addresses.of(integration, signal).catch((error: unknown) => {
+  return providerUrls.get(integration, signal).catch((error: unknown) => {
     if (!isTrellisError(error)) throw error;
     if (isTrellisError(error, 'forbidden', 'invalid_ticket'))
-      throw new TypeError(mayNotAsk, { cause: error });
+      throw new TypeError(baseUrlRequired, { cause: error });
     if (error.status === 0) throw new TypeError(error.message, { cause: error });
     return undefined;
   });
 }
-const mayNotAsk =
-  'This key may not ask for the address of the provider: name it as `baseUrl`, or call paths.';
+const baseUrlRequired = 'This key may not read the base URL of the provider. Set `baseUrl`, or pass a path.';
+
+/** The time for which a base URL is cached; an integration may get another one. */
+const cacheMs = 5 * 60_000;
+
+type CachedUrl = { url: Promise<string>; expiresAt: number; callers: number; request: AbortController };
+
+/** The base URLs of the providers of integrations. All connections of a client share one request for each integration. */
+export class ProviderUrls {
+  readonly #transport: Transport;
+  readonly #cache = new Map<string, CachedUrl>();
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /**
+   * Returns a URL without a trailing slash. A `${...}` in it stands for a setting of the connection. Throws `TrellisError`,
+   * or the signal's reason. The request is aborted once no caller waits for it.
+   */
+  async get(integration: string, signal: AbortSignal | undefined): Promise<string> {
+    signal?.throwIfAborted();
+    const cached = this.#cache.get(integration);
+    const entry = cached !== undefined && Date.now() < cached.expiresAt ? cached : this.#request(integration);
+    entry.callers += 1;
+    try {
+      return await unlessAborted(entry.url, signal);
+    } finally {
+      entry.callers -= 1;
+      if (entry.callers === 0 && signal?.aborted && entry.expiresAt === Number.POSITIVE_INFINITY) {
+        this.#remove(integration, entry);
+        entry.request.abort();
+      }
+    }
+  }
+
+  #request(integration: string): CachedUrl {
+    const request = new AbortController();
+    const url = this.#fetch(integration, request.signal);
+    const entry: CachedUrl = { url, expiresAt: Number.POSITIVE_INFINITY, callers: 0, request };
+    this.#cache.set(integration, entry);
+    url.then(
+      () => {
+        entry.expiresAt = Date.now() + cacheMs;
+      },
+      () => this.#remove(integration, entry),
+    );
+    return entry;
+  }
+
+  #remove(integration: string, entry: CachedUrl): void {
+    if (this.#cache.get(integration) === entry) this.#cache.delete(integration);
+  }
+
+  async #fetch(integration: string, signal: AbortSignal): Promise<string> {
+    const { data } = await this.#transport.json<Answer<'GET /integrations/{key}'>>({
+      ...{ route: 'GET /integrations/{key}', path: { key: integration }, signal },
+    });
+    const provider = await this.#transport.json<Answer<'GET /providers/{provider}'>>({
+      ...{ route: 'GET /providers/{provider}', path: { provider: data.provider }, signal },
+    });
+    const { base_url = '' } = (provider.data.proxy ?? {}) as { base_url?: string };
+    // Settings of the integration, such as a host.
+    const resolved = base_url.replace(
+      /\$\{integrationConfig\.(\w+)\}/g,
+      (placeholder, name: string) => data.integration_config[name] ?? placeholder,
+    );
+    return withoutSlash(resolved);
+  }
+}
+
+function withoutSlash(url: string): string {
+  return url.replace(/\/+$/, '');
+}

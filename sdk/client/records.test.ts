@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { pipeline, Readable } from 'node:stream';
 import { after, before, test } from 'node:test';
-import { answerer, type ClientBench, openClientBench } from './client.fixture.ts';
+import { type ClientBench, openClientBench, startServer } from './client.fixture.ts';
 import { isTrellisError, type Records, Trellis } from './index.ts';
 
 type City = { city: string; size?: number };
@@ -23,7 +23,7 @@ after(() => bench.close());
 const cities = (from: number, to: number) =>
   Array.from({ length: to - from }, (_, at) => ({ id: from + at, city: `city ${from + at}` }));
 
-test('2,500 records come one by one, by pages, or all together, each once and in order', async () => {
+test('2,500 records are listed singly, by pages or as an array, each once and in order', async () => {
   const records = fresh();
   await records.save(cities(0, 2_500));
   const ids: string[] = [];
@@ -46,7 +46,7 @@ test('2,500 records come one by one, by pages, or all together, each once and in
   assert.equal((await records.list({ cursor }).toArray()).length, 500);
 });
 
-test('no page is fetched that nobody asks for', async () => {
+test('no page is fetched before it is needed', async () => {
   const records = fresh();
   await records.save(cities(0, 30));
   let fetched = 0;
@@ -76,7 +76,7 @@ test('filters, ids and times narrow a list', async () => {
   assert.equal(updated?._trellis_metadata.last_action, 'UPDATED');
 });
 
-test('a variant is a dataset of its own', async () => {
+test('a variant is a separate dataset', async () => {
   const base = fresh();
   const other = bench.client
     .connection(bench.integration, bench.connectionId)
@@ -99,7 +99,7 @@ test('a variant is a dataset of its own', async () => {
   );
 });
 
-test('3,000 are pruned to the end, with progress, and what was pruned says so', async () => {
+test('3,000 records are pruned completely, with progress, and have pruned_at', async () => {
   const records = fresh();
   await records.save(cities(0, 4_000));
   const until = (await records.list().toArray({ atMost: 3_000 })).at(-1)!._trellis_metadata.cursor;
@@ -118,7 +118,7 @@ test('3,000 are pruned to the end, with progress, and what was pruned says so', 
   assert.deepEqual(await records.prune({ until }), { count: 0 });
 });
 
-test('a prune that is ended goes on with the same call', async () => {
+test('an aborted prune continues with the same call', async () => {
   const records = fresh();
   await records.save(cities(0, 50));
   const until = (await records.list().toArray()).at(-1)!._trellis_metadata.cursor;
@@ -133,7 +133,7 @@ test('a prune that is ended goes on with the same call', async () => {
   assert.deepEqual(await records.prune({ until, batchSize: 10 }), { count: 40 });
 });
 
-test('what a consumer has taken is pruned, and nothing behind it', async () => {
+test('pruneConsumed prunes up to the position of the consumer, and nothing after it', async () => {
   const records = fresh();
   await records.save(cities(0, 20));
   for await (const _ of records.follow({ consumer: 'billing', batchSize: 5, untilCaughtUp: true }));
@@ -144,7 +144,7 @@ test('what a consumer has taken is pruned, and nothing behind it', async () => {
   await assert.rejects(records.pruneConsumed('nobody'), (error) => isTrellisError(error, 'not_found'));
 });
 
-test('an export brings everything, and one that is cut off is told', async () => {
+test('an export returns all records, and an incomplete one is an error', async () => {
   const records = fresh();
   await records.save(cities(0, 3_000));
   let seen = 0;
@@ -155,7 +155,7 @@ test('an export brings everything, and one that is cut off is told', async () =>
   assert.equal(seen, 3_000);
   assert.deepEqual(await Array.fromAsync(fresh().export()), []);
 
-  const cut = await answerer(async (_, response) => {
+  const cut = await startServer(async (_, response) => {
     response.writeHead(200, { 'content-type': 'application/x-ndjson' });
     response.write('{"id":"1","city":"Oslo","_trellis_metadata":{"cursor":"a"}}\n{"id":"2","ci');
     await new Promise((resolve) => setTimeout(resolve, 20));
@@ -181,7 +181,7 @@ test('a consumer that stops reading an export also stops the service', async () 
   const lines = function* () {
     for (let id = 0; ; id += 1) yield `{"id":"${id}"}\n`;
   };
-  const endless = await answerer((_, response) => {
+  const endless = await startServer((_, response) => {
     response.writeHead(200, { 'content-type': 'application/x-ndjson' });
     pipeline(Readable.from(lines()), response, () => closed.resolve());
   });
@@ -199,7 +199,7 @@ test('a consumer that stops reading an export also stops the service', async () 
   }
 });
 
-test('another brand has its own name for what a record says of itself', async () => {
+test('another brand has its own name for the metadata of a record', async () => {
   const other = await openClientBench({ TRELLIS_BRAND: 'acme' });
   try {
     const branded = new Trellis({ url: other.service.baseUrl, key: other.service.keys.dev, brand: 'acme' });

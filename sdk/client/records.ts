@@ -1,15 +1,15 @@
-import { exported } from './export.ts';
+import { TrellisError } from './errors.ts';
 import { type Batch, type FollowOptions, follow } from './follow.ts';
 import { Paged } from './paged.ts';
 import type { Answer, Body, CallOptions, Query } from './route-call.ts';
 import type { Sent, Transport } from './transport.ts';
 
-/** What the service says of a record beside what is in it: when it changed, how, and its `cursor`. */
+/** The metadata of a record: its times, its last action, and its `cursor`. */
 export type RecordMetadata = Answer<'GET /records'>['records'][number]['_trellis_metadata'];
 
 /**
- * A record as it is read: what was saved, its `id` as text, and its metadata below `_trellis_metadata` (the word in it is
- * the service's brand). A pruned one has nothing of what was saved, so each field may be undefined; `pruned_at` tells.
+ * A record as it is read: the saved fields, `id` as a string, and the metadata in `_trellis_metadata` (with the brand of the
+ * service in its name). Each saved field may be undefined, because a pruned record has none; its metadata has `pruned_at`.
  */
 export type StoredRecord<T = Record<string, unknown>, B extends string = 'trellis'> = (
   | Omit<T, 'id'>
@@ -22,48 +22,48 @@ export type RecordPage<T, B extends string = 'trellis'> = {
   next_cursor: string | null;
 };
 
-/** A record as it is saved. */
+/** A record to save. */
 export type NewRecord<T> = Omit<T, 'id'> & { id: string | number };
-/** Some fields of a record. */
+/** The changed fields of a record. */
 export type PartialRecord<T> = Partial<Omit<T, 'id'>> & { id: string | number };
 
 export type ListOptions = Pick<CallOptions, 'signal'> & {
-  /** Only what changed after this position. */
+  /** Only records that changed after this position. */
   cursor?: string | undefined;
-  /** Whether a cursor from before the dataset was emptied is refused as `cursor_expired`; else it is good. */
+  /** Whether a cursor from before the dataset was emptied is refused with `cursor_expired`. By default it is valid. */
   unlessEmptied?: boolean | undefined;
   /** Only records whose last change is one of these. */
   filter?: readonly ('added' | 'updated' | 'deleted')[] | undefined;
-  /** Only these, at most 100; of none there is an empty page, and nothing is asked. */
+  /** Only records with these IDs, at most 100. An empty list returns an empty page without a request. */
   ids?: readonly string[] | undefined;
-  /** Only what changed at or after this time. */
+  /** Only records that changed at or after this time. */
   modifiedAfter?: Date | string | undefined;
-  /** Also what the last change of each record changed, in its metadata. */
+  /** Whether the metadata of each record lists the fields that its last change affected. */
   changes?: boolean | undefined;
-  /** How many are asked for at a time, 1 to 10,000; 1,000 unless said otherwise. */
+  /** The number of records per request, 1 to 10,000. Defaults to 1,000. */
   pageSize?: number | undefined;
 };
 
 export type SaveOptions = CallOptions & Omit<Body<'POST /records'>, 'model' | 'variant' | 'records'>;
 
-/** How far a prune is. */
+/** The progress of a prune. */
 export type PruneProgress = {
-  /** Payloads that are gone by now. */
+  /** The number of payloads removed so far. */
   pruned: number;
-  /** How many there were to go when it began. */
+  /** The number of payloads to remove at the start. */
   total: number;
 };
 export type PruneOptions = Pick<CallOptions, 'signal'> & {
-  /** A cursor: everything up to and including this position. */
+  /** A cursor. Payloads up to and including this position are removed. */
   until: string;
-  /** Payloads a call, 1 to 10,000; 1,000 unless said otherwise. */
+  /** The number of payloads per call, 1 to 10,000. Defaults to 1,000. */
   batchSize?: number | undefined;
-  /** Called behind each call. Where it is given, how many there are is asked first. */
+  /** Called after each call. Requests the total first. */
   onProgress?: ((progress: PruneProgress) => void) | undefined;
 };
 
-/** What a handle of records needs to know of its connection. */
-export type RecordsPlace = {
+/** The dataset of a `Records` handle, and how to reach it. */
+export type RecordsTarget = {
   transport: Transport;
   brand: string;
   integration: string;
@@ -75,24 +75,24 @@ export type RecordsPlace = {
 /**
  * The synced records of one connection, model and variant: `connection.records<City>('City')`.
  *
- * `T` is what your program takes the records for; the service does not check it.
+ * `T` is the expected type of the records. Neither client nor service checks it.
  */
 export class Records<T extends object = Record<string, unknown>, B extends string = 'trellis'> {
   readonly model: string;
-  /** `base` where none was named. */
+  /** Defaults to `base`. */
   readonly variant: string;
-  readonly #place: RecordsPlace;
+  readonly #target: RecordsTarget;
 
   /** @internal */
-  constructor(place: RecordsPlace) {
-    this.model = place.model;
-    this.variant = place.variant ?? 'base';
-    this.#place = place;
+  constructor(target: RecordsTarget) {
+    this.model = target.model;
+    this.variant = target.variant ?? 'base';
+    this.#target = target;
   }
 
   /**
-   * All records in the order of their last changes, tombstones included, page by page as they are asked for. A record that
-   * changes meanwhile comes at its new place, so that it may come twice, its later state last.
+   * Lists all records in the order of their last changes, including tombstones. A record that changes during the iteration
+   * moves to its new position, so it may appear twice; the later state comes last.
    */
   list(options: ListOptions = {}): Paged<StoredRecord<T, B>, RecordPage<T, B>> {
     const { cursor: from, pageSize = 1_000, signal, filter, ids, modifiedAfter, changes } = options;
@@ -107,20 +107,20 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     const page = (cursor: string | undefined) => this.#page({ ...query, cursor }, { signal });
     return new Paged(
       async function* () {
-        // On the way an empty list is none, which narrows nothing.
+        // In a query an empty list is no filter, so it would return all records.
         if (ids?.length === 0) return yield { records: [], next_cursor: null };
         for (let cursor = from; ; ) {
-          const got = await page(cursor);
-          yield got;
-          if (got.next_cursor === null) return;
-          cursor = got.next_cursor;
+          const current = await page(cursor);
+          yield current;
+          if (current.next_cursor === null) return;
+          cursor = current.next_cursor;
         }
       },
       ({ records }) => records,
     );
   }
 
-  /** One page of at most `limit` records behind a cursor. */
+  /** Returns one page of at most `limit` records after a cursor. */
   page(
     options: Pick<ListOptions, 'cursor' | 'unlessEmptied'> & {
       limit?: number | undefined;
@@ -131,21 +131,21 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
   }
 
   /**
-   * Every change from where the named consumer stands, now and as they come, in batches:
+   * Yields existing and new changes after the position of the named consumer, in batches:
    *
    * ```ts
    * for await (const { records } of cities.follow({ consumer: 'billing' })) await store(records);
    * ```
    *
-   * The service keeps the consumer's position. It is moved behind a batch once you ask for the next one, so a batch that was
-   * cut off comes again: each change comes at least once, in order. Outages are waited for.
+   * The service stores the position of the consumer. The position moves past a batch when the next one is requested, so an
+   * interrupted batch comes again: each change comes at least once, in order. Retries during outages.
    *
-   * Throws `cursor_expired` where a retention policy has removed deletions that the consumer had not seen, or the dataset was
-   * emptied since, unless `onExpired` is `'restart'`; `cursor_behind_consumer` where somebody else follows under the same name;
-   * the signal's reason.
+   * Throws `cursor_expired` if a retention policy removed deletions that the consumer had not received, or if the dataset was
+   * emptied, unless `onExpired` is `'restart'`. Throws `cursor_behind_consumer` if another program uses the same name, and the
+   * signal's reason on an abort.
    */
   follow(options: FollowOptions): AsyncGenerator<Batch<T, B>, void, undefined> {
-    const { transport, brand } = this.#place;
+    const { transport, brand } = this.#target;
     return follow<T, B>(
       {
         metadataKey: `_${brand}_metadata`,
@@ -158,21 +158,21 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
             body: { ...this.#dataset(), ...body },
             ...call,
           }),
-        lastCursor: async (call) => (await this.#facts(call))?.last_cursor ?? null,
+        lastCursor: (call) => this.#lastCursor(call),
       },
       options,
     );
   }
 
   /**
-   * All records behind a cursor as one stream, in cursor order: for many of them the cheapest way. Throws `export_cut_off`
-   * where it did not come to its end; go on from the cursor of the last record, or begin again.
+   * Streams all records after a cursor in one response, in cursor order: the most efficient way to read many. Throws
+   * `export_cut_off` if the stream ends early; continue from the cursor of the last record, or start again.
    */
   export(
     options: Pick<ListOptions, 'cursor' | 'unlessEmptied' | 'signal'> = {},
   ): AsyncGenerator<StoredRecord<T, B>, void, undefined> {
     const { cursor, unlessEmptied, signal } = options;
-    const { transport, brand } = this.#place;
+    const { transport, brand } = this.#target;
     const query = { ...this.#dataset(), cursor, unless_emptied: unlessEmptied };
     const open = () =>
       transport.raw({
@@ -180,34 +180,34 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
         ...{ query, signal },
         headers: { ...this.#headers(), accept: 'application/x-ndjson' },
       });
-    return exported<StoredRecord<T, B>>(open, { endKey: `_${brand}_export`, signal });
+    return exportedRecords<StoredRecord<T, B>>(open, { endKey: `_${brand}_export`, signal });
   }
 
-  /** Saves up to 10,000 records, 32 MB together, in one transaction. Equal ones are not written. */
+  /** Saves up to 10,000 records, at most 32 MB in total, in one transaction. Does not write unchanged records. */
   save(
     records: readonly NewRecord<T>[],
     { signal, timeoutMs, retries, ...options }: SaveOptions = {},
   ): Promise<Answer<'POST /records'>> {
     const body = { ...this.#dataset(), records, ...options };
     const call = { signal, timeoutMs, retries };
-    return this.#place.transport.json({ ...this.#sent('POST /records'), body, ...call });
+    return this.#target.transport.json({ ...this.#sent('POST /records'), body, ...call });
   }
 
-  /** Merges parts into what is stored. Ids that are missing, deleted or pruned are named in the answer. */
+  /** Merges fields into stored records. The result lists the IDs that are missing, deleted or pruned. */
   update(parts: readonly PartialRecord<T>[], call: CallOptions = {}): Promise<Answer<'PATCH /records'>> {
     const body = { ...this.#dataset(), records: parts };
-    return this.#place.transport.json({ ...this.#sent('PATCH /records'), body, ...call });
+    return this.#target.transport.json({ ...this.#sent('PATCH /records'), body, ...call });
   }
 
-  /** Makes tombstones of up to 10,000 records. Nothing is deleted at the provider. */
+  /** Marks up to 10,000 records as deleted. Deletes nothing at the provider. */
   delete(ids: readonly (string | number)[], call: CallOptions = {}): Promise<Answer<'POST /records/delete'>> {
     const body = { ...this.#dataset(), ids };
-    return this.#place.transport.json({ ...this.#sent('POST /records/delete'), body, ...call });
+    return this.#target.transport.json({ ...this.#sent('POST /records/delete'), body, ...call });
   }
 
   /**
-   * Lets the payloads up to a cursor go, call after call until there are none, and tells how many went. Ids, metadata and
-   * cursors stay. Ended half-way, it has done what `onProgress` has told; the same call goes on.
+   * Removes the payloads up to a cursor, with repeated calls until none is left, and returns their number. IDs, metadata and
+   * cursors stay. After an abort, the payloads reported to `onProgress` are removed; repeat the call to continue.
    */
   async prune(options: PruneOptions): Promise<{ count: number }> {
     const { until, batchSize, onProgress, signal } = options;
@@ -215,7 +215,7 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     const body = { ...this.#dataset(), until_cursor: until, limit: batchSize };
     let pruned = 0;
     for (;;) {
-      const { count, has_more } = await this.#place.transport.json<Answer<'PATCH /records/prune'>>({
+      const { count, has_more } = await this.#target.transport.json<Answer<'PATCH /records/prune'>>({
         ...this.#sent('PATCH /records/prune'),
         ...{ body, signal },
       });
@@ -225,7 +225,7 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     }
   }
 
-  /** `prune` up to where a consumer stands. Throws `not_found` where nobody is called that. */
+  /** Prunes up to the position of a consumer. Throws `not_found` if there is no such consumer. */
   async pruneConsumed(
     consumer: string,
     options: Omit<PruneOptions, 'until'> = {},
@@ -234,30 +234,32 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     return cursor === null ? { count: 0 } : this.prune({ ...options, until: cursor });
   }
 
-  /** Where a consumer stands, and how many records it is behind. Throws `not_found`. */
+  /** Returns the position of a consumer and the number of records after it. Throws `not_found`. */
   consumer(name: string, call: CallOptions = {}): Promise<Answer<'GET /records/consumers/{name}'>> {
     const sent = { ...this.#sent('GET /records/consumers/{name}'), path: { name } };
-    return this.#place.transport.json({ ...sent, query: this.#dataset(), ...call });
+    return this.#target.transport.json({ ...sent, query: this.#dataset(), ...call });
   }
 
-  /** What a prune up to a cursor would remove. */
+  /** Returns what a prune up to a cursor would remove. */
   estimate({
     until,
     ...call
   }: { until: string } & CallOptions): Promise<Answer<'POST /records/prune/estimate'>> {
     const body = { ...this.#dataset(), until_cursor: until };
-    return this.#place.transport.json({ ...this.#sent('POST /records/prune/estimate'), body, ...call });
+    return this.#target.transport.json({ ...this.#sent('POST /records/prune/estimate'), body, ...call });
   }
 
   #page(query: Record<string, unknown>, call: CallOptions): Promise<RecordPage<T, B>> {
     const whole = { ...this.#dataset(), ...query };
-    return this.#place.transport.json({ ...this.#sent('GET /records'), query: whole, ...call });
+    return this.#target.transport.json({ ...this.#sent('GET /records'), query: whole, ...call });
   }
 
-  async #facts(call: CallOptions) {
+  async #lastCursor(call: CallOptions): Promise<string | null> {
     const sent = { ...this.#sent('GET /records/datasets'), ...call };
-    const { datasets } = await this.#place.transport.json<Answer<'GET /records/datasets'>>(sent);
-    return datasets.find(({ model, variant }) => model === this.model && variant === this.variant);
+    const { datasets } = await this.#target.transport.json<Answer<'GET /records/datasets'>>(sent);
+    const isOwn = (one: { model: string; variant: string }) =>
+      one.model === this.model && one.variant === this.variant;
+    return datasets.find(isOwn)?.last_cursor ?? null;
   }
 
   #dataset(): Pick<Query<'GET /records'>, 'model' | 'variant'> {
@@ -265,10 +267,58 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
   }
 
   #headers(): Record<string, string> {
-    return { 'connection-id': this.#place.connectionId, 'provider-config-key': this.#place.integration };
+    return { 'connection-id': this.#target.connectionId, 'provider-config-key': this.#target.integration };
   }
 
   #sent(route: string): Pick<Sent, 'route' | 'headers'> {
     return { route, headers: this.#headers() };
+  }
+}
+
+/**
+ * Yields the records of an export, one per line. Only the last line (`endKey`) proves that the export is complete: without it
+ * throws `export_cut_off`, whatever the cause.
+ */
+async function* exportedRecords<R>(
+  open: () => Promise<Response>,
+  { endKey, signal }: { endKey: string; signal: AbortSignal | undefined },
+): AsyncGenerator<R, void, undefined> {
+  const { body } = await open();
+  let isComplete = false;
+  let cause: unknown;
+  try {
+    for await (const line of linesOf(body)) {
+      const value = JSON.parse(line) as Record<string, unknown>;
+      // A record may have a field of this name, but it also has an `id`.
+      if (endKey in value && !('id' in value)) isComplete = true;
+      else yield value as R;
+    }
+  } catch (error) {
+    cause = error;
+  }
+  if (signal?.aborted) throw signal.reason;
+  if (cause !== undefined || !isComplete) {
+    const message = 'The export ended without its last line. Continue from the cursor of the last record.';
+    throw new TrellisError({ code: 'export_cut_off', message, cause });
+  }
+}
+
+async function* linesOf(body: ReadableStream<Uint8Array> | null): AsyncGenerator<string, void, undefined> {
+  if (body === null) return;
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = '';
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const lines = (rest + decoder.decode(value, { stream: true })).split('\n');
+      rest = lines.pop() ?? '';
+      yield* lines.filter((line) => line !== '');
+    }
+    if (rest !== '') yield rest;
+  } finally {
+    // Also ends the request when the consumer stops early.
+    await reader.cancel().catch(() => {});
   }
 }

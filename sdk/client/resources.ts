@@ -1,13 +1,13 @@
-/** What an environment holds, each with the calls of its routes. Bodies and answers are as they go over the wire. */
+/** The resources of an environment and the calls of their routes. Bodies and results have the field names of the wire. */
 import { Paged } from './paged.ts';
 import type { Answer, Body, CallOptions, Query } from './route-call.ts';
 import type { Transport } from './transport.ts';
 
 export type Integration = Answer<'GET /integrations/{key}'>['data'];
 export type Provider = Answer<'GET /providers/{provider}'>['data'];
-/** A connection as it is listed: without credentials. */
+/** A connection in a list, without credentials. */
 export type ListedConnection = Answer<'GET /connections'>['connections'][number];
-/** A connection with all that the key may see of it. */
+/** A connection with all fields that the key may read. */
 export type ConnectionDetails = Answer<'GET /connections/{id}'>;
 export type ConnectSession = Answer<'POST /connect/sessions'>['data'];
 export type ApiKey = Answer<'GET /environment/api-keys'>['data'][number];
@@ -22,44 +22,37 @@ export class Integrations {
     this.#transport = transport;
   }
 
-  async list(call: CallOptions = {}): Promise<Integration[]> {
-    const sent = { route: 'GET /integrations', ...call };
-    return (await this.#transport.json<Answer<'GET /integrations'>>(sent)).data;
+  list(call: CallOptions = {}): Promise<Integration[]> {
+    return this.#transport.data({ route: 'GET /integrations', ...call });
   }
 
-  /** `include` adds what is not told otherwise; credentials take the scope `integrations:secrets`. */
-  async get(
+  /** `include` adds optional fields; credentials require the scope `integrations:secrets`. */
+  get(
     key: string,
     { include, ...call }: CallOptions & Query<'GET /integrations/{key}'> = {},
   ): Promise<Integration> {
-    const sent = { route: 'GET /integrations/{key}', path: { key }, query: { include }, ...call };
-    return (await this.#transport.json<Answer<'GET /integrations/{key}'>>(sent)).data;
+    return this.#transport.data({
+      route: 'GET /integrations/{key}',
+      path: { key },
+      query: { include },
+      ...call,
+    });
   }
 
-  async create(body: Body<'POST /integrations'>, call: CallOptions = {}): Promise<Integration> {
-    const sent = { route: 'POST /integrations', body, ...call };
-    return (await this.#transport.json<Answer<'POST /integrations'>>(sent)).data;
+  create(body: Body<'POST /integrations'>, call: CallOptions = {}): Promise<Integration> {
+    return this.#transport.data({ route: 'POST /integrations', body, ...call });
   }
 
-  /** With the client of the sandbox, to try things. An integration that is there already is answered as it is. */
-  async createTest(
-    body: Body<'POST /integrations/quickstart'>,
-    call: CallOptions = {},
-  ): Promise<Integration> {
-    const sent = { route: 'POST /integrations/quickstart', body, ...call };
-    return (await this.#transport.json<Answer<'POST /integrations/quickstart'>>(sent)).data;
+  /** Creates an integration with the OAuth client of the sandbox. Returns an existing integration unchanged. */
+  createTest(body: Body<'POST /integrations/quickstart'>, call: CallOptions = {}): Promise<Integration> {
+    return this.#transport.data({ route: 'POST /integrations/quickstart', body, ...call });
   }
 
-  async update(
-    key: string,
-    body: Body<'PATCH /integrations/{key}'>,
-    call: CallOptions = {},
-  ): Promise<Integration> {
-    const sent = { route: 'PATCH /integrations/{key}', path: { key }, body, ...call };
-    return (await this.#transport.json<Answer<'PATCH /integrations/{key}'>>(sent)).data;
+  update(key: string, body: Body<'PATCH /integrations/{key}'>, call: CallOptions = {}): Promise<Integration> {
+    return this.#transport.data({ route: 'PATCH /integrations/{key}', path: { key }, body, ...call });
   }
 
-  /** Throws `integration_in_use` while it has connections. */
+  /** Throws `integration_in_use` if the integration has connections. */
   delete(key: string, call: CallOptions = {}): Promise<Answer<'DELETE /integrations/{key}'>> {
     return this.#transport.json({ route: 'DELETE /integrations/{key}', path: { key }, ...call });
   }
@@ -73,14 +66,12 @@ export class Providers {
     this.#transport = transport;
   }
 
-  async list({ search, ...call }: CallOptions & Query<'GET /providers'> = {}): Promise<Provider[]> {
-    const sent = { route: 'GET /providers', query: { search }, ...call };
-    return (await this.#transport.json<Answer<'GET /providers'>>(sent)).data;
+  list({ search, ...call }: CallOptions & Query<'GET /providers'> = {}): Promise<Provider[]> {
+    return this.#transport.data({ route: 'GET /providers', query: { search }, ...call });
   }
 
-  async get(provider: string, call: CallOptions = {}): Promise<Provider> {
-    const sent = { route: 'GET /providers/{provider}', path: { provider }, ...call };
-    return (await this.#transport.json<Answer<'GET /providers/{provider}'>>(sent)).data;
+  get(provider: string, call: CallOptions = {}): Promise<Provider> {
+    return this.#transport.data({ route: 'GET /providers/{provider}', path: { provider }, ...call });
   }
 }
 
@@ -89,22 +80,22 @@ export type ConnectionListOptions = Pick<CallOptions, 'signal'> &
     Query<'GET /connections'>,
     'connectionId' | 'search' | 'endUserId' | 'endUserOrganizationId' | 'integrationId' | 'sort'
   > & {
-    /** Only those of one of these. */
+    /** Only connections with one of these statuses. */
     status?: readonly Health['status'][] | undefined;
     tags?: Readonly<Record<string, string>> | undefined;
     pageSize?: number | undefined;
   };
 export type GetConnectionOptions = CallOptions & {
-  /** Refresh now, whether it is due or not. */
+  /** Whether to refresh the credentials even if they are still valid. */
   forceRefresh?: boolean | undefined;
-  /** Also what renews the credentials; takes the scope `connections:refresh_tokens`. */
+  /** Whether to include the refresh token; requires the scope `connections:refresh_tokens`. */
   refreshToken?: boolean | undefined;
 };
 export type DeleteConnectionOptions = CallOptions &
   Omit<Query<'DELETE /connections/{id}'>, 'provider_config_key'>;
 
 export class Connections {
-  /** What the application keeps with a connection. */
+  /** The application's own data about a connection. */
   readonly metadata: Metadata;
   readonly #transport: Transport;
 
@@ -115,8 +106,8 @@ export class Connections {
   }
 
   /**
-   * Newest first, or those that were used last; each comes once. The service counts pages off: where connections are deleted
-   * while they are walked, others may be passed over.
+   * Lists connections, newest first or in the order of `sort`. Yields each connection once. Pages are counted from the start,
+   * so deletions during the iteration may cause other connections to be skipped.
    */
   list(options: ConnectionListOptions = {}): Paged<ListedConnection> {
     const transport = this.#transport;
@@ -138,7 +129,7 @@ export class Connections {
     );
   }
 
-  /** With fresh credentials, where the key may see them: throws `invalid_credentials` then for one that is dead. */
+  /** Returns a connection. If the key may read credentials, returns valid credentials or throws `invalid_credentials`. */
   get(
     integration: string,
     id: string,
@@ -152,7 +143,7 @@ export class Connections {
     return this.#transport.json({ route: 'GET /connections/{id}', path: { id }, query, ...call });
   }
 
-  /** Imports credentials that you hold. One that exists gets these, and its tags and metadata become those of the body. */
+  /** Imports credentials. Replaces the credentials, tags and metadata of an existing connection. */
   create(body: Body<'POST /connections'>, call: CallOptions = {}): Promise<ConnectionDetails> {
     return this.#transport.json({ route: 'POST /connections', body, ...call });
   }
@@ -167,7 +158,7 @@ export class Connections {
     return this.#transport.json({ ...sent, ...call });
   }
 
-  /** Also ends the grant at the provider, where nobody else needs it: see `revocation` in the answer. */
+  /** Deletes a connection, and revokes its grant at the provider if no other connection uses it: see `revocation` in the result. */
   delete(
     integration: string,
     id: string,
@@ -177,13 +168,13 @@ export class Connections {
     return this.#transport.json({ route: 'DELETE /connections/{id}', path: { id }, query, ...call });
   }
 
-  /** Refreshes now, and tells how the connection is then. */
+  /** Refreshes the credentials and returns the health of the connection. */
   refresh(integration: string, id: string, call: CallOptions = {}): Promise<Health> {
     const sent = { route: 'POST /connections/{id}/refresh', path: { id }, query: of(integration) };
     return this.#transport.json({ ...sent, ...call });
   }
 
-  /** Why it works or not, and what to do. */
+  /** Returns the status of a connection, its cause and the next step. */
   health(integration: string, id: string, call: CallOptions = {}): Promise<Health> {
     const sent = { route: 'GET /connections/{id}/health', path: { id }, query: of(integration) };
     return this.#transport.json({ ...sent, ...call });
@@ -198,7 +189,7 @@ export class Metadata {
     this.#transport = transport;
   }
 
-  /** Puts this in place of what there was, of one connection or of all that are named. */
+  /** Replaces the metadata of one connection or of several. */
   set(
     integration: string,
     id: string | readonly string[],
@@ -209,7 +200,7 @@ export class Metadata {
     return this.#transport.json({ route: 'POST /connections/metadata', body, ...call });
   }
 
-  /** Changes the fields that it names, one level deep. */
+  /** Replaces the given top-level fields of the metadata. */
   merge(
     integration: string,
     id: string | readonly string[],
@@ -223,7 +214,7 @@ export class Metadata {
 
 const of = (integration: string) => ({ provider_config_key: integration });
 
-/** Short-lived rights of end users to make or renew a connection: give the token to `trellis-client/connect`. */
+/** Short-lived permissions for end users to create or renew a connection. Pass the token to `trellis-client/connect`. */
 export class ConnectSessions {
   readonly #transport: Transport;
 
@@ -232,22 +223,17 @@ export class ConnectSessions {
     this.#transport = transport;
   }
 
-  async create(body: Body<'POST /connect/sessions'>, call: CallOptions = {}): Promise<ConnectSession> {
-    const sent = { route: 'POST /connect/sessions', body, ...call };
-    return (await this.#transport.json<Answer<'POST /connect/sessions'>>(sent)).data;
+  create(body: Body<'POST /connect/sessions'>, call: CallOptions = {}): Promise<ConnectSession> {
+    return this.#transport.data({ route: 'POST /connect/sessions', body, ...call });
   }
 
-  /** To renew a connection, by the body that `reconnect` of its health holds. */
-  async reconnect(
-    body: Body<'POST /connect/sessions/reconnect'>,
-    call: CallOptions = {},
-  ): Promise<ConnectSession> {
-    const sent = { route: 'POST /connect/sessions/reconnect', body, ...call };
-    return (await this.#transport.json<Answer<'POST /connect/sessions/reconnect'>>(sent)).data;
+  /** Creates a session that renews a connection. The health of the connection has the body, in `reconnect`. */
+  reconnect(body: Body<'POST /connect/sessions/reconnect'>, call: CallOptions = {}): Promise<ConnectSession> {
+    return this.#transport.data({ route: 'POST /connect/sessions/reconnect', body, ...call });
   }
 }
 
-/** Rights to call the provider of one connection for a while, for a browser, an agent or a job. */
+/** Short-lived permissions to call the provider of one connection, for a browser, an agent or a job. */
 export class Tickets {
   readonly #transport: Transport;
 
@@ -256,16 +242,12 @@ export class Tickets {
     this.#transport = transport;
   }
 
-  async create(
-    body: Body<'POST /tickets'>,
-    call: CallOptions = {},
-  ): Promise<Answer<'POST /tickets'>['data']> {
-    const sent = { route: 'POST /tickets', body, ...call };
-    return (await this.#transport.json<Answer<'POST /tickets'>>(sent)).data;
+  create(body: Body<'POST /tickets'>, call: CallOptions = {}): Promise<Answer<'POST /tickets'>['data']> {
+    return this.#transport.data({ route: 'POST /tickets', body, ...call });
   }
 }
 
-/** Variables of the environment, which functions read. */
+/** The variables of the environment, which functions read. */
 export class Variables {
   readonly #transport: Transport;
 
@@ -274,12 +256,12 @@ export class Variables {
     this.#transport = transport;
   }
 
-  /** Values are null to a key without the scope `environment:secrets`. */
+  /** Values are null if the key lacks the scope `environment:secrets`. */
   list(call: CallOptions = {}): Promise<Variable[]> {
     return this.#transport.json({ route: 'GET /environment-variables', ...call });
   }
 
-  /** Sets those that are named; others stay. */
+  /** Sets the given variables. Does not change others. */
   set(variables: Readonly<Record<string, string>>, call: CallOptions = {}): Promise<Variable[]> {
     const set = Object.entries(variables).map(([name, value]) => ({ name, value }));
     return this.#transport.json({ route: 'PATCH /environment-variables', body: { set }, ...call });
@@ -290,7 +272,7 @@ export class Variables {
   }
 }
 
-/** Secret keys of the environment. */
+/** The secret keys of the environment. */
 export class Keys {
   readonly #transport: Transport;
 
@@ -299,30 +281,27 @@ export class Keys {
     this.#transport = transport;
   }
 
-  async list(call: CallOptions = {}): Promise<ApiKey[]> {
-    const sent = { route: 'GET /environment/api-keys', ...call };
-    return (await this.#transport.json<Answer<'GET /environment/api-keys'>>(sent)).data;
+  list(call: CallOptions = {}): Promise<ApiKey[]> {
+    return this.#transport.data({ route: 'GET /environment/api-keys', ...call });
   }
 
-  /** The secret is told this once. */
-  async create(
+  /** Creates a key. Only this result contains the secret. */
+  create(
     body: Body<'POST /environment/api-keys'>,
     call: CallOptions = {},
   ): Promise<Answer<'POST /environment/api-keys'>['data']> {
-    const sent = { route: 'POST /environment/api-keys', body, ...call };
-    return (await this.#transport.json<Answer<'POST /environment/api-keys'>>(sent)).data;
+    return this.#transport.data({ route: 'POST /environment/api-keys', body, ...call });
   }
 
-  async update(
+  update(
     id: number,
     body: Body<'PATCH /environment/api-keys/{id}'>,
     call: CallOptions = {},
   ): Promise<ApiKey> {
-    const sent = { route: 'PATCH /environment/api-keys/{id}', path: { id }, body, ...call };
-    return (await this.#transport.json<Answer<'PATCH /environment/api-keys/{id}'>>(sent)).data;
+    return this.#transport.data({ route: 'PATCH /environment/api-keys/{id}', path: { id }, body, ...call });
   }
 
-  /** Ends a key, at once here and within a second on other nodes. */
+  /** Deletes a key. Other nodes refuse it within one second. */
   delete(id: number, call: CallOptions = {}): Promise<Answer<'DELETE /environment/api-keys/{id}'>> {
     return this.#transport.json({ route: 'DELETE /environment/api-keys/{id}', path: { id }, ...call });
   }

@@ -1,34 +1,34 @@
-/** When a call is tried again, and after how long. Pure: chance is passed in. */
+/** Decides whether a call is retried and computes the pause before it. Randomness is an argument (`chance`, 0 to 1). */
 import { isTrellisError, type TrellisError } from './errors.ts';
 import { whenAborted } from './when-aborted.ts';
 
-/** A service that asks for a longer pause has its error told instead. */
+/** If the service requests a longer pause, the call throws the error instead of waiting. */
 const longestPauseMs = 60_000;
 const firstPauseMs = 300;
 const maxPauseMs = 10_000;
-/** Timers that are set for longer fire at once. */
+/** The largest delay of a timer; timers with a longer delay fire immediately. */
 export const longestTimerMs = 2 ** 31 - 1;
 
 /**
- * How long to wait before the next attempt; undefined: the error is the caller's.
+ * The pause in ms before the next attempt; undefined if the call must not be retried.
  *
- * 429, and the 503 `overloaded`, say that nothing was begun, so any call may be sent again. But for 429 `quota_exhausted`: so
- * ends an action of which one call met a used-up quota, and what it did before is done. All else leaves open what was done:
- * only a call whose repetition does no harm (`isRepeatable`) is sent again. A time-out is not: the time is over.
+ * 429 and the 503 `overloaded` mean that nothing was started, so any call may be repeated. The exception is 429
+ * `quota_exhausted`: an action ends with it if one of its calls met an exhausted quota, and its earlier calls have taken effect.
+ * After other errors the outcome is unknown, so only an idempotent call is repeated. A time-out is never retried.
  */
 export function pauseBefore(
   error: TrellisError,
-  { attempt, isRepeatable, chance }: { attempt: number; isRepeatable: boolean; chance: number },
+  { attempt, isIdempotent, chance }: { attempt: number; isIdempotent: boolean; chance: number },
 ): number | undefined {
   const { code, status } = error;
-  const wasNotBegun = (status === 429 && code !== 'quota_exhausted') || code === 'overloaded';
-  const isAway = code === 'network_error' || status === 502 || status === 503 || status === 504;
-  if (!wasNotBegun && !(isRepeatable && isAway)) return undefined;
+  const wasNotStarted = (status === 429 && code !== 'quota_exhausted') || code === 'overloaded';
+  const isUnavailable = code === 'network_error' || status === 502 || status === 503 || status === 504;
+  if (!wasNotStarted && !(isIdempotent && isUnavailable)) return undefined;
   const pauseMs = pauseAfter(error, { attempt, chance });
   return pauseMs > longestPauseMs ? undefined : pauseMs;
 }
 
-/** As long as the service asks for and a little more, so that not all come at once; else twice as long each time. */
+/** The requested pause plus a random part, which spreads the retries of many clients; else exponential backoff. */
 export function pauseAfter(
   { retryAfterMs }: Pick<TrellisError, 'retryAfterMs'>,
   { attempt, chance }: { attempt: number; chance: number },
@@ -37,8 +37,8 @@ export function pauseAfter(
   return Math.min(maxPauseMs, firstPauseMs * 2 ** attempt) * (0.5 + chance / 2);
 }
 
-/** Calls again and again while the service is away or asks to wait, however long that takes. */
-export async function withPatience<R>(
+/** Repeats the call without a limit while the service is unavailable or requests a pause. Throws any other error. */
+export async function retryUntilAvailable<R>(
   call: () => Promise<R>,
   {
     signal,
@@ -52,7 +52,7 @@ export async function withPatience<R>(
     try {
       return await call();
     } catch (error) {
-      if (!isTrellisError(error) || !mayPass(error)) throw error;
+      if (!isTrellisError(error) || !isTemporary(error)) throw error;
       const pauseMs = pauseAfter(error, { attempt, chance: Math.random() });
       onRetry?.(error, pauseMs);
       await pause(pauseMs, signal);
@@ -60,21 +60,21 @@ export async function withPatience<R>(
   }
 }
 
-function mayPass({ code, status }: TrellisError): boolean {
+function isTemporary({ code, status }: TrellisError): boolean {
   return code === 'network_error' || code === 'timeout' || [429, 502, 503, 504].includes(status);
 }
 
-/** Resolves after a time, 24.8 days at most. Rejects with the signal's reason as soon as it is aborted. */
+/** Resolves after `ms`, at most 24.8 days. Rejects with the signal's reason once it aborts. */
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(
       () => {
-        stopWaiting();
+        stop();
         resolve();
       },
       Math.min(ms, longestTimerMs),
     );
-    const stopWaiting = whenAborted(signal, () => {
+    const stop = whenAborted(signal, () => {
       clearTimeout(timer);
       reject(signal?.reason);
     });

@@ -1,37 +1,39 @@
 import type { Routes } from './routes.ts';
 
-/** The routes of the interface that `request` takes; a provider is called by `connection(...).fetch`. */
+/** The routes that `request` accepts. Providers are called with `connection(...).fetch`. */
 export type Route = Exclude<keyof Routes, `${string} /proxy/${string}`>;
-/** The JSON that a route answers. */
+/** The JSON body of the response of a route. */
 export type Answer<R extends keyof Routes> = Routes[R]['answer'];
-/** The JSON that a route takes. */
+/** The JSON body of the request of a route. */
 export type Body<R extends keyof Routes> = Routes[R]['body'];
-/** What a route takes behind the `?`. */
+/** The query parameters of a route. */
 export type Query<R extends keyof Routes> = Routes[R]['query'];
 
-/** What can be said of every call. */
+/** The options of every call. */
 export type CallOptions = {
-  /** Ends the call; it rejects with the signal's reason. */
+  /** Aborts the call, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** How long the call may take, attempts and pauses included; in place of the client's own. */
+  /** The time limit of the call, including retries and pauses. Defaults to the client's. */
   timeoutMs?: number | undefined;
-  /** Further attempts, in place of the client's own. */
+  /** The number of retries. Defaults to the client's. */
   retries?: number | undefined;
 };
 
-/** Parts that a route does not take may be left out; those with a required field may not. */
+/** A part of a request: required if it has a required field. */
 type Part<Name extends string, T> = [T] extends [Record<string, never> | undefined]
   ? unknown
   : [Record<string, never>] extends [T]
     ? { [N in Name]?: T }
     : { [N in Name]: T };
 
-/** `path`, `query`, `headers` and `body` of a route, those that it has. */
+/** The `path`, `query`, `headers` and `body` of a route. */
 export type Given<R extends Route> = Part<'path', Routes[R]['path']> &
   Part<'query', Routes[R]['query']> &
   Part<'headers', Routes[R]['headers']> &
   Part<'body', Routes[R]['body']>;
 
-/** The last argument of `request`, which may be left out where nothing in it is required. */
+/** The last argument of `request`, which is optional if all its fields are. */
 export type Arguments<R extends Route> =
-  Record<string, never> extends Given<R> ? [given?: Given<R> & CallOptions] : [given: Given<R> & CallOptions];
+  Record<string, never> extends Given<R>
+    ? [parameters?: Given<R> & CallOptions]
+    : [parameters: Given<R> & CallOptions];

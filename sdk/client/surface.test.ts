@@ -28,7 +28,7 @@ before(async () => {
 });
 after(() => bench.close());
 
-test('integrations are made, read, changed and deleted', async () => {
+test('integrations are created, read, changed and deleted', async () => {
   const made = await client.integrations.create({
     ...{ provider: 'private-api-key', unique_key: 'own' },
     integration_config: { base_url: 'https://api.example.com' },
@@ -50,7 +50,7 @@ test('integrations are made, read, changed and deleted', async () => {
   assert.equal((await client.providers.get('google-sheet')).auth_mode, 'OAUTH2');
 });
 
-test('connections come page by page, each once, also where some are made meanwhile', async () => {
+test('connections are listed by pages, each once, even if some are created meanwhile', async () => {
   const create = (id: string) =>
     client.connections.create({
       ...{ provider_config_key: 'many', connection_id: id, tags: { team: id.slice(0, 1) } },
@@ -73,7 +73,7 @@ test('connections come page by page, each once, also where some are made meanwhi
   assert.deepEqual(await client.connections.list({ status: ['blocked', 'needs_reauth'] }).toArray(), []);
 });
 
-test('a connection is read with what the key may see, changed, refreshed and deleted', async () => {
+test('a connection is read with the fields that the key may read, changed, refreshed and deleted', async () => {
   const { integration, connectionId: id } = bench;
   const { connections } = client;
   const details = await connections.get(integration, id, { refreshToken: true });
@@ -99,7 +99,7 @@ test('a connection is read with what the key may see, changed, refreshed and del
   });
 });
 
-test('a dead connection says why, and what to send to repair it', async () => {
+test('a dead connection has its cause, and the body of a reconnect session', async () => {
   const { integration } = bench;
   await client.connections.create({
     ...{ provider_config_key: integration, connection_id: 'dead' },
@@ -124,7 +124,7 @@ test('a dead connection says why, and what to send to repair it', async () => {
   }
 });
 
-test('sessions, variables, keys, tickets and endpoints are made and ended', async () => {
+test('sessions, variables, keys, tickets and endpoints are created and deleted', async () => {
   const session = await client.connectSessions.create({ end_user: { id: 'ada' } });
   const held = bench.open({ key: session.token });
   assert.ok((await held.integrations.list()).length > 0);
@@ -149,7 +149,7 @@ test('sessions, variables, keys, tickets and endpoints are made and ended', asyn
   await client.events.endpoints.delete(endpoint.id);
 });
 
-test('any other route is called by its name, typed', async () => {
+test('any other route is called by its name, with types', async () => {
   const { data } = await client.request('GET /environment/settings');
   assert.equal(data.webhook_url, null);
   const made = await client.request('POST /tickets', {
@@ -171,7 +171,7 @@ test('any other route is called by its name, typed', async () => {
   await document.body?.cancel();
 });
 
-test('an action is run and waited for, or left to run', async () => {
+test('an action runs with or without waiting for its output', async () => {
   const { actions } = connection;
   assert.deepEqual(await actions.run<{ n: number }>('double', { n: 21 }), { n: 42 });
   const run = await actions.runAsync<{ n: number }>('double', { n: 4 }, { maxRetries: 1 });
@@ -194,7 +194,7 @@ test('an action is run and waited for, or left to run', async () => {
   );
 });
 
-test('a run that nobody will hear of is told at once, also where it is under way', async () => {
+test('a run without an available result is not_found immediately, even while it runs', async () => {
   const { actions } = connection;
   const isGone = (error: unknown) => isTrellisError(error, 'not_found');
   await assert.rejects(actions.get('0193a1b2-7c3d-7e4f-8a5b-6c7d8e9f0a1b').result(), isGone);
@@ -213,14 +213,14 @@ test('a run that nobody will hear of is told at once, also where it is under way
   await Promise.all(waiting);
 });
 
-test('a key that may not look at runs waits for one all the same', async () => {
+test('a key that may not read runs can wait for a result', async () => {
   const key = await bench.service.keyWith('functions:write');
   const { actions } = bench.open({ key }).connection(bench.integration, bench.connectionId);
   const run = await actions.runAsync<{ n: number }>('double', { n: 3 });
   assert.deepEqual(await run.result({ pollMs: 50 }), { n: 6 });
 });
 
-test('a sync is told to pause, to start, to run, and how often', async () => {
+test('a sync is paused, started, triggered and rescheduled', async () => {
   const { syncs } = connection;
   await syncs.pause('things');
   assert.equal((await syncs.status())[0]?.status, 'PAUSED');
@@ -233,7 +233,7 @@ test('a sync is told to pause, to start, to run, and how often', async () => {
   );
 });
 
-test('events are listed, and followed as they come', async () => {
+test('events are listed and followed', async () => {
   const before = await client.events.list({ types: ['connection.*'] }).toArray();
   assert.ok(before.some(({ type }) => type === 'connection.created'));
   let after: string | undefined;

@@ -1,14 +1,14 @@
 import type { Answer, Body, CallOptions, Query } from './route-call.ts';
 import type { Transport } from './transport.ts';
 
-/** A sync by its name, or one of its variants. */
+/** The name of a sync, or a name and a variant. */
 export type SyncName = Body<'POST /sync/trigger'>['syncs'][number];
-/** One or several, at least one; `'*'` is all that the connection has. */
+/** One sync or a list of at least one; `'*'` means all syncs of the connection. */
 export type SyncNames = SyncName | readonly SyncName[] | '*';
 export type TriggerOptions = CallOptions &
   Pick<Body<'POST /sync/trigger'>, 'opts' | 'sync_mode' | 'allow_mass_delete'>;
 
-/** Syncs of one connection. */
+/** The syncs of one connection. */
 export class Syncs {
   readonly #transport: Transport;
   readonly #of: { provider_config_key: string; connection_id: string };
@@ -19,7 +19,7 @@ export class Syncs {
     this.#of = of;
   }
 
-  /** Has them run now. `opts` can reset what a sync remembers, and empty its cache. Throws a `TypeError` for an empty list. */
+  /** Starts runs now. `opts` can reset the state of a sync and empty its cache. Throws a `TypeError` for an empty list. */
   async trigger(
     syncs: SyncNames,
     { opts, sync_mode, allow_mass_delete, ...call }: TriggerOptions = {},
@@ -28,19 +28,19 @@ export class Syncs {
     return this.#transport.json({ route: 'POST /sync/trigger', body, ...call });
   }
 
-  /** Has them run by their schedule again. Throws a `TypeError` for an empty list. */
+  /** Resumes the schedule of syncs. Throws a `TypeError` for an empty list. */
   async start(syncs: SyncNames, call: CallOptions = {}): Promise<Answer<'POST /sync/start'>> {
     const body = { ...this.#of, syncs: namesOf(syncs) };
     return this.#transport.json({ route: 'POST /sync/start', body, ...call });
   }
 
-  /** Ends what runs, and starts none until `start`. Throws a `TypeError` for an empty list. */
+  /** Cancels current runs, and starts no run until `start`. Throws a `TypeError` for an empty list. */
   async pause(syncs: SyncNames, call: CallOptions = {}): Promise<Answer<'POST /sync/pause'>> {
     const body = { ...this.#of, syncs: namesOf(syncs) };
     return this.#transport.json({ route: 'POST /sync/pause', body, ...call });
   }
 
-  /** Where they stand: all, or those named. */
+  /** Returns the status of all syncs, or of those named. */
   async status(
     syncs: readonly string[] | '*' = '*',
     call: CallOptions = {},
@@ -50,7 +50,7 @@ export class Syncs {
     return (await this.#transport.json<Answer<'GET /sync/status'>>(sent)).syncs;
   }
 
-  /** Another schedule for this connection, such as `every hour`; null for the sync's own. */
+  /** Sets the schedule of a sync for this connection, such as `every hour`; null restores the schedule of the sync. */
   setFrequency(
     sync: string,
     frequency: string | null,
@@ -61,10 +61,11 @@ export class Syncs {
   }
 }
 
-/** As the service takes them: none for all. So a list that came out empty would have it reset or pause everything. */
+/** To the service an empty list means all syncs. A list that is empty by mistake would reset or pause all, so it is refused. */
 function namesOf(syncs: SyncNames): SyncName[] {
   if (syncs === '*') return [];
   const names = [syncs].flat();
-  if (names.length === 0) throw new TypeError("syncs: the list is empty. All of a connection are '*'.");
+  if (names.length === 0)
+    throw new TypeError("syncs: the list is empty. Use '*' for all syncs of the connection.");
   return names;
 }

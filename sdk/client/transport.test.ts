@@ -1,17 +1,17 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Answerer, answerer, say } from './client.fixture.ts';
+import { respond, startServer, type TestServer } from './client.fixture.ts';
 import { isTrellisError, Trellis, type TrellisOptions } from './index.ts';
 
 const ok = { connections: [] };
 const refusal = (code: string) => ({ error: { code, message: 'No.' } });
 
 async function withServer(
-  answer: Parameters<typeof answerer>[0],
-  use: (client: Trellis, server: Answerer) => Promise<void>,
+  answer: Parameters<typeof startServer>[0],
+  use: (client: Trellis, server: TestServer) => Promise<void>,
   options: Partial<TrellisOptions> = {},
 ): Promise<void> {
-  const server = await answerer(answer);
+  const server = await startServer(answer);
   try {
     await use(new Trellis({ url: server.url, key: 'trs_dev_key', ...options }), server);
   } finally {
@@ -24,13 +24,13 @@ const codeOf = (call: Promise<unknown>) =>
     (error: unknown) => (isTrellisError(error) ? error.code : String(error)),
   );
 
-test('a 503 is tried again after what Retry-After says, a call that only reads', async () => {
+test('a call that only reads is retried after a 503, after the time of Retry-After', async () => {
   const times: number[] = [];
   await withServer(
     (_, response, turn) => {
       times.push(performance.now());
-      if (turn > 0) return say(response, { body: ok });
-      say(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '1' } });
+      if (turn > 0) return respond(response, { body: ok });
+      respond(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '1' } });
     },
     async (client) => {
       assert.deepEqual(await client.connections.list().toArray(), []);
@@ -39,7 +39,7 @@ test('a 503 is tried again after what Retry-After says, a call that only reads',
   );
 });
 
-test('a call that changes something is sent again only where nothing was begun', async () => {
+test('a call that writes is retried only if nothing was started', async () => {
   const begin = (client: Trellis) => client.connectSessions.create({ tags: {} });
   for (const [status, code, attempts] of [
     [429, 'too_many_requests', 3],
@@ -51,77 +51,81 @@ test('a call that changes something is sent again only where nothing was begun',
     [400, 'invalid_body', 1],
   ] as const) {
     await withServer(
-      (_, response) => say(response, { status, body: refusal(code), headers: { 'retry-after': '0' } }),
-      async (client, { asked }) => {
+      (_, response) => respond(response, { status, body: refusal(code), headers: { 'retry-after': '0' } }),
+      async (client, { requests }) => {
         assert.equal(await codeOf(begin(client)), code);
-        assert.equal(asked.length, attempts, code);
+        assert.equal(requests.length, attempts, code);
       },
     );
   }
   await withServer(
     (_, response) => response.destroy(),
-    async (client, { asked }) => {
+    async (client, { requests }) => {
       assert.equal(await codeOf(begin(client)), 'network_error');
-      assert.equal(asked.length, 1);
+      assert.equal(requests.length, 1);
       assert.equal(await codeOf(client.variables.list()), 'network_error');
-      assert.equal(asked.length, 4);
+      assert.equal(requests.length, 4);
       const records = client.connection('i', 'c').records('City');
       assert.equal(await codeOf(records.prune({ until: 'x' })), 'network_error');
-      assert.equal(asked.length, 7);
+      assert.equal(requests.length, 7);
       assert.equal(await codeOf(records.save([])), 'network_error');
-      assert.equal(asked.length, 8);
+      assert.equal(requests.length, 8);
     },
   );
 });
 
-test('a pause that is longer than the time there is, or than a minute, is left to the caller', async () => {
+test('a pause longer than the time limit or a minute throws the error', async () => {
   await withServer(
     (_, response) =>
-      say(response, { status: 429, body: refusal('too_many_requests'), headers: { 'retry-after': '61' } }),
-    async (client, { asked }) => {
+      respond(response, {
+        status: 429,
+        body: refusal('too_many_requests'),
+        headers: { 'retry-after': '61' },
+      }),
+    async (client, { requests }) => {
       await assert.rejects(client.variables.list(), (error) => {
         return isTrellisError(error, 'too_many_requests') && error.retryAfterMs === 61_000;
       });
-      assert.equal(asked.length, 1);
+      assert.equal(requests.length, 1);
     },
   );
   await withServer(
     (_, response) =>
-      say(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '5' } }),
-    async (client, { asked }) => {
+      respond(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '5' } }),
+    async (client, { requests }) => {
       assert.equal(await codeOf(client.request('GET /environments', { timeoutMs: 3_000 })), 'unavailable');
-      assert.equal(asked.length, 1);
+      assert.equal(requests.length, 1);
     },
   );
 });
 
-test('a pause that is longer than a timer can be set for is one all the same', async () => {
+test('a pause longer than the largest timer delay still waits', async () => {
   await withServer(
     (_, response) =>
-      say(response, { status: 429, body: refusal('slow'), headers: { 'retry-after': '2592000' } }),
-    async (client, { asked }) => {
+      respond(response, { status: 429, body: refusal('slow'), headers: { 'retry-after': '2592000' } }),
+    async (client, { requests }) => {
       const stop = new AbortController();
       const onRetry = () => setTimeout(() => stop.abort(new Error('enough')), 50);
       await assert.rejects(client.events.follow({ signal: stop.signal, onRetry }).next(), /enough/);
-      assert.equal(asked.length, 1);
+      assert.equal(requests.length, 1);
     },
     { retries: 0 },
   );
 });
 
-test('a server that hangs is a time-out, before the answer and in the middle of it', async () => {
+test('a server that hangs is a time-out, before and during the response', async () => {
   await withServer(
     (_, response, turn) => {
       if (turn === 0) return;
       response.writeHead(200, { 'content-type': 'application/json' });
       response.write('{"connections":');
     },
-    async (client, { asked }) => {
+    async (client, { requests }) => {
       for (const turn of [1, 2]) {
         await assert.rejects(client.connections.list().toArray(), (error) => {
           return isTrellisError(error, 'timeout') && error.status === 0;
         });
-        assert.equal(asked.length, turn, 'it is not tried again');
+        assert.equal(requests.length, turn, 'it is not tried again');
       }
     },
     { timeoutMs: 300 },
@@ -141,26 +145,26 @@ test('an abort rejects with its reason: before, during, in a pause, and in the b
       if (turn === 1) abortSoon();
       if (turn === 2) {
         abortSoon();
-        say(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '30' } });
+        respond(response, { status: 503, body: refusal('unavailable'), headers: { 'retry-after': '30' } });
       }
       if (turn === 3) {
         abortSoon();
         response.writeHead(200, { 'content-type': 'application/json' });
         response.write('[');
       }
-      if (turn === 0) say(response, { body: [] });
+      if (turn === 0) respond(response, { body: [] });
     },
-    async (client, { asked }) => {
+    async (client, { requests }) => {
       await client.variables.list({ signal: stop().signal });
       for (let turn = 0; turn < 3; turn += 1)
         await assert.rejects(client.variables.list({ signal: stop().signal }), reason);
       await assert.rejects(client.variables.list({ signal: AbortSignal.abort(reason) }), reason);
-      assert.equal(asked.length, 4);
+      assert.equal(requests.length, 4);
     },
   );
 });
 
-test('a signal ends a response that is being read, and is released once it is read', async () => {
+test('a signal aborts a response that is being read, and is released at its end', async () => {
   const signals: (AbortSignal | null | undefined)[] = [];
   await withServer(
     (_, response, turn) => {
@@ -193,14 +197,14 @@ test('a signal ends a response that is being read, and is released once it is re
   );
 });
 
-test('what the service waits for the next event does not count as time that a call takes', async () => {
+test('the time for which the service delays an event does not count for the time limit', async () => {
   const stop = new AbortController();
   const retries: string[] = [];
   await withServer(
     (_, response, turn) => {
       if (turn === 1) return stop.abort(new Error('enough'));
       // Longer than `timeoutMs`, and much less than the service may wait.
-      setTimeout(() => say(response, { body: { events: [], next_after: '1' } }), 200);
+      setTimeout(() => respond(response, { body: { events: [], next_after: '1' } }), 200);
     },
     async (client) => {
       const onRetry = ({ code }: { code: string }) => retries.push(code);
@@ -212,14 +216,14 @@ test('what the service waits for the next event does not count as time that a ca
   );
 });
 
-test('what is not Trellis is told so', async () => {
+test('a response that is not from Trellis is unexpected_answer', async () => {
   await withServer(
     (_, response, turn) => {
       const type = { 'content-type': 'text/html' };
       if (turn === 0) response.writeHead(200, type).end('<h1>Sign in to the network</h1>');
       if (turn === 1) response.writeHead(404, type).end('<h1>Not here</h1>');
       if (turn === 2) response.writeHead(301, { location: 'https://elsewhere.example/' }).end();
-      if (turn === 3) say(response, { status: 500, body: { message: 'of something else' } });
+      if (turn === 3) respond(response, { status: 500, body: { message: 'of something else' } });
       if (turn === 4) response.writeHead(200, { 'content-type': 'application/json' }).end('{"half":');
     },
     async (client) => {
@@ -237,18 +241,18 @@ test('what is not Trellis is told so', async () => {
   });
 });
 
-test('where an answer of a provider leads, neither the key nor a header goes, and nothing leads back here', async () => {
+test('neither the key nor a header is sent to the target of a redirect, and a redirect to the service is not followed', async () => {
   const seen: Record<string, unknown>[] = [];
-  const elsewhere = await answerer((request, response) => {
+  const elsewhere = await startServer((request, response) => {
     seen.push(request.headers);
-    say(response, { body: { from: 'elsewhere' } });
+    respond(response, { body: { from: 'elsewhere' } });
   });
   let location = elsewhere.url;
-  const asked: string[] = [];
+  const requests: string[] = [];
   await withServer(
     (request, response) => {
-      asked.push(request.url ?? '');
-      say(response, { status: 302, body: {}, headers: { location } });
+      requests.push(request.url ?? '');
+      respond(response, { status: 302, body: {}, headers: { location } });
     },
     async (client, server) => {
       const { fetch } = client.connection('api', 'c-1');
@@ -259,14 +263,14 @@ test('where an answer of a provider leads, neither the key nor a header goes, an
       assert.equal((await fetch('/file', { method: 'POST', headers })).status, 302);
       location = `${server.url}/environment/webhook-signing-key`;
       assert.equal((await fetch('/file')).status, 302);
-      assert.deepEqual(asked, ['/proxy/file', '/proxy/file', '/proxy/file']);
+      assert.deepEqual(requests, ['/proxy/file', '/proxy/file', '/proxy/file']);
       assert.equal(seen.length, 1);
     },
   );
   await elsewhere.close();
 });
 
-test('a redirect that the platform shows to nobody is told, unless it was asked for', async () => {
+test('a redirect whose target the platform hides is a TypeError, unless redirect is manual', async () => {
   // As a browser answers to `redirect: 'manual'`.
   const opaque = Object.defineProperties(new Response(), {
     type: { value: 'opaqueredirect' },
@@ -279,29 +283,32 @@ test('a redirect that the platform shows to nobody is told, unless it was asked 
   assert.equal(await fetch('/file', { redirect: 'manual' }), opaque);
 });
 
-test('names in an address are escaped, and lead to no other route', async () => {
+test('path parameters are escaped, and lead to no other route', async () => {
   await withServer(
-    (_, response) => say(response, { body: {} }),
-    async (client, { asked }) => {
+    (_, response) => respond(response, { body: {} }),
+    async (client, { requests }) => {
       await client.connections.health('a/b', 'x/../y?z#é');
-      assert.equal(asked[0]?.url, '/connections/x%2F..%2Fy%3Fz%23%C3%A9/health?provider_config_key=a%2Fb');
+      assert.equal(requests[0]?.url, '/connections/x%2F..%2Fy%3Fz%23%C3%A9/health?provider_config_key=a%2Fb');
       for (const id of ['', '.', '..'])
         await assert.rejects(client.connections.health('a', id), { name: 'TypeError' });
-      assert.equal(asked.length, 1);
+      assert.equal(requests.length, 1);
       await client.connections
         .list({ tags: { team: 'a b' }, status: ['active', 'blocked'] })
         .toArray()
         .catch(() => {});
-      assert.equal(asked[1]?.url, '/connections?tags%5Bteam%5D=a+b&status=active%2Cblocked&limit=100&page=0');
+      assert.equal(
+        requests[1]?.url,
+        '/connections?tags%5Bteam%5D=a+b&status=active%2Cblocked&limit=100&page=0',
+      );
     },
   );
 });
 
-test('an address or a key that cannot be one is refused at once, and no key is in the message', () => {
+test('an invalid address or key is refused by the constructor, and no message contains a key', () => {
   const make = (options: Partial<TrellisOptions>) => () =>
     new Trellis({ url: 'http://localhost:3003', key: 'trs_dev_secret', ...options });
-  assert.throws(make({ url: 'localhost:3003' }), /no address/);
-  assert.throws(make({ url: '' }), /no address/);
+  assert.throws(make({ url: 'localhost:3003' }), /not the address/);
+  assert.throws(make({ url: '' }), /not the address/);
   assert.throws(make({ key: '' }), /missing/);
   assert.throws(make({ key: undefined as never }), /missing/);
   assert.throws(make({ key: 'trs_dev_secret\n' }), (error: Error) => !error.message.includes('secret_'));
@@ -313,7 +320,7 @@ test('a secret key is refused in a browser, tickets and session tokens are not',
   Object.assign(page, { document: {}, window: {} });
   try {
     const make = (key: TrellisOptions['key']) => () => new Trellis({ url: 'http://localhost:3003', key });
-    assert.throws(make('trs_dev_secret'), /does not belong into a browser/);
+    assert.throws(make('trs_dev_secret'), /must not be used in a browser/);
     assert.doesNotThrow(make('trt_1_abc.def'));
     assert.doesNotThrow(make(`trellis_connect_session_${'0'.repeat(64)}`));
     assert.doesNotThrow(make(() => 'trt_1_abc.def'));
@@ -325,10 +332,10 @@ test('a secret key is refused in a browser, tickets and session tokens are not',
 
 const never = () => new Promise<string>(() => {});
 
-test('a key that does not come is waited for as long as a call may take, and no longer than its signal lasts', async () => {
+test('a call waits for a key function until its time limit or its signal', async () => {
   await withServer(
-    (_, response) => say(response, { body: [] }),
-    async (client, { asked }) => {
+    (_, response) => respond(response, { body: [] }),
+    async (client, { requests }) => {
       const reason = new Error('changed my mind');
       const { fetch } = client.connection('api', 'c-1');
       for (const call of [
@@ -342,17 +349,17 @@ test('a key that does not come is waited for as long as a call may take, and no 
         await assert.rejects(call(stop.signal), reason);
       }
       assert.equal(await codeOf(client.request('GET /environments', { timeoutMs: 50 })), 'timeout');
-      assert.equal(asked.length, 0);
+      assert.equal(requests.length, 0);
     },
     { key: never },
   );
 });
 
-test('what a function gives as the key is judged as a fixed one, and what it throws is told as it is', async () => {
+test('the result of a key function is checked like a fixed key, and its error is thrown unchanged', async () => {
   for (const given of ['trs_dev_secret\nsecond', 'trs dev secret', '', undefined]) {
     const refused = (error: TypeError) => {
       assert.equal(error.name, 'TypeError');
-      assert.match(error.message, /^key: it /);
+      assert.match(error.message, /^key: (missing|contains)\b/);
       assert.equal(error.cause, undefined);
       return !/trs.dev/.test(String(error.stack));
     };
@@ -369,12 +376,12 @@ test('what a function gives as the key is judged as a fixed one, and what it thr
 test('a key function is called again for each call', async () => {
   let turn = 0;
   await withServer(
-    (_, response) => say(response, { body: [] }),
-    async (client, { asked }) => {
+    (_, response) => respond(response, { body: [] }),
+    async (client, { requests }) => {
       await client.variables.list();
       await client.variables.list();
       assert.deepEqual(
-        asked.map(({ headers }) => headers.authorization),
+        requests.map(({ headers }) => headers.authorization),
         ['Bearer key-1', 'Bearer key-2'],
       );
     },

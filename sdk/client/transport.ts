@@ -1,17 +1,31 @@
 /**
- * Calls of the service: address, key, time limit, attempts, errors.
+ * Sends calls to the service: address, key, time limit, retries, errors. Uses only web standards.
  *
- * Owns what every call has in common, by web standards alone. Does not own the list of calls (`trellis.ts` and the modules
- * beside it), nor calls of providers (`proxied-fetch.ts`), which are neither timed nor repeated here.
+ * Does not own the list of calls (`trellis.ts` and the modules beside it), nor calls to providers (`proxied-fetch.ts`), which
+ * have no time limit and no retries here.
  */
-import { errorOfAnswer, isTrellisError, TrellisError } from './errors.ts';
-import { type Key, requireKeyText } from './key.ts';
+import { errorOfResponse, isTrellisError, TrellisError } from './errors.ts';
 import { longestTimerMs, pause, pauseBefore } from './retry.ts';
-import type { CallOptions } from './route-call.ts';
+import type { Answer, CallOptions } from './route-call.ts';
+import type { Routes } from './routes.ts';
 import { unlessAborted, whenAborted } from './when-aborted.ts';
 
-/** As `fetch` of the platform; whatever is given in its place is called without `this`. */
+/** The signature of `fetch`. A custom function is called without `this`. */
 export type Fetch = (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
+
+/**
+ * A secret key, a ticket or the token of a connect session, or a function that returns one and is called before each
+ * attempt. Undefined, as from a missing environment variable, is refused when the client is created.
+ */
+export type Key = string | undefined | (() => string | Promise<string>);
+
+/** Throws a `TypeError` if `key` cannot be a key. The message never contains it. */
+export function requireKeyText(key: unknown): asserts key is string {
+  if (typeof key !== 'string' || key === '')
+    throw new TypeError('key: missing. Pass a secret key of the environment.');
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw new TypeError('key: contains characters that no key has, such as a space or a line break.');
+}
 
 export type TransportOptions = {
   url: string;
@@ -22,33 +36,36 @@ export type TransportOptions = {
 };
 
 export type Sent = CallOptions & {
-  /** `GET /connections/{id}`: method and path, with names for its parts. */
+  /** Method and path template, such as `GET /connections/{id}`. */
   route: string;
   path?: Record<string, unknown> | undefined;
-  /** Lists are repeated; what is undefined is left out. */
+  /** A list becomes a repeated parameter; undefined is omitted. */
   query?: Record<string, unknown> | undefined;
   headers?: Record<string, unknown> | undefined;
   body?: unknown;
 };
 
-/** Whose repetition does no harm, beside GET: they say where something stands, not what is to be added. */
-const repeatable = new Set([
+/** The routes whose JSON is `{ data }`. */
+type DataRoute = { [R in keyof Routes]: Answer<R> extends { data: unknown } ? R : never }[keyof Routes];
+
+/** The idempotent calls other than GET: they set a position or read, and add nothing. */
+const idempotent = new Set([
   'PUT /records/consumers/{name}',
   'PATCH /records/prune',
   'POST /records/prune/estimate',
 ]);
 
 const opaqueRedirect =
-  'The provider answers with a redirect, and a browser tells no page where it leads. Have your server make this call, or ' +
-  "say `redirect: 'manual'` to have the answer as the browser gives it, without status and headers.";
+  'The provider returned a redirect, whose target a browser hides from pages. Make this call on your server, or set ' +
+  "`redirect: 'manual'` to get the response as the browser returns it, without status and headers.";
 
-/** An answer whose body is still to be read, under its time limit. */
-type Opened = { response: Response; limit: Limit };
+/** A response whose body is not read yet, and the time limit of the call. */
+type Opened = { response: Response; limit: TimeLimit };
 
 export class Transport {
-  /** Without a slash at the end. */
+  /** The address of the service, without a trailing slash. */
   readonly url: string;
-  /** How long a call may take that says nothing of it. */
+  /** The default time limit of a call. */
   readonly timeoutMs: number;
   readonly #key: NonNullable<Key>;
   readonly #fetch: Fetch;
@@ -62,51 +79,61 @@ export class Transport {
     this.#retries = retries;
   }
 
-  /** The JSON of a 2xx, undefined where there is none. Throws `TrellisError`. */
+  /** Returns the JSON of a 2xx response, or undefined for an empty body. Throws `TrellisError`. */
   async json<T>(sent: Sent): Promise<T> {
     return this.#attempts(sent, async ({ response, limit }) => {
       try {
         return readJson(response, await response.text()) as T;
       } catch (error) {
-        throw isTrellisError(error) ? error : this.#broken(sent, { limit, error });
+        throw isTrellisError(error) ? error : this.#failure(sent, { limit, error });
       } finally {
         limit.release();
       }
     });
   }
 
-  /** A 2xx whose body the caller reads, in its own time; the caller's signal ends that too. Throws `TrellisError`. */
+  /** Like `json`, for a route whose JSON is `{ data }`. Returns the value of `data`. */
+  async data<R extends DataRoute>(sent: Sent & { route: R }): Promise<Answer<R>['data']> {
+    return (await this.json<Answer<R>>(sent)).data;
+  }
+
+  /**
+   * Returns a 2xx response with an unread body. The time limit ends with the headers; the caller's signal also aborts the body.
+   * Throws `TrellisError`.
+   */
   async raw(sent: Sent): Promise<Response> {
     return this.#attempts(sent, async ({ response, limit }) => {
       limit.stopClock();
-      return sent.signal === undefined ? response : telling(response, limit.release);
+      return sent.signal === undefined ? response : withBodyEnd(response, limit.release);
     });
   }
 
   /**
-   * Fetches with the key, as it is: nothing is timed, repeated or judged. Neither the key nor another header goes where an
-   * answer leads: what is read elsewhere is read as by anybody, and what would be written, or leads back to the service, is the
-   * caller's to look at. Throws a `TypeError` for a redirect that the platform shows to nobody, unless it was asked for.
+   * Calls `fetch` with the key, without a time limit, retries or a check of the status.
+   *
+   * Follows a redirect of a GET or HEAD without any header, so the key is never sent to the target. Returns any other redirect,
+   * and a redirect to the service, to the caller. Throws a `TypeError` for a redirect whose target the platform hides, unless
+   * `redirect` is `manual`.
    */
   async fetchWithKey(
     url: string,
     { redirect = 'follow', ...init }: RequestInit & { headers: Headers },
   ): Promise<Response> {
-    init.headers.set('authorization', `Bearer ${await this.#keyNow(init.signal ?? undefined)}`);
-    // Called without `this`, which a browser's own does not take.
+    init.headers.set('authorization', `Bearer ${await this.#readKey(init.signal ?? undefined)}`);
+    // Called without `this`: the `fetch` of a browser throws if it is called as a method.
     const fetch = this.#fetch;
-    const answer = await fetch(url, { ...init, redirect: redirect === 'follow' ? 'manual' : redirect });
-    if (answer.type === 'opaqueredirect' && redirect === 'follow') throw new TypeError(opaqueRedirect);
+    const response = await fetch(url, { ...init, redirect: redirect === 'follow' ? 'manual' : redirect });
+    if (response.type === 'opaqueredirect' && redirect === 'follow') throw new TypeError(opaqueRedirect);
     const { method = 'GET', signal } = init;
     const isRead = /^(get|head)$/i.test(method);
-    const target = redirect === 'follow' && isRead ? targetOf(answer, url) : undefined;
-    if (target === undefined || target.origin === new URL(this.url).origin) return answer;
-    await answer.body?.cancel();
+    const target = redirect === 'follow' && isRead ? targetOf(response, url) : undefined;
+    if (target === undefined || target.origin === new URL(this.url).origin) return response;
+    await response.body?.cancel();
     return fetch(target.href, { method, ...(signal && { signal }) });
   }
 
-  /** Rejects with the signal's reason, with what the caller's function throws, or with a `TypeError` for what is no key. */
-  async #keyNow(signal: AbortSignal | undefined): Promise<string> {
+  /** Rejects with the signal's reason, the error of the caller's function, or a `TypeError` for an invalid key. */
+  async #readKey(signal: AbortSignal | undefined): Promise<string> {
     if (signal?.aborted) throw signal.reason;
     if (typeof this.#key === 'string') return this.#key;
     const key = await unlessAborted(this.#key(), signal);
@@ -116,8 +143,8 @@ export class Transport {
 
   async #attempts<T>(sent: Sent, read: (opened: Opened) => Promise<T>): Promise<T> {
     const { signal, timeoutMs = this.timeoutMs, retries = this.#retries } = sent;
-    const isRepeatable = methodOf(sent) === 'GET' || repeatable.has(sent.route);
-    // What cannot be sent is no outage: a `TypeError`, before anything is.
+    const isIdempotent = methodOf(sent) === 'GET' || idempotent.has(sent.route);
+    // Throws a `TypeError` for invalid arguments before anything is sent.
     const request = { url: this.url + pathOf(sent), headers: headersOf(sent), body: bodyOf(sent) };
     const endsAt = Date.now() + timeoutMs;
     for (let attempt = 0; ; attempt += 1) {
@@ -126,7 +153,7 @@ export class Transport {
       } catch (error) {
         if (signal?.aborted) throw signal.reason;
         if (!isTrellisError(error) || attempt >= retries) throw error;
-        const pauseMs = pauseBefore(error, { attempt, isRepeatable, chance: Math.random() });
+        const pauseMs = pauseBefore(error, { attempt, isIdempotent, chance: Math.random() });
         if (pauseMs === undefined || Date.now() + pauseMs >= endsAt) throw error;
         await pause(pauseMs, signal);
       }
@@ -135,46 +162,46 @@ export class Transport {
 
   async #open(
     sent: Sent,
-    { url, headers, body, leftMs }: { url: string; headers: Headers; body: Jsoned; leftMs: number },
+    { url, headers, body, leftMs }: { url: string; headers: Headers; body: JsonBody; leftMs: number },
   ): Promise<Opened> {
     const limit = limitOf(sent.signal, leftMs);
     await this.#authorize(headers, { sent, limit });
     try {
       const fetch = this.#fetch;
-      // Our routes lead nowhere else: a redirect is a proxy's, and the key is not carried there.
+      // The service sends no redirects, so a redirect is from an intermediary. The key is not sent to its target.
       const init = { method: methodOf(sent), headers, signal: limit.signal, redirect: 'manual' } as const;
       const response = await fetch(url, { ...init, ...body });
       if (response.ok) return { response, limit };
-      throw errorOfAnswer(response, { text: await response.text() });
+      throw errorOfResponse(response, { text: await response.text() });
     } catch (error) {
       limit.release();
-      throw isTrellisError(error) ? error : this.#broken(sent, { limit, error });
+      throw isTrellisError(error) ? error : this.#failure(sent, { limit, error });
     }
   }
 
-  /** Within the time for the call; what the caller's own function throws is no error of the way. */
-  async #authorize(headers: Headers, { sent, limit }: { sent: Sent; limit: Limit }): Promise<void> {
+  /** Sets the key within the time limit of the call. An error of the caller's key function is thrown unchanged. */
+  async #authorize(headers: Headers, { sent, limit }: { sent: Sent; limit: TimeLimit }): Promise<void> {
     try {
-      headers.set('authorization', `Bearer ${await this.#keyNow(limit.signal)}`);
+      headers.set('authorization', `Bearer ${await this.#readKey(limit.signal)}`);
     } catch (error) {
       limit.release();
-      throw limit.isOver() ? this.#broken(sent, { limit, error }) : error;
+      throw limit.isOver() ? this.#failure(sent, { limit, error }) : error;
     }
   }
 
-  /** Why no whole answer came. */
-  #broken({ route }: Sent, { limit, error: cause }: { limit: Limit; error: unknown }): TrellisError {
+  /** The error for a missing or incomplete response. */
+  #failure({ route }: Sent, { limit, error: cause }: { limit: TimeLimit; error: unknown }): TrellisError {
     if (limit.isOver()) {
-      return new TrellisError({ code: 'timeout', message: `${route} took longer than it may.`, cause });
+      return new TrellisError({ code: 'timeout', message: `${route} exceeded its time limit.`, cause });
     }
-    const message = `${this.url} was not reached, or its answer broke off: ${reasonOf(cause)}`;
+    const message = `${this.url} could not be reached, or its response was incomplete: ${reasonOf(cause)}`;
     return new TrellisError({ code: 'network_error', message, cause });
   }
 }
 
 const methodOf = ({ route }: Sent) => route.slice(0, route.indexOf(' '));
 
-/** The address behind the service's own, its names filled in. Throws where one of them is empty: that is another route. */
+/** The path and query of a call. Throws a `TypeError` for a parameter that would change the route: empty, `.` or `..`. */
 function pathOf({ route, path = {}, query = {} }: Sent): string {
   const filled = route.slice(route.indexOf(' ') + 1).replace(/\{(\w+)\}/g, (_, name: string) => {
     const value = String(path[name] ?? '');
@@ -189,75 +216,77 @@ function pathOf({ route, path = {}, query = {} }: Sent): string {
 }
 
 function headersOf({ headers = {}, body }: Sent): Headers {
-  const made = new Headers({ accept: 'application/json' });
+  const result = new Headers({ accept: 'application/json' });
   for (const [name, value] of Object.entries(headers)) {
     if (value === undefined) continue;
-    // A header takes Latin-1 alone, and platforms say so without a word of what it was about.
+    // Header values are limited to Latin-1, and the errors of platforms do not name the header.
     if (/[^\t\x20-\x7e\x80-\xff]/.test(String(value)))
-      throw new TypeError(`"${value}" cannot be the ${name} of a call: a header takes no such characters.`);
-    made.set(name, String(value));
+      throw new TypeError(
+        `"${value}" cannot be the ${name} of a call: it contains characters that a header cannot have.`,
+      );
+    result.set(name, String(value));
   }
-  if (body !== undefined) made.set('content-type', 'application/json');
-  return made;
+  if (body !== undefined) result.set('content-type', 'application/json');
+  return result;
 }
 
-/** Written once for all attempts. Throws a `TypeError` for what JSON has no form of, such as a circle or a BigInt. */
-const bodyOf = ({ body }: Sent): Jsoned => (body === undefined ? {} : { body: JSON.stringify(body) });
-type Jsoned = { body?: string };
+/** Serializes the body once for all attempts. Throws a `TypeError` for a value without a JSON form, such as a BigInt. */
+const bodyOf = ({ body }: Sent): JsonBody => (body === undefined ? {} : { body: JSON.stringify(body) });
+type JsonBody = { body?: string };
 
-/** Throws `TrellisError` for what is no JSON: it is not the service that answered. */
+/** Throws `TrellisError` if the response is not JSON, and so not from the service. */
 function readJson(response: Response, text: string): unknown {
   if (text === '') return undefined;
   if (!/^application\/json\b/i.test(response.headers.get('content-type') ?? ''))
-    throw errorOfAnswer(response, { text: '' });
+    throw errorOfResponse(response, { text: '' });
   return JSON.parse(text);
 }
 
-/** The same response except for its address, with a callback once its body was read, cancelled or broken off. */
-function telling(response: Response, done: () => void): Response {
+/** Returns the response without its `url`. Calls `done` once the body was read, was cancelled or failed. */
+function withBodyEnd(response: Response, done: () => void): Response {
   if (response.body === null) {
     done();
     return response;
   }
   const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
-  // The reader gets the error; here it only matters that the body has ended.
+  // The reader of the body receives an error of the body.
   response.body.pipeTo(writable).then(done, done);
   return new Response(readable, response);
 }
 
-/** `fetch` of Node says "fetch failed", and why only in the cause. */
+/** Node's `fetch` has only "fetch failed" as its message; the reason is in the cause. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return error.cause instanceof Error && error.cause.message !== '' ? error.cause.message : error.message;
 }
 
-/** A signal that goes with the caller's, and by itself when the time is over. */
-type Limit = {
+/** A signal that aborts with the caller's signal, and when the time is over. */
+type TimeLimit = {
   signal: AbortSignal;
   isOver(): boolean;
-  /** The caller's signal counts on. */
+  /** Removes the time limit. The caller's signal still aborts. */
   stopClock(): void;
   release(): void;
 };
 
-function limitOf(signal: AbortSignal | undefined, leftMs: number): Limit {
-  const own = new AbortController();
+function limitOf(signal: AbortSignal | undefined, leftMs: number): TimeLimit {
+  const controller = new AbortController();
   let isOver = false;
-  const stopWaiting = whenAborted(signal, () => own.abort(signal?.reason));
+  const removeCallback = whenAborted(signal, () => controller.abort(signal?.reason));
   const end = () => {
     isOver = true;
-    own.abort(new Error('The time is over.'));
+    controller.abort(new Error('The time limit was exceeded.'));
   };
   const timer = leftMs > longestTimerMs ? undefined : setTimeout(end, Math.max(0, leftMs));
   const stopClock = () => clearTimeout(timer);
   const release = () => {
     stopClock();
-    stopWaiting();
+    removeCallback();
   };
-  return { signal: own.signal, isOver: () => isOver, stopClock, release };
+  return { signal: controller.signal, isOver: () => isOver, stopClock, release };
 }
 
-/** Where a redirect leads (RFC 9110 §15.4), in a form that may be fetched. */
+/** The HTTP target of a redirect (RFC 9110 §15.4). */
 function targetOf({ status, headers }: Response, from: string): URL | undefined {
   const location = headers.get('location');
   if (![301, 302, 303, 307, 308].includes(status) || location === null) return undefined;

@@ -1,7 +1,6 @@
 import { Connection, type ConnectionOptions } from './connection.ts';
 import { Events } from './events.ts';
-import { type Key, requireKeyText } from './key.ts';
-import { ProviderAddresses } from './provider-addresses.ts';
+import { ProviderUrls } from './proxied-fetch.ts';
 import {
   Connections,
   ConnectSessions,
@@ -12,36 +11,36 @@ import {
   Variables,
 } from './resources.ts';
 import type { Answer, Arguments, Route } from './route-call.ts';
-import { type Fetch, Transport } from './transport.ts';
+import { type Fetch, type Key, requireKeyText, Transport } from './transport.ts';
 
 export type TrellisOptions<B extends string = 'trellis'> = {
-  /** The address of the service, such as `https://trellis.example.com`; without a password, which messages would tell. */
+  /** The address of the service, such as `https://trellis.example.com`. Must not contain a password: error messages show it. */
   url: string;
   /**
-   * A secret key; or where the code runs in a browser, a ticket or the token of a connect session, never a key. A function
-   * is asked before each attempt, within the time for the call; what it throws the call throws.
+   * A secret key. In a browser, a ticket or the token of a connect session, never a secret key. A function is called before
+   * each attempt, within the time limit of the call; the call throws its error.
    */
   key: Key;
-  /** The word in the service's interface names, where it runs under another than `trellis`. */
+  /** The brand of the service, if it is not `trellis`: the word in the names of its headers and fields. */
   brand?: B | undefined;
-  /** In place of the platform's `fetch`. */
+  /** Used instead of the platform's `fetch`. */
   fetch?: Fetch | undefined;
-  /** How long a call may take, attempts and pauses included; 90,000 unless said otherwise. Calls of providers have no limit here. */
+  /** The time limit of a call, including retries and pauses. Defaults to 90,000. Calls to providers have no limit here. */
   timeoutMs?: number | undefined;
-  /** Further attempts of a call that may be sent again; 2 unless said otherwise. */
+  /** The number of retries of a call that may be repeated. Defaults to 2. */
   retries?: number | undefined;
 };
 
 /**
- * A client of one environment, by its secret key:
+ * The client of one environment:
  *
  * ```ts
  * const trellis = new Trellis({ url: 'https://trellis.example.com', key: process.env.TRELLIS_SECRET_KEY });
  * ```
  *
- * Every call throws `TrellisError`, whose `code` says what is wrong, but for an abort, for what a `key` function of yours
- * throws, and for a `TypeError` where the arguments cannot be sent: no JSON, an empty name, a header beyond Latin-1. Calls that
- * may be sent again are: those that only read, and all that the service says it has not begun.
+ * Every call rejects with `TrellisError`, except for an abort, an error of your `key` function, and a `TypeError` for arguments
+ * that cannot be sent: a body without a JSON form, an empty name, a header beyond Latin-1. The client retries calls that only
+ * read, and any call that the service reports as not started.
  */
 export class Trellis<B extends string = 'trellis'> {
   readonly integrations: Integrations;
@@ -53,28 +52,28 @@ export class Trellis<B extends string = 'trellis'> {
   readonly variables: Variables;
   readonly keys: Keys;
   readonly #transport: Transport;
-  readonly #addresses: ProviderAddresses;
+  readonly #providerUrls: ProviderUrls;
   readonly #brand: string;
 
-  /** Throws where the address or the key cannot be one, and in a browser for a secret key. */
+  /** Throws a `TypeError` for an invalid address or key, and for a secret key in a browser. */
   constructor({ url, key, brand, fetch, timeoutMs = 90_000, retries = 2 }: TrellisOptions<B>) {
     if (/^https?:\/\/[^/?#\\]*@/i.test(url))
       throw new TypeError(
-        'url: it holds a name or a password, which messages would tell. A key is given as `key`.',
+        'url: contains a user name or a password, which error messages would show. Pass a key as `key`.',
       );
     if (!/^https?:\/\//i.test(url) || !URL.canParse(url))
-      throw new TypeError(`url: "${url}" is no address of a service.`);
+      throw new TypeError(`url: "${url}" is not the address of a service.`);
     if (typeof key !== 'function') {
       requireKeyText(key);
       refuseSecretInBrowser(key, brand ?? 'trellis');
     }
     const transport = new Transport({
       ...{ url: url.replace(/[?#].*$/, '').replace(/\/+$/, ''), key, timeoutMs, retries },
-      // Looked up at each call, so that what is put in its place later counts.
+      // Read at each call, so that a later replacement of the global takes effect.
       fetch: fetch ?? ((input, init) => globalThis.fetch(input, init)),
     });
     this.#transport = transport;
-    this.#addresses = new ProviderAddresses(transport);
+    this.#providerUrls = new ProviderUrls(transport);
     this.#brand = brand ?? 'trellis';
     this.integrations = new Integrations(transport);
     this.providers = new Providers(transport);
@@ -86,26 +85,26 @@ export class Trellis<B extends string = 'trellis'> {
     this.keys = new Keys(transport);
   }
 
-  /** A handle of one connection: its provider's API, its records, its functions. Nothing is fetched. */
+  /** Returns the handle of one connection: its provider's API, its records, its functions. Sends no request. */
   connection(integration: string, id: string, options: ConnectionOptions = {}): Connection<B> {
-    const common = { transport: this.#transport, addresses: this.#addresses, brand: this.#brand };
+    const common = { transport: this.#transport, providerUrls: this.#providerUrls, brand: this.#brand };
     return new Connection<B>(common, { integration, id, ...options });
   }
 
   /**
-   * Calls any route of the interface, typed by its OpenAPI document:
+   * Calls any route of the service, typed by the OpenAPI document, and returns the JSON of its response:
    *
    * ```ts
    * const { operations } = await trellis.request('GET /operations', { query: { status: 'failed' } });
    * ```
    */
-  request<R extends Route>(route: R, ...[given]: Arguments<R>): Promise<Answer<R>> {
-    return this.#transport.json<Answer<R>>({ route, ...given });
+  request<R extends Route>(route: R, ...[parameters]: Arguments<R>): Promise<Answer<R>> {
+    return this.#transport.json<Answer<R>>({ route, ...parameters });
   }
 
-  /** As `request`, for an answer that is no JSON document, such as a stream; `timeoutMs` counts until it begins. */
-  raw<R extends Route>(route: R, ...[given]: Arguments<R>): Promise<Response> {
-    return this.#transport.raw({ route, ...given });
+  /** Like `request`, for a response that is not JSON, such as a stream. `timeoutMs` ends with the response headers. */
+  raw<R extends Route>(route: R, ...[parameters]: Arguments<R>): Promise<Response> {
+    return this.#transport.raw({ route, ...parameters });
   }
 }
 
@@ -113,7 +112,7 @@ function refuseSecretInBrowser(key: string, brand: string): void {
   const isBrowser = 'document' in globalThis && 'window' in globalThis;
   if (!isBrowser || key.startsWith('trt_') || key.startsWith(`${brand}_connect_session_`)) return;
   throw new TypeError(
-    'key: a secret key does not belong into a browser, where everybody can read it. Make a ticket on your server ' +
-      '(POST /tickets), or a connect session, and give that to the page.',
+    'key: a secret key must not be used in a browser, where everyone can read it. Create a ticket (POST /tickets) or a ' +
+      'connect session on your server, and pass it to the page.',
   );
 }

@@ -17,7 +17,7 @@ const signed = (at = new Date(), key = secret, text = body) => ({
 });
 const is = (code: KnownCode) => (error: unknown) => isTrellisError(error, code);
 
-test('what is signed is read, however body and headers come', async () => {
+test('a signed event is verified, for all forms of body and headers', async () => {
   const headers = signed();
   const mixed = Object.fromEntries(
     Object.entries(headers).map(([name, value]) => [name.toUpperCase(), [value]]),
@@ -38,7 +38,7 @@ test('what is signed is read, however body and headers come', async () => {
   }
 });
 
-test('what was changed, is of another key, or lacks a header is refused', async () => {
+test('a changed body, another key and a missing header are refused', async () => {
   const headers = signed();
   const changes: [string, Record<string, string | undefined>][] = [
     [body.replace('dev', 'prod'), headers],
@@ -60,7 +60,7 @@ test('what was changed, is of another key, or lacks a header is refused', async 
   await assert.rejects(verifyEvent('no JSON', notJson, secret), is('invalid_signature'));
 });
 
-test('one that is old, or of the future, is refused', async () => {
+test('an old or future timestamp is refused', async () => {
   const now = Date.now();
   for (const [seconds, isGood] of [
     [0, true],
@@ -81,7 +81,7 @@ test('one that is old, or of the future, is refused', async () => {
     await assert.rejects(verifyEvent(body, old, secret, { now, ...wrong }), is('stale_signature'));
 });
 
-test('while one key replaces another either is good, on both sides', async () => {
+test('during a key rotation both keys are valid, on both sides', async () => {
   const next = newKey();
   const at = new Date();
   const [one, other] = [signed(at), signed(at, next)];

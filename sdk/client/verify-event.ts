@@ -2,24 +2,24 @@ import { TrellisError } from './errors.ts';
 import type { TrellisEvent } from './events.ts';
 
 type HeaderValue = string | readonly string[] | null | undefined;
-/** Whatever has a `get`, as `Headers` of any origin or a Map has; or an object of headers by their names. */
+/** Any object with a `get` method, such as `Headers` or a `Map`, or an object of headers by name. */
 export type EventHeaders =
   | { get(name: string): HeaderValue }
   | Readonly<Record<string, string | readonly string[] | undefined>>;
 export type VerifyOptions = {
-  /** How old a signature may be, and how far ahead; 300 seconds unless said otherwise. */
+  /** The largest difference between the timestamp and now, in seconds. Defaults to 300. */
   toleranceS?: number | undefined;
-  /** The time, in ms since 1970. */
+  /** The current time, in ms since 1970. */
   now?: number | undefined;
 };
 
 /**
- * The event that the service has sent, once it is proved to be of the service and new. Give it the body as the bytes came,
- * before anything parses them, and the signing key (`whsec_...`), or several while one replaces the other.
+ * Verifies the signature and the age of a delivery, and returns its event. Pass the body as received, before it is parsed,
+ * and the signing key (`whsec_...`), or several keys during a rotation.
  *
- * Goes by Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`), compared in constant time. Throws
- * `invalid_signature` and `stale_signature`. What an address of the settings gets has other fields than an event: name
- * their type, `verifyEvent<MyBody>(...)`.
+ * Implements Standard Webhooks (`webhook-id`, `webhook-timestamp`, `webhook-signature`), with a comparison in constant time.
+ * Throws `invalid_signature`, `stale_signature`, and a `TypeError` for an invalid signing key. The body for an endpoint of the
+ * settings has other fields than an event: pass its type, `verifyEvent<MyBody>(...)`.
  */
 export async function verifyEvent<E = TrellisEvent>(
   rawBody: string | Uint8Array | ArrayBuffer,
@@ -32,27 +32,28 @@ export async function verifyEvent<E = TrellisEvent>(
     headerOf(headers, name),
   );
   if (!id || !timestamp || !signatures) throw invalid('The headers of Standard Webhooks are missing.');
-  if (!/^\d{1,12}$/.test(timestamp)) throw invalid('The timestamp is no number of seconds.');
-  const content = joined(new TextEncoder().encode(`${id}.${timestamp}.`), body);
-  const given = signatures.split(' ').flatMap((one) => {
+  if (!/^\d{1,12}$/.test(timestamp)) throw invalid('The timestamp is not a number of seconds.');
+  const content = concat(new TextEncoder().encode(`${id}.${timestamp}.`), body);
+  const candidates = signatures.split(' ').flatMap((one) => {
     const [version, signature = ''] = one.split(',', 2);
     const bytes = version === 'v1' ? fromBase64(signature) : undefined;
     return bytes === undefined ? [] : [bytes];
   });
   const keys = [secret].flat().map((one) => fromBase64(one.replace(/^whsec_/, '')));
-  if (!(await isSigned(content, { keys, given }))) throw invalid('The signature is not that of the body.');
-  // No number is no tolerance.
+  if (!(await isSigned(content, { keys, candidates })))
+    throw invalid('The signature does not match the body.');
+  // The negation also refuses a tolerance that is NaN.
   if (!(Math.abs(now / 1000 - Number(timestamp)) <= toleranceS))
     throw new TrellisError({
       code: 'stale_signature',
-      message: 'The signature is too old, or of the future.',
+      message: 'The timestamp of the signature is too old or in the future.',
     });
   return parsed<E>(body);
 }
 
 /**
- * As `verifyEvent`, by the header `X-<Brand>-Hmac-Sha256` alone, which older receivers support. It contains no time: anyone who
- * has captured a request can send it again. So keep the ids of the events that you have handled, or use `verifyEvent`.
+ * Like `verifyEvent`, but verifies only the header `X-<Brand>-Hmac-Sha256`, which older receivers support. The header contains
+ * no time, so a captured request can be replayed. Store the IDs of processed events, or use `verifyEvent`.
  */
 export async function verifyHmac<E = TrellisEvent>(
   rawBody: string | Uint8Array | ArrayBuffer,
@@ -63,25 +64,25 @@ export async function verifyHmac<E = TrellisEvent>(
   const body = bytesOf(rawBody);
   const hex = headerOf(headers, `x-${brand}-hmac-sha256`) ?? '';
   if (!/^([0-9a-f]{2})+$/i.test(hex))
-    throw invalid(`The header X-${brand}-Hmac-Sha256 is missing or no hex.`);
-  const given = [Uint8Array.from(hex.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16))];
+    throw invalid(`The header X-${brand}-Hmac-Sha256 is missing or is not hexadecimal.`);
+  const candidates = [Uint8Array.from(hex.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16))];
   const keys = [secret].flat().map((one) => new TextEncoder().encode(one));
-  if (!(await isSigned(body, { keys, given }))) throw invalid('The signature is not that of the body.');
+  if (!(await isSigned(body, { keys, candidates }))) throw invalid('The signature does not match the body.');
   return parsed<E>(body);
 }
 
-/** All are compared, so that the time says nothing of which one fits. */
+/** Compares all signatures with all keys, so that the duration does not reveal which of them matched. */
 async function isSigned(
   content: Bytes,
-  { keys, given }: { keys: (Bytes | undefined)[]; given: Bytes[] },
+  { keys, candidates }: { keys: (Bytes | undefined)[]; candidates: Bytes[] },
 ): Promise<boolean> {
   let isFound = false;
   for (const bytes of keys) {
     if (bytes === undefined || bytes.length === 0)
-      throw new TypeError('The signing key reads whsec_ and Base64.');
+      throw new TypeError('The signing key must be whsec_ followed by Base64.');
     const algorithm = { name: 'HMAC', hash: 'SHA-256' };
     const key = await crypto.subtle.importKey('raw', bytes, algorithm, false, ['verify']);
-    for (const signature of given.slice(0, 20)) {
+    for (const signature of candidates.slice(0, 20)) {
       if (await crypto.subtle.verify('HMAC', key, signature, content)) isFound = true;
     }
   }
@@ -95,11 +96,11 @@ function bytesOf(body: string | Uint8Array | ArrayBuffer): Bytes {
   return body instanceof ArrayBuffer ? new Uint8Array(body) : new Uint8Array(body);
 }
 
-function joined(one: Bytes, other: Bytes): Bytes {
-  const both = new Uint8Array(one.length + other.length);
-  both.set(one);
-  both.set(other, one.length);
-  return both;
+function concat(first: Bytes, second: Bytes): Bytes {
+  const bytes = new Uint8Array(first.length + second.length);
+  bytes.set(first);
+  bytes.set(second, first.length);
+  return bytes;
 }
 
 function headerOf(headers: EventHeaders, name: string): string | undefined {
@@ -109,7 +110,7 @@ function headerOf(headers: EventHeaders, name: string): string | undefined {
   return typeof found === 'string' ? found : found?.[0];
 }
 
-/** By its form: headers may be of another window or library. */
+/** Checks for the method, not the class: the headers may come from another realm or library. */
 function hasGet(headers: EventHeaders): headers is Extract<EventHeaders, { get(name: string): HeaderValue }> {
   return typeof headers.get === 'function';
 }
@@ -122,12 +123,12 @@ function fromBase64(text: string): Bytes | undefined {
   }
 }
 
-/** What is signed was written by the service. */
+/** Parses a body whose signature is valid, so the service has written it. */
 function parsed<E>(body: Bytes): E {
   try {
     return JSON.parse(new TextDecoder().decode(body)) as E;
   } catch {
-    throw invalid('The body is no JSON.');
+    throw invalid('The body is not JSON.');
   }
 }
 

@@ -1,31 +1,29 @@
-/** The waiting calls of each signal: a hundred concurrent calls share one listener, since platforms warn of many listeners. */
-const waiting = new WeakMap<AbortSignal, Set<() => void>>();
+/** The callbacks of each signal. They share one listener, because platforms warn about many listeners on a signal. */
+const callbacks = new WeakMap<AbortSignal, Set<() => void>>();
 
-/** Calls back when a signal is aborted, at once where it is; returns how to stop waiting. */
+/** Calls `run` when the signal aborts, or immediately if it is aborted. Returns a function that removes the callback. */
 export function whenAborted(signal: AbortSignal | undefined, run: () => void): () => void {
   if (signal === undefined) return () => {};
   if (signal.aborted) {
     run();
     return () => {};
   }
-  let all = waiting.get(signal);
-  if (all === undefined) {
-    const made = new Set<() => void>();
-    all = made;
-    waiting.set(signal, made);
-    const tell = () => {
-      for (const one of [...made]) one();
+  const registered = callbacks.get(signal) ?? new Set();
+  if (!callbacks.has(signal)) {
+    callbacks.set(signal, registered);
+    const runAll = () => {
+      for (const callback of [...registered]) callback();
     };
-    signal.addEventListener('abort', tell, { once: true });
+    signal.addEventListener('abort', runAll, { once: true });
   }
-  all.add(run);
-  return () => waiting.get(signal)?.delete(run);
+  registered.add(run);
+  return () => registered.delete(run);
 }
 
-/** As `given`, but rejects with the signal's reason as soon as it is aborted. */
-export function unlessAborted<T>(given: T | PromiseLike<T>, signal: AbortSignal | undefined): Promise<T> {
+/** Settles as `value` does, or rejects with the signal's reason once it aborts. */
+export function unlessAborted<T>(value: T | PromiseLike<T>, signal: AbortSignal | undefined): Promise<T> {
   return new Promise((resolve, reject) => {
-    const stopWaiting = whenAborted(signal, () => reject(signal?.reason));
-    Promise.resolve(given).then(resolve, reject).finally(stopWaiting);
+    const stop = whenAborted(signal, () => reject(signal?.reason));
+    Promise.resolve(value).then(resolve, reject).finally(stop);
   });
 }

@@ -1,12 +1,28 @@
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, extname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { BuildFailure } from 'esbuild';
 import { build } from '../child-environment.ts';
-import type { Fault } from './fault.ts';
-import { sdkModule, sdkNames } from './sdk-files.ts';
+import type { Fault } from './files.ts';
+
+/** The package names under which functions import the authoring SDK. */
+export const sdkNames = ['trellis', 'nango'] as const;
+
+const pathInSdk = (name: string) => fileURLToPath(new URL(`../functions/${name}`, import.meta.url));
+
+/** The module that a bundle gets for these names. */
+const sdkModule = pathInSdk(`index${extname(import.meta.filename)}`);
+
+/** The declarations that the compiler reads for these names. */
+export const sdkTypes = existsSync(pathInSdk('index.d.ts')) ? pathInSdk('index.d.ts') : pathInSdk('index.ts');
+
+/** The folder of the zod version that functions run with. A zod installed beside the functions is ignored. */
+export const zodFolder = dirname(createRequire(import.meta.url).resolve('zod/package.json'));
 
 /**
- * One function as CommonJS that requires nothing but zod and modules of Node, with a source map at its end that names files
- * below the folder. Types are passed over here, those that are imported like values too.
+ * Bundles one function as CommonJS that requires only zod and modules of Node. Ends with a source map whose paths are
+ * relative to the folder. Does not check types, and removes imports that are used only as types.
  */
 export async function bundle(folder: string, file: string): Promise<{ code: string } | { faults: Fault[] }> {
   try {
@@ -23,7 +39,7 @@ export async function bundle(folder: string, file: string): Promise<{ code: stri
       target: 'node26',
       sourcemap: 'inline',
       sourcesContent: false,
-      // Whatever the folder's own says: an import that is used as a type alone must go.
+      // Overrides the tsconfig.json of the folder, which could keep imports that are used only as types.
       tsconfigRaw: { compilerOptions: { target: 'esnext', verbatimModuleSyntax: false } },
       logLevel: 'silent',
     });

@@ -4,15 +4,16 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { dirname, isAbsolute, join, relative, sep } from 'node:path';
 import { childEnvironment } from '../child-environment.ts';
-import type { Fault } from './fault.ts';
-import { sdkNames, sdkTypes, zodFolder } from './sdk-files.ts';
+import { sdkNames, sdkTypes, zodFolder } from './bundle.ts';
+import type { Fault } from './files.ts';
 
-/** `unchecked` says why nothing could be said. */
+/** `unchecked` is the reason why the types could not be checked. */
 export type TypeCheck = { faults: Fault[] } | { unchecked: string };
 
 /**
- * What the TypeScript compiler says of these files, with the types of this package under all its names. Takes a second or
- * two. The compiler is the folder's own where it has one, else that of this installation.
+ * Checks the types of `files`, paths below `folder`, with the TypeScript compiler; takes one to two seconds. The types of this
+ * package resolve under all its names. Uses the compiler installed for the folder, else the one of this installation. Throws
+ * if the compiler cannot run.
  */
 export async function checkTypes(
   folder: string,
@@ -21,43 +22,42 @@ export async function checkTypes(
   const compiler = findFrom(folder, 'typescript') ?? findFrom(import.meta.dirname, 'typescript');
   if (compiler === undefined) {
     return {
-      unchecked: 'types were not checked: install "typescript" beside the functions to have them checked',
+      unchecked: 'types were not checked: install "typescript" in the folder of the functions',
     };
   }
-  const project = await mkdtemp(join(tmpdir(), 'trellis-types-'));
+  const directory = await mkdtemp(join(tmpdir(), 'trellis-types-'));
   try {
-    const config = join(project, 'tsconfig.json');
-    await writeFile(config, JSON.stringify(settings(folder, files)));
+    const config = join(directory, 'tsconfig.json');
+    const project = {
+      compilerOptions: { ...compilerOptions(locateModules(folder)), resolveJsonModule: true, rootDir: '/' },
+      files: files.map((file) => join(folder, file)),
+    };
+    await writeFile(config, JSON.stringify(project));
     const output = await compile([join(compiler, 'bin/tsc'), '--project', config, '--pretty', 'false'], {
       cwd: folder,
       signal,
     });
-    return { faults: read(output, folder) };
+    return { faults: parseFaults(output, folder) };
   } finally {
-    await rm(project, { recursive: true, force: true });
+    await rm(directory, { recursive: true, force: true });
   }
 }
 
-function settings(folder: string, files: readonly string[]) {
-  const { paths, typeRoots } = typesFor(folder);
+/** The locations of imported modules by name, and the folder of the types of Node if they are installed. */
+export type ModuleLocations = { paths: Record<string, string[]>; typeRoots: string[] | undefined };
+
+/** The compiler options for functions. */
+export function compilerOptions({ paths, typeRoots }: ModuleLocations): object {
   return {
-    compilerOptions: {
-      ...{ target: 'esnext', lib: ['esnext'], module: 'esnext', moduleResolution: 'bundler' },
-      ...{ strict: true, noEmit: true, skipLibCheck: true, allowImportingTsExtensions: true },
-      resolveJsonModule: true,
-      rootDir: '/',
-      paths,
-      ...(typeRoots === undefined ? { types: [] } : { types: ['node'], typeRoots }),
-    },
-    files: files.map((file) => join(folder, file)),
+    ...{ target: 'esnext', lib: ['esnext'], module: 'esnext', moduleResolution: 'bundler' },
+    ...{ strict: true, noEmit: true, skipLibCheck: true, allowImportingTsExtensions: true },
+    ...(typeRoots === undefined ? { types: [] } : { types: ['node'], typeRoots }),
+    ...(Object.keys(paths).length > 0 && { paths }),
   };
 }
 
-/** Where the compiler finds what functions of a folder import, and the types of Node if they are anywhere. */
-export function typesFor(folder: string): {
-  paths: Record<string, string[]>;
-  typeRoots: string[] | undefined;
-} {
+/** Locates the modules that functions in a folder may import. */
+export function locateModules(folder: string): ModuleLocations {
   const nodeTypes = findFrom(folder, '@types/node') ?? findFrom(import.meta.dirname, '@types/node');
   return {
     paths: { ...Object.fromEntries(sdkNames.map((name) => [name, [sdkTypes]])), zod: [zodFolder] },
@@ -73,7 +73,7 @@ function findFrom(folder: string, name: string): string | undefined {
   }
 }
 
-/** What it prints, whether or not it found something. Throws where it did not run. */
+/** Returns the output of the compiler, with or without faults. Throws if it did not run. */
 function compile(
   args: string[],
   { cwd, signal }: { cwd: string; signal: AbortSignal | undefined },
@@ -84,7 +84,7 @@ function compile(
       args,
       { cwd, env: childEnvironment(), maxBuffer: 64 * 1024 * 1024, ...(signal && { signal }) },
       (error, stdout, stderr) => {
-        // It ends with 1 or 2 where it found something.
+        // Exit codes 1 and 2 mean that it found faults.
         if (error === null || (typeof error.code === 'number' && error.code <= 2)) resolve(stdout || stderr);
         else
           reject(
@@ -95,8 +95,8 @@ function compile(
   });
 }
 
-/** Lines `path(line,column): error TS1234: message`; what is indented goes on with the line before. */
-function read(output: string, folder: string): Fault[] {
+/** Parses lines `path(line,column): error TS1234: message`. An indented line continues the message before it. */
+function parseFaults(output: string, folder: string): Fault[] {
   const faults: Fault[] = [];
   for (const line of output.split('\n')) {
     const [, path, row, column, message] = /^(.+?)\((\d+),(\d+)\): error (TS\d+: .*)$/.exec(line) ?? [];

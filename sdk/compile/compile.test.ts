@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { compile } from './compile.ts';
-import { shown } from './fault.ts';
+import { formatFault } from './files.ts';
 
 const samples = join(import.meta.dirname, '../../test/functions/samples');
 
@@ -29,9 +29,9 @@ export default createAction({
 });
 `;
 
-test('functions in the layout that exists are found, checked and bundled', async () => {
+test('functions in the standard layout are found, checked and bundled', async () => {
   const { functions, faults, warnings } = await compile(samples);
-  assert.deepEqual([faults.map(shown), warnings], [[], []]);
+  assert.deepEqual([faults.map(formatFault), warnings], [[], []]);
   assert.deepEqual(
     functions.map(({ integrationKey, kind, name }) => `${integrationKey} ${kind} ${name}`),
     [
@@ -57,14 +57,14 @@ test('functions in the layout that exists are found, checked and bundled', async
   }
 });
 
-test('a type error is told with file, line and column, and nothing comes of the folder', async (t) => {
+test('a type error is reported with file, line and column, and nothing of the folder is compiled', async (t) => {
   const folder = await folderWith(t, {
     'shop/actions/right.ts': action('({ n: input.n * 2 })'),
     'shop/actions/wrong.ts': action('({ n: input.m, more: await nango.get({ endpoint: 1 }) })'),
   });
   const { functions, faults } = await compile(folder);
   assert.deepEqual(functions, []);
-  const lines = faults.map(shown);
+  const lines = faults.map(formatFault);
   assert.ok(
     lines.some((line) => /^shop\/actions\/wrong\.ts:8:\d+: TS2339: .*'m' does not exist/.test(line)),
     lines.join('\n'),
@@ -79,14 +79,14 @@ test('a type error is told with file, line and column, and nothing comes of the 
   );
 });
 
-test('what is bundled is what was checked, also where a file changes meanwhile', async (t) => {
+test('the bundled code is the checked code, even if a file changes meanwhile', async (t) => {
   const file = 'crm/actions/double.ts';
   const folder = await folderWith(t, { [file]: action('({ n: input.n * 2 })') });
   const save = (exec: string) => writeFile(join(folder, file), action(exec));
   const broken = compile(folder);
   await wait(100);
   await save('input.missing');
-  assert.match((await broken).faults.map(shown).join(), /'missing' does not exist/);
+  assert.match((await broken).faults.map(formatFault).join(), /'missing' does not exist/);
   const sound = compile(folder);
   await wait(100);
   await save('({ n: input.n * 3 })');
@@ -112,15 +112,15 @@ test('what is bundled is what was checked, also where a file changes meanwhile',
   assert.deepEqual([logged.functions.length, logged.faults], [1, []]);
   const never = await compiledWhile((n) => save(`({ n: input.n * ${n} })`));
   assert.deepEqual(never.functions, []);
-  assert.match(never.faults.map(shown).join(), /change while they are compiled/);
+  assert.match(never.faults.map(formatFault).join(), /changed during each compilation/);
 });
 
-test('what no bundler understands is told with file, line and column', async (t) => {
+test('a syntax error is reported with file, line and column', async (t) => {
   const folder = await folderWith(t, {
     'shop/actions/broken.ts': `import { x } from './nowhere.js';\nexport default x(;\n`,
   });
   const { faults } = await compile(folder);
-  const lines = faults.map(shown);
+  const lines = faults.map(formatFault);
   assert.ok(
     lines.some((line) => line.startsWith('shop/actions/broken.ts:2:18:')),
     lines.join('\n'),
@@ -140,25 +140,25 @@ test("a project's own settings change nothing, and its other files are its own",
     'node_modules/shop/actions/foreign.ts': 'export default 1;',
   });
   const { functions, faults } = await compile(folder);
-  assert.deepEqual(faults.map(shown), []);
+  assert.deepEqual(faults.map(formatFault), []);
   assert.deepEqual(
     functions.map(({ file }) => file),
     ['shop/actions/double.ts'],
   );
 });
 
-test('a file whose name no function can have is named, and a folder is no file', async (t) => {
+test('a file with an invalid function name is reported, and a folder is not a function', async (t) => {
   const folder = await folderWith(t, {
     'shop/actions/two words.ts': action('({ n: input.n * 2 })'),
     'shop/actions/inner.ts/notes.txt': 'nothing',
   });
   const { faults } = await compile(folder);
-  assert.deepEqual(faults.map(shown), [
-    "shop/actions/two words.ts: the name of a function's file may hold up to 255 of A-Z a-z 0-9 _ -",
+  assert.deepEqual(faults.map(formatFault), [
+    "shop/actions/two words.ts: the name of a function's file must be up to 255 of A-Z a-z 0-9 _ -",
   ]);
 });
 
-test('a folder without functions is empty, and one that is not there is an error', async (t) => {
+test('a folder without functions is empty, and a missing folder is an error', async (t) => {
   const folder = await folderWith(t, { 'shop/readme.txt': 'nothing' });
   assert.deepEqual(await compile(folder), { functions: [], faults: [], warnings: [] });
   await assert.rejects(compile(join(folder, 'none')), { code: 'ENOENT' });
@@ -168,7 +168,7 @@ test('a copy elsewhere, without packages beside it, compiles as well', async (t)
   const folder = await folderWith(t, {});
   await cp(samples, folder, { recursive: true });
   const { functions, faults } = await compile(folder);
-  assert.deepEqual([functions.length, faults.map(shown)], [10, []]);
+  assert.deepEqual([functions.length, faults.map(formatFault)], [10, []]);
 });
 
 test('models, metadata and checkpoints are typed by their schemas', async (t) => {
@@ -199,11 +199,11 @@ export default createSync({
   assert.deepEqual(
     faults.map(({ line }) => line),
     [15, 16, 17, 18],
-    faults.map(shown).join('\n'),
+    faults.map(formatFault).join('\n'),
   );
 });
 
-test('without a compiler the folder is bundled all the same, and it is said that types were not checked', async (t) => {
+test('without a compiler the folder is bundled, with a warning that types were not checked', async (t) => {
   const elsewhere = await folderWith(t, { 'package.json': '{"type":"module"}' });
   await cp(join(import.meta.dirname, '..'), join(elsewhere, 'sdk'), { recursive: true });
   await mkdir(join(elsewhere, 'node_modules'));

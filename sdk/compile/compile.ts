@@ -1,65 +1,64 @@
 /**
- * A folder of functions as what can be deployed: found, their types checked, each bundled by itself.
+ * Compiles a folder of functions for a deploy: finds the functions, checks their types, and bundles each of them.
  *
- * Does not own what a bundle may require, nor what a definition may say: the service judges that at the deploy.
+ * Does not own what a bundle may require or a definition may contain: the service checks that at the deploy.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { bundle } from './bundle.ts';
 import { checkTypes } from './check-types.ts';
-import type { Fault } from './fault.ts';
-import { type FunctionFile, findFunctions } from './files.ts';
+import { type Fault, type FunctionFile, findFunctions } from './files.ts';
 
 export type Compiled = FunctionFile & { code: string; source: string };
 
 export type Compilation = {
-  /** All of the folder, or none where there are faults. */
+  /** All functions, or none if there are faults. */
   functions: Compiled[];
   faults: Fault[];
-  /** What its author should know although nothing is refused. */
+  /** Hints for the author that do not prevent a deploy. */
   warnings: string[];
 };
 
 type Options = { signal?: AbortSignal; files?: readonly FunctionFile[] };
 
-/** A folder in which files go on changing is given up after so many tries. */
+/** The largest number of attempts while files of the folder change. */
 const maxTries = 3;
 
 /**
- * Of `files`, else of all there are, as they stand at one moment: types, bundles and sources are read one after the other, and
- * what is bundled must be what was checked. Throws ENOENT where there is no such folder, and where the compiler could not
- * be run.
+ * Compiles `files`, by default all functions of the folder. Types, bundles and sources are read one after another; if a file
+ * changed in between, starts again, so that the bundled code is the checked code. Throws ENOENT if the folder does not exist,
+ * and an error if the TypeScript compiler cannot run.
  */
 export async function compile(path: string, options: Options = {}): Promise<Compilation> {
   const folder = resolve(path);
   for (let tries = 1; tries <= maxTries; tries++) {
-    const stamp = await stampOf(folder);
+    const fingerprint = await fingerprintOf(folder);
     const compilation = await compileOnce(folder, options);
-    if (stamp === (await stampOf(folder))) return compilation;
+    if (fingerprint === (await fingerprintOf(folder))) return compilation;
     options.signal?.throwIfAborted();
   }
-  const message = 'files change while they are compiled; try again when they are at rest';
+  const message = 'files changed during each compilation; try again once they no longer change';
   return { functions: [], faults: [{ file: folder, message }], warnings: [] };
 }
 
 const isCode = /\.[cm]?[jt]sx?$/;
 
-/** Other for each content that the code of the folder has had. */
-async function stampOf(folder: string): Promise<string> {
-  const stamps: string[] = [];
-  const look = async (directory: string): Promise<void> => {
+/** A text that changes whenever a code file of the folder changes: inode, size and change time of each file. */
+async function fingerprintOf(folder: string): Promise<string> {
+  const lines: string[] = [];
+  const visit = async (directory: string): Promise<void> => {
     for (const entry of await readdir(directory, { withFileTypes: true })) {
       if (entry.name.startsWith('.') || entry.name === 'node_modules') continue;
       const path = join(directory, entry.name);
-      if (entry.isDirectory()) await look(path).catch(() => {});
+      if (entry.isDirectory()) await visit(path).catch(() => {});
       if (!isCode.test(entry.name)) continue;
-      // What went since leaves nothing.
+      // A file that was deleted since has no values.
       const found = await stat(path, { bigint: true }).catch(() => undefined);
-      stamps.push([path, found?.ino, found?.size, found?.ctimeNs].join(' '));
+      lines.push([path, found?.ino, found?.size, found?.ctimeNs].join(' '));
     }
   };
-  await look(folder);
-  return stamps.sort().join('\n');
+  await visit(folder);
+  return lines.sort().join('\n');
 }
 
 async function compileOnce(folder: string, { signal, files: chosen }: Options): Promise<Compilation> {
@@ -67,23 +66,23 @@ async function compileOnce(folder: string, { signal, files: chosen }: Options): 
   if (files.length === 0) return { functions: [], faults: [], warnings: [] };
   const unnamed = files.filter(({ name }) => !/^[\w-]{1,255}$/.test(name));
   if (unnamed.length > 0) {
-    const message = "the name of a function's file may hold up to 255 of A-Z a-z 0-9 _ -";
+    const message = "the name of a function's file must be up to 255 of A-Z a-z 0-9 _ -";
     return { functions: [], faults: unnamed.map(({ file }) => ({ file, message })), warnings: [] };
   }
   const [types, ...bundled] = await Promise.all([
     checkTypes(folder, { files: files.map(({ file }) => file), signal }),
-    ...files.map(async (one) => ({ one, bundled: await bundle(folder, one.file) })),
+    ...files.map(async (file) => ({ file, result: await bundle(folder, file.file) })),
   ]);
   const warnings = 'unchecked' in types ? [types.unchecked] : [];
   const faults = [
-    ...bundled.flatMap(({ bundled: result }) => ('faults' in result ? result.faults : [])),
+    ...bundled.flatMap(({ result }) => ('faults' in result ? result.faults : [])),
     ...('faults' in types ? types.faults : []),
   ];
   if (faults.length > 0) return { functions: [], faults, warnings };
   const functions = await Promise.all(
-    bundled.flatMap(({ one, bundled: result }) =>
+    bundled.flatMap(({ file, result }) =>
       'code' in result
-        ? [readFile(join(folder, one.file), 'utf8').then((source) => ({ ...one, ...result, source }))]
+        ? [readFile(join(folder, file.file), 'utf8').then((source) => ({ ...file, ...result, source }))]
         : [],
     ),
   );

@@ -2,10 +2,7 @@ import { type FSWatcher, readdirSync, watch } from 'node:fs';
 import { join } from 'node:path';
 
 export type FolderWatch = {
-  /**
-   * To be called each time before the folder is read: whatever changes from then on is told. Throws ENOENT where there is no
-   * such folder.
-   */
+  /** Call it before each read of the folder: later changes are reported. Throws ENOENT if the folder does not exist. */
   renew(): void;
   close(): void;
 };
@@ -26,15 +23,15 @@ export function watchFolder(
   }
 
   function openBelow(path: string): void {
-    // Before it is read: what comes into it later is told.
+    // Starts before the folder is read, so that entries created later are reported.
     open(path);
     for (const entry of readdirSync(path, { withFileTypes: true })) {
-      const isRead = entry.isDirectory() && entry.name !== 'node_modules' && !entry.name.startsWith('.');
+      const isWatched = entry.isDirectory() && entry.name !== 'node_modules' && !entry.name.startsWith('.');
       try {
-        if (isRead) openBelow(join(path, entry.name));
+        if (isWatched) openBelow(join(path, entry.name));
         else if (entry.isSymbolicLink()) open(join(path, entry.name));
       } catch (error) {
-        // It went since, or leads nowhere.
+        // The entry was deleted since, or is a link without a target.
         if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
       }
     }

@@ -1,40 +1,40 @@
-/** How connecting an account may end without a connection. */
+/** The reasons for which an attempt to connect an account ends without a connection. */
 export type ConnectErrorCode =
-  /** The window or the frame was closed. */
+  /** The user closed the window or the frame. */
   | 'window_closed'
-  /** The person, or the provider in their name, did not allow access. */
+  /** The provider reports that access was denied. */
   | 'denied'
-  /** Something else went wrong on the way; `reason` says what. */
+  /** The attempt failed for another reason; `reason` has its code. */
   | 'failed'
-  /** The person came back from the connect page without a connection. */
+  /** The user returned from the connect page without a connection. */
   | 'abandoned'
-  /** The browser opened no window: call `connect` in the click itself, or use a frame or a redirect. */
+  /** The browser opened no window: call `connect` in the click handler, or use a frame or a redirect. */
   | 'popup_blocked'
-  /** The frame stayed empty: the service has to name this page in TRELLIS_CONNECT_FRAME_ANCESTORS. */
+  /** The frame stayed empty: TRELLIS_CONNECT_FRAME_ANCESTORS of the service must contain the origin of this page. */
   | 'frame_blocked'
-  /** The session is over, and nobody is under way with it. */
+  /** The session has expired, and no attempt is in progress. */
   | 'session_expired'
-  /** The service knows no session by this token. */
+  /** The service has no session with this token. */
   | 'invalid_token';
 
-const words: Record<ConnectErrorCode, string> = {
+const messages: Record<ConnectErrorCode, string> = {
   window_closed: 'The window was closed before an account was connected.',
-  denied: 'Access was not given.',
+  denied: 'Access was denied.',
   failed: 'The account could not be connected.',
   abandoned: 'No account was connected.',
   popup_blocked:
-    'The browser blocked the window. Call connect in the click itself, or use a frame or a redirect.',
+    'The browser blocked the window. Call connect in the click handler, or use a frame or a redirect.',
   frame_blocked:
-    'The connect page did not load in the frame. Is this origin named in TRELLIS_CONNECT_FRAME_ANCESTORS, and `url` the address of the service?',
-  session_expired: 'The connect session has expired. Create another.',
+    'The connect page did not load in the frame. Check that TRELLIS_CONNECT_FRAME_ANCESTORS contains the origin of this page, and that `url` is the address of the service.',
+  session_expired: 'The connect session has expired. Create a new session.',
   invalid_token: 'The connect session is unknown: the token is wrong, or the session was deleted.',
 };
 
-/** What `connect` rejects with, but for an abort and for what your own `token` function throws. */
+/** The error that `connect` rejects with, except for an abort and for an error of your `token` function. */
 export class ConnectError extends Error {
   declare readonly name: 'ConnectError';
   readonly code: ConnectErrorCode;
-  /** In the words of the service, such as `blocked_by_admin` or `another_account`: what went wrong last. */
+  /** The cause that the service reports for the last failure, such as `blocked_by_admin` or `another_account`. */
   readonly reason: string | undefined;
 
   static {
@@ -45,16 +45,17 @@ export class ConnectError extends Error {
     code: ConnectErrorCode,
     { reason, cause }: { reason?: string | undefined; cause?: unknown } = {},
   ) {
-    const said = reason === undefined || code === 'denied' ? words[code] : `${words[code]} (${reason})`;
-    super(said, cause === undefined ? undefined : { cause });
+    const message = messages[code];
+    const hasReason = reason !== undefined && code !== 'denied';
+    super(hasReason ? `${message} (${reason})` : message, cause === undefined ? undefined : { cause });
     this.code = code;
     this.reason = reason;
   }
 }
 
-/** Whether it is an error of connecting, and where codes are named, one of these. */
+/** Whether `error` is a `ConnectError` and, if codes are given, has one of them. */
 export function isConnectError(error: unknown, ...codes: readonly ConnectErrorCode[]): error is ConnectError {
-  // By its name: a page may hold two copies of this package.
+  // Compares the name, because a page may load two copies of this package.
   if (!(error instanceof Error) || error.name !== 'ConnectError') return false;
   return codes.length === 0 || codes.includes((error as ConnectError).code);
 }

@@ -1,80 +1,81 @@
 import { ConnectError } from './connect-error.ts';
 import { connectInFrame } from './frame.ts';
-import { openPopup, unlessClosed, watchPopup } from './popup.ts';
+import { openPopup, untilClosed, watchPopup } from './popup.ts';
 import type { Connected, Session } from './progress.ts';
-import { leaveFor, whoOf } from './redirect.ts';
+import { flowIdOf, redirectTo } from './redirect.ts';
 
 export type ConnectOptions = {
   /** The address of the service. */
   url: string;
   /**
-   * The token of a connect session, which your server has made. A function or a promise lets the window open in the click,
-   * before there is a token.
+   * The token of a connect session that your server created. With a function or a promise, the window opens during the
+   * click, before the token exists.
    */
   token: string | PromiseLike<string> | (() => string | PromiseLike<string>);
   /**
-   * `popup` (the default): a window of its own; call `connect` in the click. `frame`: within this page; the service has to
-   * name its origin in TRELLIS_CONNECT_FRAME_ANCESTORS. `redirect`: in place of this page; make the session with a
-   * `return_url`, and call `finishConnect` there.
+   * `popup` (the default) opens a separate window; call `connect` in the click handler. `frame` shows the connect page
+   * within this page; TRELLIS_CONNECT_FRAME_ANCESTORS of the service must contain its origin. `redirect` replaces this
+   * page; create the session with a `return_url`, and call `finishConnect` in the page at that address.
    */
   mode?: 'popup' | 'frame' | 'redirect' | undefined;
-  /** The integration to connect, where the session allows several. */
+  /** The integration to connect, if the session allows several. */
   integration?: string | undefined;
   /**
-   * Tells this call from others where the person comes back from a redirect: `finishConnect({ id })` finishes it alone. The
-   * integration unless said otherwise.
+   * Identifies this call after a redirect: `finishConnect({ id })` finishes only the call with this `id`. Defaults to
+   * `integration`.
    */
   id?: string | undefined;
-  /** Of the connect page; else as the environment says, or the browser. */
+  /** The language of the connect page. Defaults to the setting of the environment, then to the browser's language. */
   lang?: string | undefined;
+  /** The theme of the connect page. Defaults to the setting of the environment, then to the browser's theme. */
   theme?: 'light' | 'dark' | 'system' | undefined;
-  /** Where to show the frame; over the whole page without it. */
+  /** The element that contains the frame. By default, the frame covers the page. */
   container?: HTMLElement | undefined;
-  /** Told of an attempt that failed while the person may still try again. */
+  /** Called when an attempt failed and the user may still try again. */
   onFailure?: ((error: ConnectError) => void) | undefined;
   /** Closes the window or the frame. */
   signal?: AbortSignal | undefined;
 };
 
 /**
- * Has the person connect an account: opens the connect page and waits for what comes of it. It needs no socket and no
- * third-party cookie.
+ * Opens the connect page, and resolves when the user has connected an account. Needs no WebSocket and no third-party
+ * cookie.
  *
- * Rejects with `ConnectError` where the person gives up, with the signal's reason, or with what `token` throws. What it tells
- * comes from a browser: let your server look the connection up before it acts on it.
+ * Rejects with `ConnectError` if the user gives up, with the signal's reason on an abort, or with the error of `token`.
+ * The result comes from a browser: your server must read the connection before it acts on the result.
  */
 export async function connect(options: ConnectOptions): Promise<Connected> {
   const { token, mode = 'popup', container, onFailure } = options;
   const signal = options.signal ?? new AbortController().signal;
   signal.throwIfAborted();
   const url = options.url.replace(/\/+$/, '');
-  const session = async (): Promise<Session> => {
-    const given = await untilAborted(typeof token === 'function' ? token() : token, signal);
-    if (typeof given !== 'string' || given === '') throw new ConnectError('invalid_token');
-    return { url, token: given };
+  const requestSession = async (): Promise<Session> => {
+    const value = await untilAborted(typeof token === 'function' ? token() : token, signal);
+    if (typeof value !== 'string' || value === '') throw new ConnectError('invalid_token');
+    return { url, token: value };
   };
   if (mode === 'frame') {
-    return connectInFrame({ address: addressOf(options, {}), session, container, signal, onFailure });
+    return connectInFrame({ address: addressOf(options, {}), requestSession, container, signal, onFailure });
   }
   if (mode === 'redirect') {
-    const known = await session();
-    const address = addressOf(options, { session_token: known.token });
-    return leaveFor(address, { session: known, who: whoOf(options), signal });
+    const session = await requestSession();
+    const address = addressOf(options, { session_token: session.token });
+    return redirectTo(address, { session, flowId: flowIdOf(options), signal });
   }
-  // Nothing was waited for so far, so that the browser sees the click that it opens the window for.
+  // There is no await before this line, so the browser attributes the window to the user's click.
   const popup = openPopup();
   if (popup === null) throw new ConnectError('popup_blocked');
   try {
-    const known = await unlessClosed(popup, session());
-    if (known === undefined || popup.closed) throw new ConnectError('window_closed');
-    popup.location.replace(addressOf(options, { session_token: known.token }));
-    return await watchPopup(popup, { session: known, signal, onFailure });
+    const session = await untilClosed(popup, requestSession());
+    if (session === undefined || popup.closed) throw new ConnectError('window_closed');
+    popup.location.replace(addressOf(options, { session_token: session.token }));
+    return await watchPopup(popup, { session, signal, onFailure });
   } finally {
     popup.close();
   }
 }
 
-/** The address of the connect page, which takes a token out of it before it shows anything. */
+/** The address of the connect page. The page removes the token from its address before it shows anything. */
 function addressOf({ url, integration, lang, theme }: ConnectOptions, more: Record<string, string>): string {
   const address = new URL(`${url.replace(/\/+$/, '')}/connect/`);
   for (const [name, value] of Object.entries({ ...more, integration, lang, theme }))
@@ -82,11 +83,12 @@ function addressOf({ url, integration, lang, theme }: ConnectOptions, more: Reco
   return address.href;
 }
 
-function untilAborted<T>(given: T | PromiseLike<T>, signal: AbortSignal): Promise<T> {
+/** Resolves or rejects as `value` does, or rejects with the signal's reason when the signal aborts. */
+function untilAborted<T>(value: T | PromiseLike<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason);
     signal.addEventListener('abort', stop, { once: true });
-    Promise.resolve(given)
+    Promise.resolve(value)
       .then(resolve, reject)
       .finally(() => signal.removeEventListener('abort', stop));
   });

@@ -1,28 +1,30 @@
 import type { ConnectError } from './connect-error.ts';
 import {
-  askProgress,
   type Connected,
-  connectedBy,
+  connectionIn,
   failureOf,
   fetchProgress,
   isSettled,
-  outcomeOf,
   type Progress,
+  resultOf,
+  retryProgress,
   type Session,
 } from './progress.ts';
 
-/** Asked so often; after a minute less. Whatever is heard or seen meanwhile has it asked at once. */
-const askEveryMs = 1_000;
-const askLaterEveryMs = 3_000;
-const oftenForMs = 60_000;
-const lookEveryMs = 200;
+/** The interval of progress requests in the first minute, and after it. A message, a focus or a close causes a request immediately. */
+const pollMs = 1_000;
+const laterPollMs = 3_000;
+const frequentPollMs = 60_000;
+/** The interval at which `closed` of the window is read. */
+const checkClosedMs = 200;
 /**
- * A provider's page may cut the tie to its window (Cross-Origin-Opener-Policy), which then looks closed for good. Where
- * the person went there since it was last seen open, it is taken for closed only once they are back on this page for so long.
+ * A provider's page may cut the link to its opener (Cross-Origin-Opener-Policy); the window then reads as closed for
+ * good. If the user went to the provider since the window last read as open, the window counts as closed only after this
+ * page has had the focus for this time.
  */
-const backForMs = 3_000;
+const focusedForMs = 3_000;
 
-/** An empty window in the middle of this one; null where the browser opens none. Must be called by a click. */
+/** Opens an empty window in the middle of this one. Returns null if the browser blocks it. Call it in a click handler. */
 export function openPopup(): Window | null {
   const [width, height] = [Math.min(520, screen.availWidth), Math.min(720, screen.availHeight)];
   const left = Math.max(0, Math.round(window.screenX + (window.outerWidth - width) / 2));
@@ -35,8 +37,8 @@ export function openPopup(): Window | null {
 }
 
 /**
- * Waits until the session has made a connection and the person is done with the window. A message of the window is not
- * trusted: it only causes a request to the service. Throws `ConnectError`.
+ * Resolves when the session has a connection and the user is finished with the window. Does not trust a message of the
+ * window: a message only causes a request to the service. Throws `ConnectError`.
  */
 export async function watchPopup(
   popup: Window,
@@ -47,100 +49,104 @@ export async function watchPopup(
   }: { session: Session; signal: AbortSignal; onFailure: ((error: ConnectError) => void) | undefined },
 ): Promise<Connected> {
   const origin = new URL(session.url).origin;
-  const bell = createBell(signal);
-  let isToldDone = false;
-  const listen = ({ source, origin: from, data }: MessageEvent<{ type?: unknown } | undefined>) => {
+  const pollDelay = createPollDelay(signal);
+  let isFinishedByMessage = false;
+  const onMessage = ({ source, origin: from, data }: MessageEvent<{ type?: unknown } | undefined>) => {
     if (source !== popup || from !== origin) return;
-    if (data?.type === 'connect') isToldDone = true;
-    bell.ring();
+    if (data?.type === 'connect') isFinishedByMessage = true;
+    pollDelay.end();
   };
-  window.addEventListener('message', listen);
-  window.addEventListener('focus', bell.ring);
-  const begunAt = Date.now();
-  let failedAt: string | undefined;
-  let backAt: number | undefined;
-  let seenOpen = neverGone;
+  window.addEventListener('message', onMessage);
+  window.addEventListener('focus', pollDelay.end);
+  const startedAt = Date.now();
+  let lastFailureAt: string | undefined;
+  let focusedSince: number | undefined;
+  let attemptWhileOpen = noAttempt;
   let mayBeCut = false;
   try {
     for (;;) {
       const wasClosed = popup.closed;
       const progress = wasClosed
-        ? await askProgress(session, signal)
-        : await unlessClosed(popup, fetchProgress(session, signal));
+        ? await retryProgress(session, signal)
+        : await untilClosed(popup, fetchProgress(session, signal));
       if (progress !== undefined) {
-        const made = connectedBy(progress);
-        if (made !== undefined && (isSettled(progress) || isToldDone)) return made;
-        if (progress.failure !== null && progress.failure.at !== failedAt) {
-          failedAt = progress.failure.at;
+        const connected = connectionIn(progress);
+        if (connected !== undefined && (isSettled(progress) || isFinishedByMessage)) return connected;
+        if (progress.failure !== null && progress.failure.at !== lastFailureAt) {
+          lastFailureAt = progress.failure.at;
           onFailure?.(failureOf(progress)!);
         }
-        const isOver = progress.state === 'expired' && !progress.under_way;
-        backAt = wasClosed && document.hasFocus() ? (backAt ?? Date.now()) : undefined;
-        const isBack = backAt !== undefined && Date.now() - backAt >= backForMs;
-        if (!popup.closed) seenOpen = tripOf(progress);
-        if (wasClosed && (progress.under_way || tripOf(progress) !== seenOpen)) mayBeCut = true;
-        const isClosed = wasClosed && (isBack || !mayBeCut);
-        if (isOver || isClosed) return outcomeOf(progress, 'window_closed');
+        const hasExpired = progress.state === 'expired' && !progress.under_way;
+        focusedSince = wasClosed && document.hasFocus() ? (focusedSince ?? Date.now()) : undefined;
+        const hasReturned = focusedSince !== undefined && Date.now() - focusedSince >= focusedForMs;
+        if (!popup.closed) attemptWhileOpen = lastAttemptIn(progress);
+        if (wasClosed && (progress.under_way || lastAttemptIn(progress) !== attemptWhileOpen))
+          mayBeCut = true;
+        const isClosed = wasClosed && (hasReturned || !mayBeCut);
+        if (hasExpired || isClosed) return resultOf(progress, 'window_closed');
       }
-      const isEarly = Date.now() - begunAt < oftenForMs;
-      await bell.wait(isEarly ? askEveryMs : askLaterEveryMs, () => popup.closed !== wasClosed);
+      const isFrequent = Date.now() - startedAt < frequentPollMs;
+      await pollDelay.wait(isFrequent ? pollMs : laterPollMs, () => popup.closed !== wasClosed);
     }
   } finally {
-    window.removeEventListener('message', listen);
-    window.removeEventListener('focus', bell.ring);
+    window.removeEventListener('message', onMessage);
+    window.removeEventListener('focus', pollDelay.end);
   }
 }
 
-/** As `given`; undefined as soon as the window is seen closed, which no window tells. */
-export async function unlessClosed<T>(popup: Window, given: Promise<T>): Promise<T | undefined> {
-  let looking: ReturnType<typeof setInterval> | undefined;
+/** Settles as `value` does, or resolves to undefined once the window is closed. Polls: a closing window sends no event. */
+export async function untilClosed<T>(popup: Window, value: Promise<T>): Promise<T | undefined> {
+  let timer: ReturnType<typeof setInterval> | undefined;
   const closed = new Promise<undefined>((resolve) => {
-    looking = setInterval(() => popup.closed && resolve(undefined), lookEveryMs);
+    timer = setInterval(() => popup.closed && resolve(undefined), checkClosedMs);
   });
   try {
-    return await Promise.race([given, closed]);
+    return await Promise.race([value, closed]);
   } finally {
-    clearInterval(looking);
+    clearInterval(timer);
   }
 }
 
-/** The last trip to the provider that has ended, by what came of it. */
-const tripOf = ({ connection, failure }: Pick<Progress, 'connection' | 'failure'>) =>
+/** Identifies the last finished attempt at the provider by its result. */
+const lastAttemptIn = ({ connection, failure }: Pick<Progress, 'connection' | 'failure'>) =>
   JSON.stringify([connection?.connection_id, connection?.missing_scopes, failure?.at]);
-const neverGone = tripOf({ connection: null, failure: null });
+const noAttempt = lastAttemptIn({ connection: null, failure: null });
 
-/** Waits for a time, until somebody rings, or until something is so. Rejects with the signal's reason. */
-function createBell(signal: AbortSignal): {
-  ring: () => void;
-  wait(ms: number, isSo: () => boolean): Promise<void>;
-} {
-  let rung = () => {};
-  let isRung = false;
+type PollDelay = {
+  /** Ends the current delay, or the next one if there is none. */
+  end: () => void;
+  /** Resolves after `ms`, at `end`, or once `isDone` returns true. Rejects with the signal's reason. */
+  wait(ms: number, isDone: () => boolean): Promise<void>;
+};
+
+function createPollDelay(signal: AbortSignal): PollDelay {
+  let resolveDelay = () => {};
+  let hasEnded = false;
   return {
-    ring: () => {
-      isRung = true;
-      rung();
+    end: () => {
+      hasEnded = true;
+      resolveDelay();
     },
-    wait: (ms, isSo) =>
+    wait: (ms, isDone) =>
       new Promise((resolve, reject) => {
-        const end = () => {
+        const clear = () => {
           clearTimeout(timer);
-          clearInterval(looking);
+          clearInterval(check);
           signal.removeEventListener('abort', stop);
-          rung = () => {};
-          isRung = false;
+          resolveDelay = () => {};
+          hasEnded = false;
         };
         const done = () => {
-          end();
+          clear();
           resolve();
         };
         const stop = () => {
-          end();
+          clear();
           reject(signal.reason);
         };
-        const timer = setTimeout(done, isRung || signal.aborted ? 0 : ms);
-        const looking = setInterval(() => isSo() && done(), lookEveryMs);
-        rung = done;
+        const timer = setTimeout(done, hasEnded || signal.aborted ? 0 : ms);
+        const check = setInterval(() => isDone() && done(), checkClosedMs);
+        resolveDelay = done;
         signal.addEventListener('abort', stop);
         if (signal.aborted) stop();
       }),

@@ -1,29 +1,29 @@
 import type { Routes } from '../client/routes.ts';
 import { ConnectError, type ConnectErrorCode } from './connect-error.ts';
 
-/** How far a session is, as `GET /connect/session/progress` tells. */
+/** The progress of a session, as returned by `GET /connect/session/progress`. */
 export type Progress = Routes['GET /connect/session/progress']['answer']['data'];
 /** The account that was connected. */
 export type Connected = {
   connectionId: string;
   integration: string;
-  /** What was asked for and not granted. */
+  /** The scopes that were requested and not granted. */
   missingScopes: string[];
 };
 export type Session = { url: string; token: string };
 
-/** A service that hangs is taken for one that is away. */
-const answerWithinMs = 10_000;
+/** A service that does not respond within this time counts as unreachable. */
+const requestTimeoutMs = 10_000;
 
-/** Undefined where the service cannot be reached at the moment. Throws `invalid_token`. */
+/** Returns undefined if the service cannot be reached. Throws `ConnectError`, or the signal's reason. */
 export async function fetchProgress(session: Session, signal: AbortSignal): Promise<Progress | undefined> {
-  const own = new AbortController();
-  const stop = () => own.abort();
+  const request = new AbortController();
+  const stop = () => request.abort();
   signal.addEventListener('abort', stop);
   if (signal.aborted) stop();
-  const timer = setTimeout(() => own.abort(), answerWithinMs);
+  const timer = setTimeout(stop, requestTimeoutMs);
   try {
-    return await readProgress(session, own.signal);
+    return await readProgress(session, request.signal);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener('abort', stop);
@@ -39,12 +39,12 @@ async function readProgress({ url, token }: Session, signal: AbortSignal): Promi
     signal,
   }).catch(() => undefined);
   if (response?.status === 401) throw new ConnectError('invalid_token');
-  // The connection that was to be renewed is gone.
+  // The connection of a reconnect session was deleted.
   if (response?.status === 400 || response?.status === 404)
     throw new ConnectError('failed', { reason: await codeOf(response) });
   if (!response?.ok) return undefined;
-  const answer = await (response.json() as Promise<{ data: Progress }>).catch(() => undefined);
-  return answer?.data;
+  const body = await (response.json() as Promise<{ data: Progress }>).catch(() => undefined);
+  return body?.data;
 }
 
 async function codeOf(response: Response): Promise<string | undefined> {
@@ -52,8 +52,8 @@ async function codeOf(response: Response): Promise<string | undefined> {
   return body?.error?.code;
 }
 
-/** What the session has made, whether or not something is left to decide. */
-export function connectedBy({ connection }: Progress): Connected | undefined {
+/** The connection of the session, even if the user has decisions left. */
+export function connectionIn({ connection }: Progress): Connected | undefined {
   if (connection === null) return undefined;
   return {
     connectionId: connection.connection_id,
@@ -62,41 +62,41 @@ export function connectedBy({ connection }: Progress): Connected | undefined {
   };
 }
 
-/** Whether the person has nothing left to do: no box to tick after all, no sheet to choose. */
+/** Whether the user has no decision left: no missing scope to allow, no sheet to choose. */
 export function isSettled({ state, setup, connection }: Progress): boolean {
   return state === 'connected' && setup === null && connection?.missing_scopes.length === 0;
 }
 
-/** Why the last trip to the provider made no connection. */
+/** The reason why the last attempt at the provider created no connection. */
 export function failureOf({ failure }: Progress): ConnectError | undefined {
   if (failure === null) return undefined;
   const { cause: reason } = failure;
   return new ConnectError(reason === 'access_denied' ? 'denied' : 'failed', { reason });
 }
 
-/** The `reason` where nothing is known of the session, and may be later. */
+/** The `reason` of a `ConnectError` if the progress is unknown because the service could not be reached. */
 export const unreachable = 'unreachable';
 
-/** How long a service that hangs is asked again. */
-const askForMs = 15_000;
+/** The time during which requests to an unreachable service are repeated. */
+const retryForMs = 15_000;
 
-/** As `fetchProgress`, asked again while the service is away. Throws `failed` where it stays away. */
-export async function askProgress(session: Session, signal: AbortSignal): Promise<Progress> {
-  const begunAt = Date.now();
+/** Like `fetchProgress`, but retries while the service cannot be reached. Throws `failed` after 15 s or 9 attempts. */
+export async function retryProgress(session: Session, signal: AbortSignal): Promise<Progress> {
+  const startedAt = Date.now();
   for (let left = 8; ; left -= 1) {
     const progress = await fetchProgress(session, signal);
     if (progress !== undefined) return progress;
-    if (left === 0 || Date.now() - begunAt >= askForMs)
+    if (left === 0 || Date.now() - startedAt >= retryForMs)
       throw new ConnectError('failed', { reason: unreachable });
     await new Promise((resolve) => setTimeout(resolve, 500));
     signal.throwIfAborted();
   }
 }
 
-/** What came of a session whose person is done. Throws `ConnectError` where that is no connection. */
-export function outcomeOf(progress: Progress, otherwise: ConnectErrorCode): Connected {
-  const made = connectedBy(progress);
-  if (made !== undefined) return made;
+/** The connection of a session that the user is finished with. If there is none, throws `ConnectError`, by default with `code`. */
+export function resultOf(progress: Progress, code: ConnectErrorCode): Connected {
+  const connected = connectionIn(progress);
+  if (connected !== undefined) return connected;
   if (progress.state === 'expired') throw new ConnectError('session_expired');
-  throw failureOf(progress) ?? new ConnectError(otherwise);
+  throw failureOf(progress) ?? new ConnectError(code);
 }

@@ -1,126 +1,133 @@
 import { isConnectError } from './connect-error.ts';
-import { askProgress, type Connected, outcomeOf, type Session, unreachable } from './progress.ts';
+import { type Connected, resultOf, retryProgress, type Session, unreachable } from './progress.ts';
 
-/** Where the page keeps its session, and who went with it, while the browser is away: in this tab alone. */
+/** The item of `sessionStorage`, so of this tab only, that stores the session and the flow ID during a redirect. */
 const storageKey = 'trellis-client:connect';
 
-/** Which of a page's connects it is: its `id`, or else its integration. */
-export type Who = string | undefined;
-export const whoOf = ({ id, integration }: { id?: Who; integration?: Who }): Who => id ?? integration;
+/** Identifies a flow among those of a page: its `id`, or else its integration. */
+export type FlowId = string | undefined;
+export const flowIdOf = ({ id, integration }: { id?: FlowId; integration?: FlowId }): FlowId =>
+  id ?? integration;
 
-/** What this page is leaving with: nobody has come back with it yet. */
-let leaving: string | undefined;
+/** The stored item of the redirect that this page has started; its result is not known yet. */
+let outgoing: string | undefined;
 
-/** Leaves this page for the connect page. Settles only where the browser's button leads back to the page as it was left. */
-export async function leaveFor(
+/**
+ * Redirects this page to the connect page. Settles only if the browser's back button restores this page from the
+ * back/forward cache, or if the signal aborts.
+ */
+export async function redirectTo(
   address: string,
-  { session, who, signal }: { session: Session; who: Who; signal: AbortSignal },
+  { session, flowId, signal }: { session: Session; flowId: FlowId; signal: AbortSignal },
 ): Promise<Connected> {
-  const kept = JSON.stringify({ ...session, who });
-  sessionStorage.setItem(storageKey, kept);
-  leaving = kept;
-  const isBack = new Promise<void>((resolve, reject) => {
+  const item = JSON.stringify({ ...session, who: flowId });
+  sessionStorage.setItem(storageKey, item);
+  outgoing = item;
+  const restored = new Promise<void>((resolve, reject) => {
     window.addEventListener('pageshow', ({ persisted }) => {
       if (!persisted) return;
-      leaving = undefined;
+      outgoing = undefined;
       resolve();
     });
     signal.addEventListener('abort', () => reject(signal.reason));
   });
   location.assign(address);
-  await isBack;
-  return finish({ session, who, kept });
+  await restored;
+  return finish({ session, flowId, item });
 }
 
 export type FinishOptions = {
-  /** Only what `connect` began with this `id`, or with this `integration` and no `id`; whatever it was without it. */
+  /** Finishes only the flow that `connect` started with this `id`, or with this `integration` and no `id`. By default, any. */
   id?: string | undefined;
 };
 
 /**
- * For the page that a redirect comes back to (`return_url` of the session): what came of it, or undefined where nobody went
- * from this tab. Calls at once share an answer; the next one has undefined. A page that is loaded again before the answer is
- * there, or while the service is away, still gets it. Throws `ConnectError`.
+ * Returns the result of a redirect; call it in the page at the `return_url` of the session. Returns undefined if no
+ * redirect started in this tab.
+ *
+ * Concurrent calls share a result; the next call returns undefined. If the page is reloaded before the result is known or
+ * while the service cannot be reached, a later call still returns it. Throws `ConnectError`.
  */
 export async function finishConnect(options?: FinishOptions): Promise<Connected | undefined> {
-  const found = findKept();
-  if (found === undefined || (options?.id !== undefined && options.id !== found.who)) return undefined;
-  return finish(found);
+  const flow = findFlow();
+  if (flow === undefined || (options?.id !== undefined && options.id !== flow.flowId)) return undefined;
+  return finish(flow);
 }
 
-/** What a page has come back with. */
-export type Return = {
-  /** Throws `ConnectError`. Those who ask share an answer, which stays there to ask for until it is forgotten. */
-  outcome(): Promise<Connected>;
-  forget(): void;
+/** A flow whose redirect has returned to this page. */
+export type ReturnedFlow = {
+  /** Throws `ConnectError`. All callers share one result, which stays available until `remove`. */
+  result(): Promise<Connected>;
+  remove(): void;
 };
 
-/** What the one went for that asks; undefined where nobody went, or another. */
-export function findReturn(who: Who): Return | undefined {
+/** The flow with this ID that returned to this page; undefined if there is none or if it has another ID. */
+export function findReturnedFlow(flowId: FlowId): ReturnedFlow | undefined {
   try {
-    const found = findKept();
-    if (found === undefined || found.who !== who) return undefined;
-    return { outcome: () => outcomeOfKept(found), forget: () => forget(found) };
+    const flow = findFlow();
+    if (flow === undefined || flow.flowId !== flowId) return undefined;
+    return { result: () => fetchResult(flow), remove: () => remove(flow) };
   } catch (error) {
-    return { outcome: () => Promise.reject(error), forget: () => {} };
+    return { result: () => Promise.reject(error), remove: () => {} };
   }
 }
 
-/** Whether what came of it is known, so that it need not be asked for again. */
+/** Whether a further request would return the same error. */
 export function isFinal(error: unknown): boolean {
   return isConnectError(error) && error.reason !== unreachable;
 }
 
-type Kept = { session: Session; who: Who; kept: string };
+type StoredFlow = { session: Session; flowId: FlowId; item: string };
 
-/** The session that this tab went with. What is none is forgotten. Throws where the browser lets a page keep nothing. */
-function findKept(): Kept | undefined {
-  const kept = sessionStorage.getItem(storageKey);
-  if (kept === null || kept === leaving) return undefined;
-  const read = readKept(kept);
-  if (read === undefined) sessionStorage.removeItem(storageKey);
-  return read && { ...read, kept };
+/** The flow stored in this tab. Removes an invalid item. Throws if the browser denies access to `sessionStorage`. */
+function findFlow(): StoredFlow | undefined {
+  const item = sessionStorage.getItem(storageKey);
+  if (item === null || item === outgoing) return undefined;
+  const flow = parseFlow(item);
+  if (flow === undefined) sessionStorage.removeItem(storageKey);
+  return flow;
 }
 
-function readKept(kept: string): Omit<Kept, 'kept'> | undefined {
+function parseFlow(item: string): StoredFlow | undefined {
   try {
-    const { url, token, who } = JSON.parse(kept) as Record<string, unknown>;
+    const { url, token, who } = JSON.parse(item) as Record<string, unknown>;
     if (typeof url !== 'string' || typeof token !== 'string') return undefined;
-    return { session: { url, token }, who: typeof who === 'string' ? who : undefined };
+    return { session: { url, token }, flowId: typeof who === 'string' ? who : undefined, item };
   } catch {
     return undefined;
   }
 }
 
-/** What came of a session, which is forgotten as soon as that is known. */
-async function finish(found: Kept): Promise<Connected> {
+/** Returns the result of a flow, and removes the flow once its result is final. */
+async function finish(flow: StoredFlow): Promise<Connected> {
   try {
-    const made = await outcomeOfKept(found);
-    forget(found);
-    return made;
+    const connected = await fetchResult(flow);
+    remove(flow);
+    return connected;
   } catch (error) {
-    if (isFinal(error)) forget(found);
+    if (isFinal(error)) remove(flow);
     throw error;
   }
 }
 
-/** What was asked for last, and the answer unless it may be another the next time. */
-let asked: { kept: string; outcome: Promise<Connected> } | undefined;
+/** The last result requested; unset if a further request may return another result. */
+let cached: { item: string; result: Promise<Connected> } | undefined;
 
-function outcomeOfKept({ session, kept }: Kept): Promise<Connected> {
-  if (asked?.kept === kept) return asked.outcome;
-  const ask = async () => outcomeOf(await askProgress(session, new AbortController().signal), 'abandoned');
-  const outcome = ask();
-  const own = { kept, outcome };
-  asked = own;
-  outcome.catch((error: unknown) => {
-    if (!isFinal(error) && asked === own) asked = undefined;
+function fetchResult({ session, item }: StoredFlow): Promise<Connected> {
+  if (cached?.item === item) return cached.result;
+  const result = retryProgress(session, new AbortController().signal).then((progress) =>
+    resultOf(progress, 'abandoned'),
+  );
+  const entry = { item, result };
+  cached = entry;
+  result.catch((error: unknown) => {
+    if (!isFinal(error) && cached === entry) cached = undefined;
   });
-  return outcome;
+  return result;
 }
 
-function forget({ kept }: Kept): void {
-  if (asked?.kept === kept) asked = undefined;
-  // Somebody may have gone again meanwhile.
-  if (sessionStorage.getItem(storageKey) === kept) sessionStorage.removeItem(storageKey);
+function remove({ item }: StoredFlow): void {
+  if (cached?.item === item) cached = undefined;
+  // The item may belong to a later redirect.
+  if (sessionStorage.getItem(storageKey) === item) sessionStorage.removeItem(storageKey);
 }

@@ -1,15 +1,15 @@
-/** What `exec` is given. Each call goes to the service, which knows by itself whose connection this run is for. */
+/** The context of `exec`. Each call goes to the service, which determines the connection by the run. */
 import type { z } from 'zod';
 import type { Models } from './definitions.ts';
 import type { ProxyConfiguration, ProxyResponse } from './http.ts';
 
-/** What a provider answers is not known here, and existing functions read it without a check. */
-// biome-ignore lint/suspicious/noExplicitAny: as said
+/** A provider's response has no known type, and existing functions read it without a check. */
+// biome-ignore lint/suspicious/noExplicitAny: as above
 export type Loose = any;
 
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
-/** Flat, at most 16 fields; dates become text. */
+/** A checkpoint is flat and has at most 16 fields. Dates become strings. */
 export type CheckpointValue = string | number | boolean;
 
 export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record<string, unknown>> {
@@ -17,10 +17,10 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
   readonly providerConfigKey: string;
   readonly provider: string;
   readonly environmentName: string;
-  /** `base` unless the sync runs for another one. */
+  /** `base`, or the variant of the sync. */
   readonly variant: string;
   getVariant(): string;
-  /** Ends when the run is to end. What takes long should look at it. */
+  /** Aborts when the run must end. Long operations should check it. */
   readonly signal: AbortSignal;
 
   get<T = Loose>(config: ProxyConfiguration): Promise<ProxyResponse<T>>;
@@ -29,7 +29,7 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
   patch<T = Loose>(config: ProxyConfiguration): Promise<ProxyResponse<T>>;
   delete<T = Loose>(config: ProxyConfiguration): Promise<ProxyResponse<T>>;
   proxy<T = Loose>(config: ProxyConfiguration): Promise<ProxyResponse<T>>;
-  /** A list for each page. What `config.paginate` leaves out is taken from the provider's definition. */
+  /** A list for each page. The provider's definition has the defaults of `config.paginate`. */
   paginate<T = Loose>(config: ProxyConfiguration): AsyncGenerator<T[], undefined, void>;
   /** Without credentials and retries; private addresses are refused. */
   uncontrolledFetch(request: {
@@ -39,42 +39,42 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
     body?: string | null;
   }): Promise<FetchResponse>;
 
-  /** The run's own; another one that is named is refused with `other_connection`. */
+  /** The connection of the run. Another one throws `other_connection`. */
   getConnection(
     providerConfigKey?: string,
     connectionId?: string,
     options?: RenewalOptions,
   ): Promise<ConnectionView>;
-  /** `webhook_url` is there in any case; `credentials` are refused with `not_told_to_functions`. */
+  /** Always includes `webhook_url`. `credentials` throws `not_told_to_functions`. */
   getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }): Promise<IntegrationView>;
-  /** The access token, or whatever the connection's auth mode has in its place. */
+  /** The access token, or the credentials of other auth modes. */
   getToken(): Promise<unknown>;
   getEnvironmentVariables(): Promise<{ name: string; value: string }[]>;
   getWebhookURL(): Promise<string | null>;
 
   getMetadata<T = Metadata>(): Promise<T>;
-  /** In place of what is there. */
+  /** Replaces the metadata. */
   setMetadata(metadata: Metadata): Promise<MetadataAnswer>;
-  /** Replaces the fields that are named, at the top level. */
+  /** Replaces the given top-level fields. */
   updateMetadata(metadata: Partial<Metadata>): Promise<MetadataAnswer>;
 
   getCheckpoint(): Promise<Checkpoint | null>;
-  /** Throws, after it is stored, where the run is to stop: the next one goes on from there. */
+  /** If the run must stop, throws after the checkpoint is stored: the next run continues there. */
   saveCheckpoint(checkpoint: Checkpoint): Promise<void>;
   clearCheckpoint(): Promise<void>;
 
   /**
-   * What this function wrote down for this connection and variant, null where it has not. It outlives a reset that keeps the
-   * records. With `of` that of a sync of the same integration, to be read.
+   * The state of this function for this connection and variant; null if there is none. A reset that keeps the records keeps it.
+   * With `of`, the state of another sync of the integration.
    */
   getState(of?: { sync: string; variant?: string }): Promise<string | null>;
-  /** In place of what is there; up to 64 MB. */
+  /** Replaces the state. The maximum is 64 MB. */
   saveState(state: string): Promise<void>;
 
-  /** Text, anything else to show with it, and a level (`info` unless given). */
+  /** The message, more values, and a level, which defaults to `info`. */
   log(message: unknown, ...more: unknown[]): Promise<void>;
 
-  /** For this environment; this run has it until it releases it, ends, or `ttlMs` has passed. Again by the same run: true. */
+  /** Locks a key of the environment until the run releases it, ends, or `ttlMs` is over. True again for the same run. */
   tryAcquireLock(lock: { key: string; ttlMs: number }): Promise<boolean>;
   releaseLock(lock: { key: string }): Promise<boolean>;
   releaseAllLocks(): Promise<void>;
@@ -85,26 +85,26 @@ export interface SyncContext<
   Metadata = Record<string, unknown>,
   Checkpoint = Record<string, unknown>,
 > extends Context<Metadata, Checkpoint> {
-  /** @deprecated When the sync last succeeded; a checkpoint says more. */
+  /** @deprecated The time of the last success. Use a checkpoint. */
   readonly lastSyncDate: Date | undefined;
   batchSave<N extends keyof M & string>(records: z.input<M[N]>[], model: N): Promise<true>;
-  /** Merges into what is stored; ids that are not there are left out. */
+  /** Merges into stored records, and skips IDs that do not exist. */
   batchUpdate<N extends keyof M & string>(
     records: (Partial<z.input<M[N]>> & { id: string })[],
     model: N,
   ): Promise<true>;
   batchDelete<N extends keyof M & string>(records: { id: string }[], model: N): Promise<true>;
-  /** What is not saved between the two is deleted by the second, however many runs lie between. */
+  /** The end deletes the records that were not saved since the start, which may be in an earlier run. */
   trackDeletesStart(model: keyof M & string): Promise<void>;
   trackDeletesEnd(model: keyof M & string): Promise<{ deletedKeys: string[] }>;
   /**
-   * What this run did not save is deleted. Nothing is where the run went on from a checkpoint before which saves were not
-   * tracked: its log says so.
+   * Deletes the records that this run did not save. Deletes nothing, with a line in the log, if the run began at a checkpoint
+   * and saves before it were not tracked.
    *
    * @deprecated `trackDeletesStart` and `trackDeletesEnd`.
    */
   deleteRecordsFromPreviousExecutions(model: keyof M & string): Promise<{ deletedKeys: string[] }>;
-  /** By the ids as they were given; those that are not there are left out. */
+  /** The records by the given IDs, without those that do not exist. */
   getRecordsByIds<N extends keyof M & string, Id extends string | number = string>(
     ids: Id[],
     model: N,
@@ -113,12 +113,12 @@ export interface SyncContext<
     model: N,
     options?: { cursor?: string },
   ): AsyncGenerator<z.infer<M[N]>, undefined, void>;
-  /** Tells the application that the provider's fields of a model have changed: the event `sync.schema_changed`. */
+  /** Reports that the provider's fields of a model have changed, by the event `sync.schema_changed`. */
   schemaChanged(
     model: keyof M & string,
     changes: { change: 'added' | 'removed' | 'renamed' | 'moved'; field: string; previous?: string }[],
   ): Promise<void>;
-  /** Once per model and run, before anything is saved. */
+  /** Call it once for a model in a run, before its first save. */
   setMergingStrategy(
     strategy: { strategy: 'override' | 'ignore_if_modified_after' },
     model: keyof M & string,
@@ -127,17 +127,17 @@ export interface SyncContext<
 
 export interface ActionContext<Metadata = Record<string, unknown>, Checkpoint = Record<string, unknown>>
   extends Context<Metadata, Checkpoint> {
-  /** To be thrown: its payload is what the caller of the action gets. */
+  /** Throw it to return its payload to the caller of the action. */
   readonly ActionError: new (
     payload?: Record<string, unknown>,
   ) => Error & { type: string; payload: unknown };
-  /** Records that a sync of the integration saved for this connection, with their metadata; those that are not there are left out. */
+  /** Records that a sync of the integration saved for this connection, with their metadata. Skips IDs that do not exist. */
   getStoredRecords<T = Record<string, Loose>>(of: {
     model: string;
     variant?: string;
     ids: string[];
   }): Promise<{ record: T; metadata: RecordMetadata }[]>;
-  /** Throws an ActionError that names each fault. */
+  /** Throws an ActionError with all faults. */
   zodValidateInput<S extends z.ZodType>(given: {
     zodSchema: S;
     input: unknown;
@@ -149,7 +149,7 @@ export type EventContext<
   Checkpoint = Record<string, unknown>,
 > = ActionContext<Metadata, Checkpoint>;
 
-/** As the interface answers it with each record. */
+/** The metadata of a record, as in the API. */
 export type RecordMetadata = {
   first_seen_at: string;
   last_modified_at: string;
@@ -159,7 +159,7 @@ export type RecordMetadata = {
   cursor: string;
 };
 
-/** What of a connection a function gets; credentials are fresh. */
+/** The connection for a function, with fresh credentials. */
 export type ConnectionView = {
   connection_id: string;
   provider_config_key: string;
@@ -177,17 +177,17 @@ export type ConnectionView = {
 };
 
 export type RenewalOptions = {
-  /** Renews the token first, whether or not it is time. */
+  /** Refreshes the token in any case. */
   forceRefresh?: boolean;
-  /** True is refused with `not_told_to_functions`: a function never gets what renews the token. */
+  /** True throws `not_told_to_functions`: a function does not get refresh tokens. */
   refreshToken?: boolean;
-  /** Counts for nothing: no provider here has such tokens. */
+  /** Ignored: no provider has such tokens. */
   refreshGithubAppJwtToken?: boolean;
 };
 
 export type IntegrationParts = 'webhook' | 'credentials';
 
-/** What of an integration a function gets. */
+/** The integration for a function. */
 export type IntegrationView = {
   unique_key: string;
   provider: string;
@@ -202,14 +202,14 @@ export type IntegrationView = {
   [field: string]: unknown;
 };
 
-/** `data` is what was given, and for which connection. */
+/** `data` has the given metadata and the connection. */
 export type MetadataAnswer = ProxyResponse<{
   connection_id: string;
   provider_config_key: string;
   metadata: Record<string, unknown>;
 }>;
 
-/** The part of a fetch Response that is there without fetch. */
+/** The supported part of a fetch Response. */
 export type FetchResponse = {
   ok: boolean;
   status: number;
@@ -217,7 +217,7 @@ export type FetchResponse = {
   url: string;
   redirected: boolean;
   headers: FetchedHeaders;
-  /** As it comes; null where an answer has none. */
+  /** The stream of the body; null if there is no body. */
   body: FetchedBody | null;
   bodyUsed: boolean;
   text(): Promise<string>;
@@ -225,11 +225,11 @@ export type FetchResponse = {
   arrayBuffer(): Promise<ArrayBuffer>;
   bytes(): Promise<Uint8Array>;
   blob(): Promise<Blob>;
-  /** Throws a TypeError where the body was read as it came. Of several, the body is kept in memory. */
+  /** Throws a TypeError if the body was read as a stream. Clones keep the body in memory. */
   clone(): FetchResponse;
 };
 
-/** The part of Headers that reads them. */
+/** The reading part of Headers. */
 export type FetchedHeaders = Iterable<[string, string]> & {
   get(name: string): string | null;
   has(name: string): boolean;
@@ -239,7 +239,7 @@ export type FetchedHeaders = Iterable<[string, string]> & {
   forEach(each: (value: string, name: string, headers: FetchedHeaders) => void): void;
 };
 
-/** The part of a ReadableStream that reads it: to its end, or until it is cancelled. */
+/** The reading part of a ReadableStream. */
 export type FetchedBody = AsyncIterable<Uint8Array> & {
   getReader(): {
     read(): Promise<{ done: boolean; value?: Uint8Array | undefined }>;

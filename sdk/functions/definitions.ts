@@ -1,23 +1,21 @@
 /**
- * How a function is written: `createSync`, `createAction` and `createOnEvent` take what a function is and does, and give
- * it back with its kind, to be the default export of its file.
- *
- * Owns the shape of a definition. What `exec` is given is in `context.ts`.
+ * The definitions of functions: `createSync`, `createAction` and `createOnEvent` accept a definition and return it with its kind,
+ * for the default export of a file. `context.ts` has the context of `exec`.
  */
 import type { z } from 'zod';
 import type { ActionContext, EventContext, SyncContext } from './context.ts';
 
 export type Models = Record<string, z.ZodObject>;
-/** What a connection's metadata, or the checkpoint of a sync, looks like. */
+/** The schema of a connection's metadata, or of a checkpoint. */
 export type Shape = z.ZodObject | undefined;
 export type Of<S extends Shape> = S extends z.ZodObject ? z.infer<S> : Record<string, unknown>;
 
 type Common<Metadata extends Shape, Checkpoint extends Shape> = {
-  /** What it does, for readers of the dashboard. */
+  /** What it does, for users of the dashboard. */
   description: string;
-  /** Of the author, such as `1.2.0`; the service numbers versions by itself. */
+  /** The author's version, such as `1.2.0`. The service numbers versions separately. */
   version?: string;
-  /** Without these granted, it does not start for a connection. */
+  /** It does not start for a connection that lacks one of these scopes. */
   scopes?: string[];
   metadata?: Metadata;
   checkpoint?: Checkpoint;
@@ -28,22 +26,22 @@ export type SyncDefinition<
   Metadata extends Shape = Shape,
   Checkpoint extends Shape = Shape,
 > = Common<Metadata, Checkpoint> & {
-  /** `every 30s`, `every 5 minutes`, `every half hour`, `every hour`, `every day`, `every week`; 30 s at least. */
+  /** `every 30s`, `every 5 minutes`, `every half hour`, `every hour`, `every day`, `every week`. The minimum is 30 s. */
   frequency: string;
-  /** What it saves, by the names of the models; each has a field `id`. */
+  /** The schemas of its records by model, each with a field `id`. */
   models: M;
-  /** Whether it starts by itself for new connections; true unless said otherwise. */
+  /** Whether it starts automatically for new connections; true by default. */
   autoStart?: boolean;
-  /** Kinds of the provider's webhooks that `onWebhook` gets; `*` for all. */
+  /** The types of the provider's webhooks for `onWebhook`; `*` for all. */
   webhookSubscriptions?: string[];
-  /** Runs from the last checkpoint on, and again where its process went away: what it saves must bear repetition. */
+  /** Runs from the last checkpoint on, and again after the loss of its process: saves must be repeatable. */
   exec(context: SyncContext<M, Of<Metadata>, Of<Checkpoint>>): Promise<void>;
   onWebhook?(context: SyncContext<M, Of<Metadata>, Of<Checkpoint>>, payload: unknown): Promise<void>;
-  /** @deprecated Counts for nothing. */
+  /** @deprecated Ignored. */
   endpoints?: unknown;
-  /** @deprecated Counts for nothing: checkpoints say where a run goes on. */
+  /** @deprecated Ignored: runs continue from checkpoints. */
   syncType?: 'full' | 'incremental';
-  /** @deprecated Call `trackDeletesStart` and `trackDeletesEnd`. True does both around `exec`, for each model. */
+  /** @deprecated Call `trackDeletesStart` and `trackDeletesEnd`. True calls both around `exec`, for each model. */
   trackDeletes?: boolean;
 };
 
@@ -53,19 +51,19 @@ export type ActionDefinition<
   Metadata extends Shape = Shape,
   Checkpoint extends Shape = Shape,
 > = Common<Metadata, Checkpoint> & {
-  /** What comes in is refused where it does not fit. */
+  /** An invalid input is refused. */
   input: Input;
-  /** What goes out, too: an answer that does not fit is an error of the function. */
+  /** An invalid output is an error of the function. */
   output: Output;
-  /** It changes nothing at the provider. Only such are tools for callers that may not write. */
+  /** It changes nothing at the provider. Callers without the right to write may call only such actions. */
   readOnly?: boolean;
-  /** It is not run a second time for one call, however many retries its caller asks for. */
+  /** It is never run twice for one call, even if the caller requests retries. */
   once?: boolean;
   exec(
     context: ActionContext<Of<Metadata>, Of<Checkpoint>>,
     input: z.infer<Input>,
   ): Promise<z.input<Output>> | z.input<Output>;
-  /** @deprecated Counts for nothing. */
+  /** @deprecated Ignored. */
   endpoint?: unknown;
 };
 
@@ -77,11 +75,11 @@ export type OnEventDefinition<Metadata extends Shape = Shape, Checkpoint extends
   Checkpoint
 > & {
   event: Occasion;
-  /** What it throws refuses the connection on `validate-connection`, and is logged otherwise. */
+  /** An error refuses the connection on `validate-connection`, and is logged for other events. */
   exec(context: EventContext<Of<Metadata>, Of<Checkpoint>>): Promise<void>;
 };
 
-/** A sync: fills the records of its models, for each connection, again and again. */
+/** A sync: saves the records of its models for each connection, on a schedule. */
 export function createSync<
   M extends Models,
   Metadata extends Shape = undefined,
@@ -92,7 +90,7 @@ export function createSync<
   return { ...definition, type: 'sync' };
 }
 
-/** An action: is called with an input and answers an output. */
+/** An action: called with an input, returns an output. */
 export function createAction<
   Input extends z.ZodType,
   Output extends z.ZodType,
@@ -104,7 +102,7 @@ export function createAction<
   return { ...definition, type: 'action' };
 }
 
-/** An event function: runs when something happens to a connection. */
+/** An event function: runs at events of a connection. */
 export function createOnEvent<Metadata extends Shape = undefined, Checkpoint extends Shape = undefined>(
   definition: OnEventDefinition<Metadata, Checkpoint>,
 ): OnEventDefinition<Metadata, Checkpoint> & { type: 'onEvent' } {

@@ -1,26 +1,26 @@
-/** Calls through the proxy, as functions write them. Names and shapes are those that existing functions use. */
+/** Calls through the proxy. Names and shapes are those of existing functions. */
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
 export type ProxyConfiguration = {
-  /** Path of the provider's API, with or without a slash in front, or an address below its base. */
+  /** A path of the provider's API, with or without a leading slash, or a URL below its base URL. */
   endpoint: string;
   method?: Method | Lowercase<Method>;
   headers?: Record<string, string | number | boolean | undefined>;
-  /** Query: an array is sent as the repeated name; undefined and null are left out. */
+  /** The query. An array becomes a repeated name; undefined and null are left out. */
   params?: string | URLSearchParams | Record<string, QueryValue | QueryValue[]>;
-  /** Body: an object goes as JSON, or as a form where Content-Type says so; text and bytes as they are. */
+  /** The body. An object is sent as JSON, or as a form according to Content-Type; strings and bytes are sent unchanged. */
   data?: unknown;
-  /** Further attempts where the first fails in a way that passes; 0 to 10. */
+  /** The number of further attempts after temporary failures, 0 to 10. */
   retries?: number;
-  /** Statuses that are tried again beside those that usually pass. */
+  /** Statuses that are retried in addition to the usual ones. */
   retryOn?: number[] | null;
-  /** Counts only where the integration allows its origin. */
+  /** Applied only if the integration allows its origin. */
   baseUrlOverride?: string;
-  /** How `data` of the answer is read; JSON where it is, else text. */
+  /** The form of `data` in the response. By default parsed JSON, else text. */
   responseType?: 'arraybuffer' | 'json' | 'text' | 'stream';
   decompress?: boolean;
-  /** The run's own, if anything: another one is refused with `other_connection`. */
+  /** Only the connection of the run: another one throws `other_connection`. */
   connectionId?: string;
   /** As `connectionId`. */
   providerConfigKey?: string;
@@ -37,7 +37,7 @@ export type ProxyResponse<T = unknown> = {
   config: ProxyConfiguration;
 };
 
-/** Of statuses from 400 on, and of calls without an answer (then without `response`). */
+/** Thrown for statuses from 400 on, and for calls without a response (then without `response`). */
 export type ProxyError = Error & {
   isAxiosError: true;
   code: string;
@@ -47,16 +47,16 @@ export type ProxyError = Error & {
 
 type Page = {
   /**
-   * Where in the answer its items stand, as `data.items`; a key that holds dots itself goes first. Without it the answer is the
-   * list.
+   * The path of the items in the response, such as `data.items`. A key that contains dots has precedence. Without a path the
+   * response is the list.
    */
   response_path?: string;
-  /** Items a page; sent as `limit_name_in_request`. */
+  /** The number of items in a page; sent as `limit_name_in_request`. */
   limit?: number;
   limit_name_in_request?: string;
   /**
-   * Whether position and limit go in the body, a name with dots as a path; those of POST, PUT and PATCH do unless said
-   * otherwise.
+   * Whether position and limit are sent in the body, where a name with dots is a path. The default is true for POST, PUT and
+   * PATCH.
    */
   in_body?: boolean;
   on_page?: (page: { nextPageParam: string | number | undefined; response: ProxyResponse }) => unknown;
@@ -69,14 +69,14 @@ export type CursorPagination = Page & {
 export type LinkPagination = Page & {
   type: 'link';
   link_rel_in_response_header?: string;
-  /** Beside a header: where the answer has no such header. */
+  /** With `link_rel_in_response_header`: used if the response has no such header. */
   link_path_in_response_body?: string;
 };
 export type OffsetPagination = Page & {
   type: 'offset';
   offset_name_in_request: string;
   offset_start_value?: number;
-  /** Whether the next offset is the next page's number or that of its first item; the latter unless said otherwise. */
+  /** Whether the offset counts pages or items; items by default. */
   offset_calculation_method?: 'per-page' | 'by-response-size';
 };
 export type Pagination = CursorPagination | LinkPagination | OffsetPagination;

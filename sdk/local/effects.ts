@@ -1,17 +1,20 @@
 /**
- * Everything a run may change, held in memory: records, checkpoint, metadata, locks. Answers as the service does, and
- * nothing leaves this process.
+ * The changes of a run, kept in memory: records, checkpoint, metadata, locks. Handles the calls of the harness as the service
+ * does, without network access.
  *
- * Does not own what a run reads from outside (`reads.ts`).
+ * Does not own the external reads of a run (`reads.ts`).
  */
 import type { Models } from '../functions/definitions.ts';
 import { type Misfit, ModelWrites, readId, type Stored } from './model-writes.ts';
-import { asJson, type Json, type JsonObject, type Outcome, refusal } from './outcome.ts';
+import { asJson, type Json, type JsonObject, type Outcome, serviceError } from './outcome.ts';
 
 type Args = JsonObject & { model: string; records: JsonObject[]; ids: string[]; key: string };
-type Act = (args: Args, given: { records?: unknown[] }) => unknown;
+/** `original` has the arguments before their conversion to JSON. */
+type Handler = (args: Args, original: { records?: unknown[] }) => unknown;
 
+/** The limits of a checkpoint: its fields, and the characters of a string. */
 const maxFields = 16;
+const maxCharacters = 4_000;
 
 export class Effects {
   readonly #models = new Map<string, ModelWrites>();
@@ -20,32 +23,33 @@ export class Effects {
   #metadata: JsonObject;
   #state: string | undefined;
   readonly #stored: Stored;
-  readonly #acts: Record<string, Act>;
-  /** The changes of checkpoint, metadata and locks, in order, for the developer who runs the function. */
+  readonly #handlers: Record<string, Handler>;
+  /** A line for each change of checkpoint, metadata and locks, in order. */
   readonly notes: string[] = [];
 
-  constructor(given: { models: Models; stored: Stored; checkpoint: Json; metadata: JsonObject }) {
-    const { models, stored } = given;
+  constructor(initial: { models: Models; stored: Stored; checkpoint: Json; metadata: JsonObject }) {
+    const { models, stored } = initial;
     this.#stored = stored;
     for (const [name, schema] of Object.entries(models))
       this.#models.set(name, new ModelWrites(name, { schema, stored }));
-    this.#checkpoint = given.checkpoint;
-    this.#metadata = given.metadata;
-    this.#acts = { ...this.#ofRecords(), ...this.#ofConnection(), ...this.#ofLocks() };
+    this.#checkpoint = initial.checkpoint;
+    this.#metadata = initial.metadata;
+    this.#handlers = { ...this.#recordHandlers(), ...this.#connectionHandlers(), ...this.#lockHandlers() };
   }
 
-  /** Throws what the service would refuse. `args` may hold what JSON cannot. */
-  async ask(name: string, args: unknown): Promise<unknown> {
-    const act = Object.hasOwn(this.#acts, name) ? this.#acts[name] : undefined;
-    if (act === undefined) throw refusal('not_found', `There is nothing called "${name}" to ask for.`);
-    return act(asJson(args) as Args, (args ?? {}) as { records?: unknown[] });
+  /** Handles a call of the harness. Throws the error that the service would return. `args` may contain values without a JSON form. */
+  async handle(name: string, args: unknown): Promise<unknown> {
+    const handler = Object.hasOwn(this.#handlers, name) ? this.#handlers[name] : undefined;
+    if (handler === undefined)
+      throw serviceError('not_found', `The context has no call "${name.slice(0, 100)}".`);
+    return handler(asJson(args) as Args, (args ?? {}) as { records?: unknown[] });
   }
 
   get metadata(): JsonObject {
     return this.#metadata;
   }
 
-  /** By model. */
+  /** The records that do not match their model, by model. */
   get misfits(): [string, Misfit[]][] {
     return [...this.#models].flatMap(([name, { misfits }]) =>
       misfits.length > 0 ? [[name, misfits] as [string, Misfit[]]] : [],
@@ -74,15 +78,15 @@ export class Effects {
   #model(name: unknown): ModelWrites {
     const found = this.#models.get(String(name));
     if (found === undefined)
-      throw refusal('invalid_body', `The function declares no model "${String(name)}".`);
+      throw serviceError('invalid_body', `The function declares no model "${String(name).slice(0, 100)}".`);
     return found;
   }
 
-  #ofRecords(): Record<string, Act> {
+  #recordHandlers(): Record<string, Handler> {
     return {
-      batchSave: ({ model, records }, given) => {
+      batchSave: ({ model, records }, original) => {
         const writes = this.#model(model);
-        writes.check(given.records ?? []);
+        writes.check(original.records ?? []);
         writes.save(records);
         return { duplicates: [] };
       },
@@ -91,7 +95,8 @@ export class Effects {
         return { missing: [], deleted: [], pruned: [] };
       },
       batchDelete: ({ model, records }) => {
-        this.#model(model).delete(records.map((record) => readId(record?.id)));
+        const writes = this.#model(model);
+        writes.delete(records.map((record) => deletedId(record)));
         return null;
       },
       trackDeletesStart: ({ model }) => {
@@ -106,22 +111,26 @@ export class Effects {
       listRecords: ({ model, cursor }) =>
         this.#model(model).page(typeof cursor === 'string' ? cursor : undefined),
       getRecordsByIds: ({ model, ids }) => this.#model(model).byIds(ids),
-      getStoredRecords: (of) => this.#stored.records(of),
+      getStoredRecords: (query) => this.#stored.records(query),
       schemaChanged: ({ model, changes }) => {
         this.#model(model);
-        this.notes.push(`Changes of the fields of ${model} would be told: ${JSON.stringify(changes)}`);
+        this.notes.push(`Changes of the fields of ${model} would be reported: ${JSON.stringify(changes)}`);
         return null;
       },
       setMergingStrategy: ({ model, strategy }) => {
         this.#model(model);
         if (strategy !== 'override' && strategy !== 'ignore_if_modified_after')
-          throw refusal('invalid_body', 'The strategy is to be `override` or `ignore_if_modified_after`.');
+          throw argumentsFault(
+            'setMergingStrategy',
+            'strategy',
+            'Invalid option: expected one of "override"|"ignore_if_modified_after"',
+          );
         return null;
       },
     };
   }
 
-  #ofConnection(): Record<string, Act> {
+  #connectionHandlers(): Record<string, Handler> {
     const set = (metadata: JsonObject) => {
       this.#metadata = metadata;
       this.notes.push(`Metadata would be ${JSON.stringify(metadata)}`);
@@ -129,9 +138,9 @@ export class Effects {
     };
     return {
       getMetadata: () => this.#metadata,
-      setMetadata: ({ metadata }) => set(requireObject('setMetadata', metadata)),
+      setMetadata: ({ metadata }) => set(requireObject(metadata, { name: 'setMetadata', path: 'metadata' })),
       updateMetadata: ({ metadata }) =>
-        set({ ...this.#metadata, ...requireObject('updateMetadata', metadata) }),
+        set({ ...this.#metadata, ...requireObject(metadata, { name: 'updateMetadata', path: 'metadata' }) }),
       getCheckpoint: () => this.#checkpoint,
       saveCheckpoint: ({ checkpoint }) => {
         requireCheckpoint(checkpoint);
@@ -147,7 +156,7 @@ export class Effects {
     };
   }
 
-  #ofLocks(): Record<string, Act> {
+  #lockHandlers(): Record<string, Handler> {
     return {
       tryAcquireLock: ({ key }) => {
         this.#locks.add(key);
@@ -163,25 +172,38 @@ export class Effects {
   }
 }
 
-function requireObject(name: string, value: Json | undefined): JsonObject {
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  throw refusal('invalid_body', `What was given to ${name} does not fit: it is to be an object.`);
+/** The error for an invalid argument of a call, with the message of the service's schema (zod). */
+function argumentsFault(name: string, path: string, message: string): Error {
+  return serviceError('invalid_body', `The arguments of ${name} are not valid (${path}: ${message}).`, [
+    { message, path: path.split('.') },
+  ]);
 }
 
-/** Flat, with at most 16 fields. */
-export function requireCheckpoint(value: Json | undefined): void {
-  const fields = Object.entries(requireObject('saveCheckpoint', value));
-  if (fields.length > maxFields)
-    throw refusal(
-      'invalid_body',
-      `A checkpoint has at most ${maxFields} fields; this one has ${fields.length}.`,
-    );
+/** Throws if the argument of a call is not an object. */
+function requireObject(value: Json | undefined, { name, path }: { name: string; path: string }): JsonObject {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  const type = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+  throw argumentsFault(name, path, `Invalid input: expected record, received ${type}`);
+}
+
+/** Throws if a checkpoint is not a flat object of at most 16 fields. */
+function requireCheckpoint(checkpoint: Json | undefined): void {
+  const fields = Object.entries(requireObject(checkpoint, { name: 'saveCheckpoint', path: 'checkpoint' }));
+  const refuse = (path: string, message: string) => {
+    throw argumentsFault('saveCheckpoint', path, message);
+  };
   for (const [name, field] of fields) {
-    const fits = ['string', 'number', 'boolean'].includes(typeof field);
-    if (!fits || (typeof field === 'string' && field.length > 4_000))
-      throw refusal(
-        'invalid_body',
-        `The field "${name}" of a checkpoint is to be a text of up to 4,000 characters, a number or a boolean.`,
-      );
+    const path = `checkpoint.${name}`;
+    if (name.length < 1 || name.length > 255) refuse(path, 'Invalid key in record');
+    if (!['string', 'number', 'boolean'].includes(typeof field)) refuse(path, 'Invalid input');
+    if (typeof field === 'string' && field.length > maxCharacters)
+      refuse(path, `Too big: expected string to have <=${maxCharacters} characters`);
   }
+  if (fields.length > maxFields) refuse('checkpoint', `has more than ${maxFields} fields`);
+}
+
+function deletedId(record: JsonObject): string {
+  const read = readId(record?.id);
+  if ('id' in read) return read.id;
+  throw serviceError('invalid_record', `A record to delete is not valid: ${read.fault}.`);
 }

@@ -1,46 +1,50 @@
 /**
- * A compiled function in this process, with what functions may use in the service: `process`, `fetch` and the like are
- * undefined for it, and it may require no more than there.
+ * Loads a compiled function in this process with the globals and modules of the service: `process`, `fetch` and similar globals
+ * are undefined, and the same modules can be required. Maps stack traces to the author's files.
  */
-import { createRequire } from 'node:module';
+import { createRequire, SourceMap } from 'node:module';
 import vm from 'node:vm';
 import type { Definition } from '../functions/definitions.ts';
-import { refusal } from './outcome.ts';
+import { serviceError } from './outcome.ts';
 
 export const bundleName = 'function.js';
 
 const modules = new Set(['buffer', 'crypto', 'events', 'stream', 'url', 'util']);
-/** What the service gives functions beside the language itself. */
-const given = new Set([
+/** The globals of functions in the service other than those of the language. */
+const platformGlobals = new Set([
   ...['AbortController', 'AbortSignal', 'Blob', 'Buffer', 'DOMException', 'Event', 'EventTarget'],
   ...['TextDecoder', 'TextEncoder', 'URL', 'URLSearchParams', 'atob', 'btoa', 'queueMicrotask', 'global'],
   ...['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate'],
 ]);
-/** What of the language the service takes from functions. */
-const taken = ['Atomics', 'FinalizationRegistry', 'SharedArrayBuffer', 'WeakRef', 'WebAssembly'];
-const language = new Set(vm.runInNewContext('Object.getOwnPropertyNames(globalThis)') as string[]).difference(
-  new Set(taken),
-);
+/** The globals of the language that the service removes. */
+const removedGlobals = ['Atomics', 'FinalizationRegistry', 'SharedArrayBuffer', 'WeakRef', 'WebAssembly'];
+const languageGlobals = new Set(
+  vm.runInNewContext('Object.getOwnPropertyNames(globalThis)') as string[],
+).difference(new Set(removedGlobals));
 
 export type Log = (level: string, text: unknown) => void;
 
 /**
- * `instead` are globals that it gets in place of the usual; its timers stop when `ended` aborts. Throws what the code throws
- * while it is loaded.
+ * Returns the definition that the code exports. `overrides` replace globals. When `ended` aborts, the timers of the function
+ * stop. Throws the error that the code throws while it is loaded.
  */
 export function loadFunction(
   code: string,
-  { log, instead = {}, ended }: { log: Log; instead?: Readonly<Record<string, unknown>>; ended: AbortSignal },
+  {
+    log,
+    overrides = {},
+    ended,
+  }: { log: Log; overrides?: Readonly<Record<string, unknown>>; ended: AbortSignal },
 ): Definition {
   const hidden = Object.getOwnPropertyNames(globalThis).filter(
-    (name) => !language.has(name) && !given.has(name) && name !== 'console',
+    (name) => !languageGlobals.has(name) && !platformGlobals.has(name) && name !== 'console',
   );
   const globals: Record<string, unknown> = {
     ...Object.fromEntries(hidden.map((name) => [name, undefined])),
-    ...timersUntil(ended, instead),
+    ...stoppingTimers(ended, overrides),
     console: consoleOf(log),
   };
-  // By this name it finds the same.
+  // `globalThis` has the same values.
   globals.globalThis = new Proxy(globalThis, {
     get: (target, name) =>
       Object.hasOwn(globals, name) ? globals[name as string] : Reflect.get(target, name),
@@ -55,55 +59,52 @@ export function loadFunction(
 
 const require = createRequire(import.meta.url);
 
-function requireAllowed(asked: unknown): unknown {
-  const name = String(asked).replace(/^node:/, '');
+function requireAllowed(module: unknown): unknown {
+  const name = String(module).replace(/^node:/, '');
   if (name === 'zod' || modules.has(name)) return require(name);
-  throw refusal('module_not_allowed', `A function cannot require "${String(asked).slice(0, 100)}".`);
+  throw serviceError('module_not_allowed', `A function cannot require "${String(module).slice(0, 100)}".`);
 }
 
 type SetTimer = (fire: (...args: unknown[]) => void, ...more: unknown[]) => NodeJS.Timeout;
 
-/** Those in `instead`, else the usual: none of them keeps this process alive when the run is over. */
-function timersUntil(
+/** The timer functions, from `overrides` or Node. Their timers are cleared when `ended` aborts, so the process can exit. */
+function stoppingTimers(
   ended: AbortSignal,
-  instead: Readonly<Record<string, unknown>>,
+  overrides: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
-  const set = { setTimeout, setInterval, setImmediate, ...instead } as Readonly<Record<string, unknown>>;
+  const start = { setTimeout, setInterval, setImmediate, ...overrides } as Readonly<Record<string, unknown>>;
   const stop = { setTimeout: clearTimeout, setInterval: clearInterval, setImmediate: clearImmediate };
   const timers = Object.entries(stop).map(([name, clear]) => {
     const running = new Set<NodeJS.Timeout>();
     ended.addEventListener('abort', () => {
       for (const timer of running) clear(timer as never);
     });
-    const start: SetTimer = (fire, ...more) => {
+    const startTimer: SetTimer = (fire, ...more) => {
       const once = (...args: unknown[]) => {
         if (name !== 'setInterval') running.delete(timer);
         fire(...args);
       };
-      const timer = (set[name] as SetTimer)(once, ...more);
+      const timer = (start[name] as SetTimer)(once, ...more);
       running.add(timer);
       return timer;
     };
-    return [name, start];
+    return [name, startTimer];
   });
-  return { ...instead, ...Object.fromEntries(timers) };
-}
-
-/** What was thrown and is no Error, as text. */
-export function shownThrown(thrown: unknown): string {
-  return shown(thrown);
+  return { ...overrides, ...Object.fromEntries(timers) };
 }
 
 function consoleOf(log: Log) {
-  const at =
+  const logAt =
     (level: string) =>
     (...parts: unknown[]) =>
-      log(level, parts.map(shown).join(' '));
-  const info = at('info');
-  return { debug: at('debug'), trace: at('debug'), log: info, info, warn: at('warn'), error: at('error') };
+      log(level, parts.map(formatValue).join(' '));
+  const info = logAt('info');
+  const [debug, warn, error] = [logAt('debug'), logAt('warn'), logAt('error')];
+  return { debug, trace: debug, log: info, info, warn, error };
 }
 
-function shown(value: unknown): string {
+/** Formats any value as text, as the service does. Never throws. */
+export function formatValue(value: unknown): string {
   if (typeof value === 'string') return value;
   try {
     return (value instanceof Error ? undefined : JSON.stringify(value)) ?? String(value);
@@ -114,4 +115,28 @@ function shown(value: unknown): string {
       return '(cannot be shown)';
     }
   }
+}
+
+const marker = '//# sourceMappingURL=data:application/json;base64,';
+const location = new RegExp(`${bundleName.replace('.', '\\.')}:(\\d+):(\\d+)`);
+
+/** The locations of a stack in the author's files, innermost first: `google-sheet/syncs/rows.ts:12:7`. */
+export function locationsOf(stack: string | undefined, code: string): string[] {
+  const map = mapOf(code);
+  const locations = (stack ?? '').split('\n').flatMap((line) => {
+    const [, row, column] = location.exec(line) ?? [];
+    if (row === undefined) return [];
+    const entry = map?.findEntry(Number(row) - 1, Number(column) - 1);
+    if (entry === undefined || !('originalSource' in entry)) return [];
+    return [`${entry.originalSource}:${entry.originalLine + 1}:${entry.originalColumn + 1}`];
+  });
+  return [...new Set(locations)];
+}
+
+function mapOf(code: string): SourceMap | undefined {
+  const start = code.lastIndexOf(marker);
+  if (start < 0) return undefined;
+  return new SourceMap(
+    JSON.parse(Buffer.from(code.slice(start + marker.length).trimEnd(), 'base64').toString()),
+  );
 }

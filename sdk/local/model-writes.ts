@@ -1,24 +1,24 @@
 import type { z } from 'zod';
-import { type Json, type JsonObject, type ModelEffects, refusal, type StoredRecord } from './outcome.ts';
+import { type Json, type JsonObject, type ModelEffects, type StoredRecord, serviceError } from './outcome.ts';
 
-/** What is stored for the run's connection and variant before it begins. */
+/** The stored records before the run. */
 export type Stored = {
-  /** Deleted records are among them. */
+  /** Returns a page of the connection and variant of the run, including deleted records. */
   page(
     model: string,
     cursor: string | undefined,
   ): Promise<{ records: JsonObject[]; next_cursor: string | null }>;
   byIds(model: string, ids: string[]): Promise<JsonObject[]>;
   isDeleted(record: JsonObject): boolean;
-  /** Of any model and variant of the connection, each apart from its metadata. */
-  records(of: {
+  /** Returns records of any model and variant of the connection, separate from their metadata. */
+  records(query: {
     model: string;
     variant?: string;
     ids: string[];
   }): Promise<{ record: JsonObject; metadata: Json }[]>;
 };
 
-/** A cache in which nothing is. */
+/** An empty cache. */
 export const nothingStored: Stored = {
   page: async () => ({ records: [], next_cursor: null }),
   byIds: async () => [],
@@ -26,13 +26,13 @@ export const nothingStored: Stored = {
   records: async () => [],
 };
 
-/** A record that does not fit its model. The service says so once for each model and run, and stores it all the same. */
+/** A record that does not match its model. The service logs one warning for each model and run, and stores the record. */
 export type Misfit = { id: string; path: string; message: string };
 
-/** The page behind the last that is stored: what this run has saved. */
-const ownPage = 'of this run';
+/** The cursor of the page after the stored ones, with the records that this run has saved. */
+const savedPage = 'of this run';
 
-/** The records of one model, as a run would change them. */
+/** The writes of a run to the records of one model. */
 export class ModelWrites {
   readonly #name: string;
   readonly #schema: z.ZodType;
@@ -40,8 +40,8 @@ export class ModelWrites {
   readonly #saved = new Map<string, StoredRecord>();
   readonly #updated = new Map<string, StoredRecord>();
   readonly #deleted = new Set<string>();
-  /** Ids that were saved since delete tracking began. */
-  #seen: Set<string> | undefined;
+  /** The IDs saved since delete tracking started; undefined without delete tracking. */
+  #tracked: Set<string> | undefined;
   readonly misfits: Misfit[] = [];
 
   constructor(name: string, { schema, stored }: { schema: z.ZodType; stored: Stored }) {
@@ -50,9 +50,9 @@ export class ModelWrites {
     this.#stored = stored;
   }
 
-  /** `given` is what the code gave, before it is JSON: a schema may ask for dates. */
-  check(given: readonly unknown[]): void {
-    for (const record of given) {
+  /** Checks records before their conversion to JSON, because a schema may require dates. */
+  check(records: readonly unknown[]): void {
+    for (const record of records) {
       const issue = this.#schema.safeParse(record).error?.issues[0];
       if (issue === undefined) continue;
       const id = String((record as { id?: unknown } | null)?.id);
@@ -61,19 +61,19 @@ export class ModelWrites {
   }
 
   save(records: readonly JsonObject[]): void {
-    for (const record of records.map((one) => withId(one))) {
+    for (const record of withIds(records)) {
       this.#updated.delete(record.id);
       this.#deleted.delete(record.id);
-      this.#seen?.add(record.id);
+      this.#tracked?.add(record.id);
       this.#saved.delete(record.id);
       this.#saved.set(record.id, record);
     }
   }
 
   update(records: readonly JsonObject[]): void {
-    for (const part of records.map((one) => withId(one))) {
+    for (const part of withIds(records)) {
       if (this.#deleted.has(part.id)) continue;
-      this.#seen?.add(part.id);
+      this.#tracked?.add(part.id);
       const saved = this.#saved.get(part.id);
       if (saved === undefined) this.#updated.set(part.id, merged(this.#updated.get(part.id) ?? {}, part));
       else this.#saved.set(part.id, merged(saved, part));
@@ -89,41 +89,43 @@ export class ModelWrites {
   }
 
   startTracking(): void {
-    this.#seen ??= new Set();
+    this.#tracked ??= new Set();
   }
 
   dropTracking(): void {
-    this.#seen = undefined;
+    this.#tracked = undefined;
   }
 
-  /** Ids of what is stored and was not saved since. */
+  /** Deletes the stored records that were not saved since the start of delete tracking, and returns their IDs. */
   async endTracking(): Promise<string[]> {
-    const seen = this.#seen;
-    if (seen === undefined)
-      throw refusal('no_delete_tracking', 'No delete tracking is open. Start one before the sync.');
-    this.#seen = undefined;
-    const gone: string[] = [];
+    const tracked = this.#tracked;
+    if (tracked === undefined)
+      throw serviceError('no_delete_tracking', 'No delete tracking is open. Start one before the sync.');
+    this.#tracked = undefined;
+    const deleted: string[] = [];
     for (let cursor: string | undefined; ; ) {
       const page = await this.#stored.page(this.#name, cursor);
       for (const record of page.records) {
         const id = String(record.id);
-        if (!seen.has(id) && !this.#deleted.has(id) && !this.#stored.isDeleted(record)) gone.push(id);
+        if (!tracked.has(id) && !this.#deleted.has(id) && !this.#stored.isDeleted(record)) deleted.push(id);
       }
       if (page.next_cursor === null) break;
       cursor = page.next_cursor;
     }
-    this.delete(gone);
-    return gone;
+    this.delete(deleted);
+    return deleted;
   }
 
-  /** As the run would read them: what it changed stands at the end. */
+  /** Returns a page as the run reads it: the records that it saved come last. */
   async page(cursor: string | undefined): Promise<{ records: JsonObject[]; next_cursor: string | null }> {
-    if (cursor === ownPage) return { records: [...this.#saved.values()], next_cursor: null };
+    if (cursor === savedPage) return { records: [...this.#saved.values()], next_cursor: null };
     const { records, next_cursor } = await this.#stored.page(this.#name, cursor);
-    const left = records.filter(({ id }) => !this.#saved.has(String(id)) && !this.#deleted.has(String(id)));
+    const unchanged = records.filter(
+      ({ id }) => !this.#saved.has(String(id)) && !this.#deleted.has(String(id)),
+    );
     return {
-      records: left.map((record) => this.#asUpdated(record)),
-      next_cursor: next_cursor ?? (this.#saved.size > 0 ? ownPage : null),
+      records: unchanged.map((record) => this.#asUpdated(record)),
+      next_cursor: next_cursor ?? (this.#saved.size > 0 ? savedPage : null),
     };
   }
 
@@ -136,7 +138,7 @@ export class ModelWrites {
     return [...own, ...live.map((record) => this.#asUpdated(record))];
   }
 
-  /** Undefined where nothing would change. */
+  /** Returns undefined if nothing would change. */
   effects(): ModelEffects | undefined {
     if (this.#saved.size + this.#updated.size + this.#deleted.size === 0) return undefined;
     return {
@@ -152,23 +154,43 @@ export class ModelWrites {
   }
 }
 
-/** An id is 1 to 255 characters, or a whole number that stands for its digits. */
-export function readId(id: unknown): string {
-  if (typeof id === 'string' && id.length >= 1 && id.length <= 255 && !id.includes('\0')) return id;
-  if (typeof id === 'number' && Number.isSafeInteger(id)) return String(id);
-  throw refusal('invalid_record', `A record has no id that can be stored: ${JSON.stringify(id)}.`);
+/** The string that an ID stands for, or why the ID is not valid, as in the service. */
+export function readId(id: unknown): { id: string } | { fault: string } {
+  if (typeof id === 'number') {
+    return Number.isSafeInteger(id) ? { id: String(id) } : { fault: 'A numeric id must be a safe integer' };
+  }
+  if (typeof id !== 'string') return { fault: 'An id is a string or an integer' };
+  if (id === '') return { fault: 'An id has at least 1 character' };
+  if ([...id].length > 255) return { fault: 'An id has at most 255 characters' };
+  if (id.includes('\0')) return { fault: 'An id has no NUL character' };
+  return id.isWellFormed() ? { id } : { fault: 'An id has no lone surrogate' };
 }
 
-function withId(record: JsonObject): StoredRecord {
-  return { ...record, id: readId(record?.id) };
+/** The records with their IDs as strings. Throws `invalid_record` if any of them is not valid. */
+function withIds(records: readonly JsonObject[]): StoredRecord[] {
+  const errors: { message: string; path: string[] }[] = [];
+  const checked = records.flatMap((record, index) => {
+    const path = ['records', String(index)];
+    if (!isObject(record)) errors.push({ path, message: 'A record is an object' });
+    else {
+      const read = readId(record.id);
+      if ('id' in read) return [{ ...record, id: read.id }];
+      errors.push({ path: [...path, 'id'], message: read.fault });
+    }
+    return [];
+  });
+  const [fault] = errors;
+  if (fault === undefined) return checked;
+  const message = `A record is not valid. Nothing was saved. ${fault.path.join('.')}: ${fault.message}`;
+  throw serviceError('invalid_record', message, errors);
 }
 
-/** Objects are merged, anything else is put in the place of what was there. */
+/** Merges objects recursively; other values replace the previous value. */
 function merged(into: JsonObject, part: JsonObject): StoredRecord {
   const all: JsonObject = { ...into };
   for (const [name, value] of Object.entries(part)) {
-    const there = all[name];
-    all[name] = isObject(there) && isObject(value) ? merged(there, value) : value;
+    const previous = all[name];
+    all[name] = isObject(previous) && isObject(value) ? merged(previous, value) : value;
   }
   return all as StoredRecord;
 }

@@ -1,37 +1,41 @@
-/** What a run that writes nothing came to. All of it is JSON. */
+/** The outcome of a local run, as JSON. */
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 export type StoredRecord = JsonObject & { id: string };
 
 export type ModelEffects = {
-  /** As they would stand after the run, the last of each id. */
+  /** The records after the run, one for each ID. */
   saved: StoredRecord[];
-  /** Parts that would be laid over what is stored. */
+  /** The fields to merge into stored records. */
   updated: StoredRecord[];
   deleted: string[];
 };
 
 export type Outcome = {
-  /** Of an action. */
+  /** The output of an action. */
   result?: Json;
-  /** What it threw. */
+  /** The error that the function threw. */
   error?: { code?: string; message: string; payload?: Json };
-  /** By model; those that were not written to are left out. */
+  /** The effects by model, without the models that were not changed. */
   records: Record<string, ModelEffects>;
-  /** Null where there would be none. */
+  /** Null if there is none. */
   checkpoint: Json;
   metadata: JsonObject;
-  /** What it wrote down for its next run; absent where it did not. */
+  /** The state that the function saved for its next run; absent if it saved none. */
   state?: string;
 };
 
-/** As what is given would arrive at the service: dates are texts, what has no JSON is left out. */
+/** Converts a value as its transfer to the service does: dates become strings, values without a JSON form are omitted. */
 export function asJson(value: unknown): Json {
   const text = JSON.stringify(value);
   return text === undefined ? null : (JSON.parse(text) as Json);
 }
 
-/** An ask that is not answered, as a function gets it. */
-export function refusal(code: string, message: string): Error & { code: string } {
-  return Object.assign(new Error(message), { code });
+/** An error with a code, as a function gets it from the service. `errors` names invalid fields. */
+export function serviceError(
+  code: string,
+  message: string,
+  errors?: { message: string; path: string[] }[],
+): Error & { code: string } {
+  return Object.assign(new Error(message), { code, ...(errors && { errors }) });
 }

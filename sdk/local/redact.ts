@@ -1,9 +1,9 @@
 import type { Json, JsonObject } from './outcome.ts';
 
-/** Shorter ones stand in other texts by chance. */
+/** Shorter secrets occur in other texts by chance, so they are not replaced. */
 const minLength = 6;
 
-const spellings: ((text: string) => string)[] = [
+const encodings: ((text: string) => string)[] = [
   (text) => text,
   encodeURIComponent,
   (text) => encodeURIComponent(text).replace(/%../g, (byte) => byte.toLowerCase()),
@@ -15,22 +15,22 @@ const spellings: ((text: string) => string)[] = [
   (text) => JSON.stringify(text).slice(1, -1),
 ];
 
-/** Puts names in the place of secrets. */
+/** Replaces secrets with placeholders. */
 export type Redactor = {
-  /** `title` is what stands in the secret's place, wherever and however encoded it comes up. */
-  add(title: string, secret: string): void;
+  /** Replaces `secret`, in any of the usual encodings, with `placeholder`. */
+  add(placeholder: string, secret: string): void;
   text(text: string): string;
-  /** Of a JSON value all texts, names of fields too. */
+  /** Redacts all strings of a JSON value, including field names. */
   json<T extends Json>(value: T): T;
 };
 
 export function createRedactor(): Redactor {
   const secrets = new Map<string, string>();
-  const text = (given: string): string => {
-    let redacted = given;
-    // The longest first: one may be part of another.
-    for (const [secret, title] of [...secrets].sort(([a], [b]) => b.length - a.length))
-      redacted = redacted.replaceAll(secret, title);
+  const text = (original: string): string => {
+    let redacted = original;
+    // The longest first, because a secret may be part of another.
+    for (const [secret, placeholder] of [...secrets].sort(([a], [b]) => b.length - a.length))
+      redacted = redacted.replaceAll(secret, placeholder);
     return redacted;
   };
   const json = <T extends Json>(value: T): T => {
@@ -40,12 +40,12 @@ export function createRedactor(): Redactor {
     return Object.fromEntries(Object.entries(value).map(([name, one]) => [text(name), json(one)])) as T;
   };
   return {
-    add(title, secret) {
+    add(placeholder, secret) {
       if (secret.length < minLength) return;
-      // An encoded secret becomes the name, encoded alike: so does what code makes of the name in a replay.
-      for (const spell of spellings)
-        if (!secrets.has(spell(secret))) secrets.set(spell(secret), spell(title));
-      for (const inner of innerBase64(secret)) if (!secrets.has(inner)) secrets.set(inner, title);
+      // An encoded secret becomes the placeholder in the same encoding, as in a replay, where the code encodes the placeholder.
+      for (const encode of encodings)
+        if (!secrets.has(encode(secret))) secrets.set(encode(secret), encode(placeholder));
+      for (const inner of innerBase64(secret)) if (!secrets.has(inner)) secrets.set(inner, placeholder);
     },
     text,
     json,
@@ -53,8 +53,8 @@ export function createRedactor(): Redactor {
 }
 
 /**
- * What base64 has of a secret with other text around it, such as `user:SECRET`: it begins at one of three bits, and the
- * characters that it shares with its neighbours are left out.
+ * The base64 of a secret inside other text, such as `user:SECRET`: one for each of the three alignments, without the
+ * characters that also encode neighbouring text.
  */
 function* innerBase64(secret: string): Iterable<string> {
   for (const before of [0, 1, 2]) {
@@ -68,21 +68,22 @@ function* innerBase64(secret: string): Iterable<string> {
   }
 }
 
-/** Texts in an answer whose names say that they are credentials, as of an address that gives tokens. */
+/** The strings of a response whose field names are those of credentials, as in the response of a token endpoint. */
 export function* credentialsIn(value: Json): Iterable<[name: string, secret: string]> {
   if (typeof value !== 'object' || value === null) return;
   for (const [name, one] of Object.entries(value)) {
     if (typeof one !== 'string') yield* credentialsIn(one as Json);
-    else if (credentialName.test(name) && one.length >= minTold && !/\s/.test(one)) yield [name, one];
+    else if (credentialName.test(name) && one.length >= minCredentialLength && !/\s/.test(one))
+      yield [name, one];
   }
 }
 
 const credentialName =
   /^((access|refresh|id|session|auth|bearer)_?token|token|client_?secret|secret|password|api_?key|private_?key)$/i;
-/** A shorter one may be any word, which would be replaced wherever it stands. */
-const minTold = 16;
+/** A shorter value may be an ordinary word, which would then be replaced everywhere. */
+const minCredentialLength = 16;
 
-/** Every text in credentials, with where it stands, but for what only says their kind or their time. */
+/** All strings in credentials with their paths, except for types, scopes and times. */
 export function* secretsIn(value: Json | undefined, path: string): Iterable<[path: string, secret: string]> {
   if (typeof value === 'string') yield [path, value];
   if (typeof value !== 'object' || value === null) return;
@@ -93,29 +94,29 @@ export function* secretsIn(value: Json | undefined, path: string): Iterable<[pat
 const plainFields = new Set(['type', 'token_type', 'scope', 'scopes', 'expires_at', 'expires_in']);
 
 const secretHeader = /auth|cookie|token|secret|key|session|credential/i;
-/** Of this one transfer, and what the service adds for pages. */
-const passingHeader = /^(connection|keep-alive|transfer-encoding|content-length|date|access-control-.*)$/i;
+/** Headers of a single transfer, and those that the service adds for browsers. */
+const transferHeader = /^(connection|keep-alive|transfer-encoding|content-length|date|access-control-.*)$/i;
 
-/** Headers of an answer that hold no right to anything, and would be the same the next time. */
-export function lastingHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
+/** The headers of a response that contain no credentials and do not change with each transfer. */
+export function recordableHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(
-    Object.entries(headers).filter(([name]) => !secretHeader.test(name) && !passingHeader.test(name)),
+    Object.entries(headers).filter(([name]) => !secretHeader.test(name) && !transferHeader.test(name)),
   );
 }
 
-/** The same credentials, with names for the texts that are too short to be looked for. */
-export function withoutShort(credentials: JsonObject, path: string): JsonObject {
+/** Replaces the strings in credentials that are too short for a `Redactor`. */
+export function replaceShort(credentials: JsonObject, path: string): JsonObject {
   return Object.fromEntries(
     Object.entries(credentials).map(([name, value]) => {
       if (typeof value === 'string' && value.length < minLength && !plainFields.has(name))
-        return [name, titleOf(`${path}.${name}`)];
+        return [name, placeholderOf(`${path}.${name}`)];
       if (typeof value !== 'object' || value === null || Array.isArray(value)) return [name, value];
-      return [name, withoutShort(value, `${path}.${name}`)];
+      return [name, replaceShort(value, `${path}.${name}`)];
     }),
   );
 }
 
-/** What stands in the place of a secret; it needs no encoding anywhere. */
-export function titleOf(path: string): string {
+/** The placeholder of a secret. It has no character that needs encoding. */
+export function placeholderOf(path: string): string {
   return `SECRET-${path.replace(/[^\w.]/g, '_')}`;
 }

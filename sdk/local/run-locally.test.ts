@@ -37,7 +37,7 @@ function dryRun(
 const save = `await nango.batchSave([{ id: 'a' }], 'Row');
   await nango.log('gone ' + (await nango.deleteRecordsFromPreviousExecutions('Row')).deletedKeys);`;
 
-test('deleteRecordsFromPreviousExecutions shows what it would delete, and that it would not behind a checkpoint', async () => {
+test('deleteRecordsFromPreviousExecutions shows the deletions, and none with a checkpoint', async () => {
   const { outcome, lines } = await dryRun(save, { ids: ['a', 'b'] });
   assert.deepEqual([outcome.error, outcome.records.Row?.deleted, lines], [undefined, ['b'], ['gone b']]);
   const behind = await dryRun(save, { ids: ['a', 'b'], checkpoint: { page: 1 } });
@@ -45,12 +45,12 @@ test('deleteRecordsFromPreviousExecutions shows what it would delete, and that i
   assert.match(behind.lines[0] ?? '', /Nothing of Row was deleted/);
 });
 
-test('another connection is refused, and credentials would be renewed', async () => {
+test('another connection is refused, and credentials would be refreshed', async () => {
   const { outcome, lines, notes } = await dryRun(
     `await nango.log((await nango.post({ endpoint: '/', connectionId: 'eve' }).catch((error) => error)).code);
      await nango.getConnection('api', 'ada', { forceRefresh: true });`,
     {},
   );
   assert.deepEqual([outcome.error, lines], [undefined, ['other_connection']]);
-  assert.deepEqual(notes, ['The credentials would be renewed']);
+  assert.deepEqual(notes, ['The credentials would be refreshed']);
 });

@@ -1,72 +1,72 @@
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { type ConnectOptions, connect as connectAccount } from '../connect/connect.ts';
 import type { Connected } from '../connect/progress.ts';
-import { findReturn, isFinal, whoOf } from '../connect/redirect.ts';
+import { findReturnedFlow, flowIdOf, isFinal } from '../connect/redirect.ts';
 
 export type UseConnectOptions = Omit<ConnectOptions, 'token' | 'signal'> & {
-  /** Asks your server for the token of a new connect session. */
+  /** Returns the token of a new connect session, which your server creates. */
   getToken: () => string | PromiseLike<string>;
 };
 
 export type UseConnect = {
   /**
-   * Begins; call it in the click itself. Resolves with the connection, or undefined where there is none: `error` says why.
-   * While one is under way a further call begins nothing.
+   * Starts connecting; call it in the click handler. Resolves with the connection, or with undefined if there is none:
+   * `error` has the reason. While an attempt is in progress, a further call does nothing.
    */
   connect: () => Promise<Connected | undefined>;
   status: 'idle' | 'connecting' | 'connected' | 'failed';
-  /** What was connected last. */
+  /** The account that was connected last. */
   connection: Connected | undefined;
-  /** A `ConnectError`, or what `getToken` has thrown. */
+  /** A `ConnectError`, or the error that `getToken` threw. */
   error: unknown;
-  /** Closes the window or the frame, and goes back to `idle`. */
+  /** Closes the window or the frame, and sets `status` to `idle`. */
   cancel: () => void;
 };
 
-/** What is under way: how it is ended, and how it is forgotten what came of a redirect. */
-type Running = { end?: () => void; forget?: () => void };
+/** The attempt in progress: `abort` ends it, `remove` deletes the stored flow of a redirect. */
+type Attempt = { abort?: () => void; remove?: () => void };
 type State = Pick<UseConnect, 'status' | 'connection' | 'error'>;
 const idle: State = { status: 'idle', connection: undefined, error: undefined };
 const connecting: State = { ...idle, status: 'connecting' };
 
 /**
- * Connecting an account from a component:
+ * Connects an account from a component:
  *
  * ```tsx
- * const { connect, status, error } = useConnect({ url, getToken: () => fetch('/session').then((answer) => answer.text()) });
+ * const { connect, status, error } = useConnect({ url, getToken: () => fetch('/session').then((response) => response.text()) });
  * return <button onClick={connect} disabled={status === 'connecting'}>Connect</button>;
  * ```
  *
- * With `mode: 'redirect'` the component that comes back is `connecting` until it knows what came of it. Where a page has several,
- * each hears of what went with its own `id`, or else with its `integration`. A component that is taken away closes its window;
- * what came of a redirect waits until one has shown it.
+ * With `mode: 'redirect'`, `status` is `connecting` after the user returns, until the result is known. If a page has several
+ * components, each receives the result of the flow with its `id`, or else with its `integration`. Unmounting a component
+ * closes its window. The result of a redirect is kept until a component has rendered it.
  */
 export function useConnect(options: UseConnectOptions): UseConnect {
   const [state, setState] = useState<State>(idle);
   const latest = useRef(options);
-  const running = useRef<Running>(undefined);
-  /** To be forgotten once it is shown: a component may be taken away in between. */
-  const told = useRef<(() => void) | undefined>(undefined);
+  const current = useRef<Attempt>(undefined);
+  /** Deletes a stored flow after its result was rendered: the component may be unmounted before. */
+  const removeRendered = useRef<(() => void) | undefined>(undefined);
   useEffect(() => {
     latest.current = options;
   });
-  // biome-ignore lint/correctness/useExhaustiveDependencies: it runs when a state is shown.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: it runs after each state was rendered.
   useEffect(() => {
-    told.current?.();
-    told.current = undefined;
+    removeRendered.current?.();
+    removeRendered.current = undefined;
   }, [state]);
 
   const follow = useCallback(
-    async (outcome: Promise<Connected>, own: Running): Promise<Connected | undefined> => {
+    async (result: Promise<Connected>, attempt: Attempt): Promise<Connected | undefined> => {
       setState(connecting);
       const settle = (next: State) => {
-        if (running.current !== own) return;
-        running.current = undefined;
-        if (next.status === 'connected' || isFinal(next.error)) told.current = own.forget;
+        if (current.current !== attempt) return;
+        current.current = undefined;
+        if (next.status === 'connected' || isFinal(next.error)) removeRendered.current = attempt.remove;
         setState(next);
       };
       try {
-        const connection = await outcome;
+        const connection = await result;
         settle({ status: 'connected', connection, error: undefined });
         return connection;
       } catch (error) {
@@ -78,44 +78,44 @@ export function useConnect(options: UseConnectOptions): UseConnect {
   );
 
   const connect = useCallback(async () => {
-    if (running.current !== undefined) return undefined;
-    const stop = new AbortController();
-    const own = { end: () => stop.abort() };
-    running.current = own;
-    const { getToken: token, ...given } = latest.current;
-    return follow(connectAccount({ ...given, token, signal: stop.signal }), own);
+    if (current.current !== undefined) return undefined;
+    const controller = new AbortController();
+    const attempt = { abort: () => controller.abort() };
+    current.current = attempt;
+    const { getToken: token, ...others } = latest.current;
+    return follow(connectAccount({ ...others, token, signal: controller.signal }), attempt);
   }, [follow]);
 
-  const leave = useCallback(() => {
-    running.current?.end?.();
-    running.current = undefined;
+  const reset = useCallback(() => {
+    current.current?.abort?.();
+    current.current = undefined;
     setState(idle);
   }, []);
   const cancel = useCallback(() => {
-    running.current?.forget?.();
-    leave();
-  }, [leave]);
+    current.current?.remove?.();
+    reset();
+  }, [reset]);
 
   const isRedirect = options.mode === 'redirect';
-  const who = whoOf(options);
+  const flowId = flowIdOf(options);
   useEffect(() => {
-    // Where there is nothing to tell it stays as it was: a component that is shown again keeps what it told.
-    const found = isRedirect && running.current === undefined ? findReturn(who) : undefined;
-    if (found === undefined) return;
-    const own = { forget: found.forget };
-    running.current = own;
-    void follow(found.outcome(), own);
+    // Without a returned flow the state does not change: a remounted component keeps its result.
+    const flow = isRedirect && current.current === undefined ? findReturnedFlow(flowId) : undefined;
+    if (flow === undefined) return;
+    const attempt = { remove: flow.remove };
+    current.current = attempt;
+    void follow(flow.result(), attempt);
     return () => {
-      if (running.current === own) leave();
+      if (current.current === attempt) reset();
     };
-  }, [isRedirect, who, follow, leave]);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: also where `mode` changes.
+  }, [isRedirect, flowId, follow, reset]);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a change of `mode` also ends the attempt.
   useEffect(() => {
-    // Also where React takes a component away that it may show again.
+    // Also runs when React unmounts a component that it may mount again.
     return () => {
-      if (running.current !== undefined) leave();
+      if (current.current !== undefined) reset();
     };
-  }, [isRedirect, leave]);
+  }, [isRedirect, reset]);
 
   return { ...state, connect, cancel };
 }

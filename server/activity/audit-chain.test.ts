@@ -10,8 +10,7 @@ import { openTestDatabase, type TestDatabase, urlOf } from '../../test/support/d
 import { openDb } from '../db/pool.ts';
 import { keepPlacing } from '../db/sequencer.ts';
 import { writeAudit } from './audit.ts';
-import { auditSequence, canonicalText, chainAll, headOf } from './audit-chain.ts';
-import { verifyAudit } from './audit-verify.ts';
+import { auditSequence, canonicalText, chainAll, headOf, verifyAudit } from './audit-chain.ts';
 
 let database: TestDatabase;
 before(async () => {

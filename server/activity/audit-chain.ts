@@ -1,9 +1,13 @@
 import { createHash } from 'node:crypto';
-import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
+import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { placeAll, type Sequence } from '../db/sequencer.ts';
 
-/** What the chain of an entry says something of. */
-export type ChainedEntry = {
+/**
+ * The chain of the audit log: each entry has a hash of itself and the chain before it. Made by the sequencer, and verified.
+ */
+
+/** The columns of an entry that its chain covers. */
+type ChainedEntry = {
   id: number;
   /** UTC, to the microsecond: `2026-01-31T12:00:00.000001Z`. */
   createdAt: string;
@@ -15,7 +19,7 @@ export type ChainedEntry = {
 };
 
 /** The columns of `audit` in the form of a `ChainedEntry`. */
-export const chainedColumns = `
+const chainedColumns = `
   id,
   to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "createdAt",
   environment_id as "environmentId",
@@ -24,12 +28,12 @@ export const chainedColumns = `
   target,
   details`;
 
-/** What the first entry is chained to. */
-export const noChain: Buffer = Buffer.alloc(32);
+/** The chain before the first entry. */
+const noChain: Buffer = Buffer.alloc(32);
 
 /**
- * The text that is hashed: an object of all columns as JSON by RFC 8785 (no white space, names sorted), so that anybody
- * can write it again. The position is part of it: an entry that is moved is no longer the one that was chained.
+ * The text that is hashed: an object of all columns as JSON by RFC 8785 (no white space, names sorted), so that other
+ * programs can produce it. It includes the position, so an entry that was moved does not match its chain.
  */
 export function canonicalText(entry: ChainedEntry, position: number): string {
   const { id, createdAt, environmentId, actor, action, target, details } = entry;
@@ -41,10 +45,7 @@ export function canonicalText(entry: ChainedEntry, position: number): string {
 }
 
 /** SHA-256 of the chain before, 32 bytes, followed by the text in UTF-8. */
-export function chainOf(
-  before: Buffer,
-  { entry, position }: { entry: ChainedEntry; position: number },
-): Buffer {
+function chainOf(before: Buffer, { entry, position }: { entry: ChainedEntry; position: number }): Buffer {
   return createHash('sha256').update(before).update(canonicalText(entry, position)).digest();
 }
 
@@ -90,19 +91,239 @@ export const auditSequence: Sequence = {
   },
 };
 
-/** Until what was committed before the call stands in the chain; false where that is held up for seconds. */
+/** Waits until everything that was committed before the call is in the chain; false if that takes seconds. */
 export async function chainAll(db: Db): Promise<boolean> {
   return placeAll(db, auditSequence);
 }
 
-/** Position and chain of the latest entry, as the sequencer remembers them. */
+/** Position and chain of the latest entry, as the sequencer has them. */
 export async function headOf(tx: Queryable | Tx): Promise<{ position: number; chain: Buffer }> {
-  const head = first(
-    await tx.query<{ position: number; chain: Buffer | null }>(
-      `select last_position as position, chain
-       from sequencer
-       where name = 'audit'`,
-    ),
+  const [head] = await tx.query<{ position: number; chain: Buffer | null }>(
+    `select last_position as position, chain
+     from sequencer
+     where name = 'audit'`,
   );
   return { position: head?.position ?? 0, chain: head?.chain ?? noChain };
+}
+
+/** The result of a check: each entry must follow from the one before, from the first one to the head. */
+export type AuditVerdict = {
+  /** The number of entries that are proven: all up to the fault, if there is one. */
+  proven: number;
+  /** Entries that the sequencer has not placed yet, of the last moments. */
+  waiting: number;
+  /** The last proven entry: keep it elsewhere, and pass it to a later check. */
+  head: { position: number; chain: string };
+  fault: AuditFault | undefined;
+};
+
+type AuditFault = {
+  kind: 'changed' | 'removed' | 'reordered' | 'inserted';
+  /** The first position where the chain breaks. */
+  position: number;
+  message: string;
+};
+
+type Placed = ChainedEntry & { position: number; chain: Buffer };
+
+const page = 2_000;
+/** This number of entries may be missing in the middle, with their followers moved up, and is reported. */
+const maxMissing = 1_000;
+
+/**
+ * Reads the whole log in one snapshot. `kept` is the head of an earlier check. With it the check also finds a log whose
+ * end was cut off, and a log that was rewritten from some position on.
+ */
+export async function verifyAudit(
+  db: Db,
+  {
+    kept,
+    onProgress = () => {},
+  }: {
+    kept?: { position: number; chain: string } | undefined;
+    onProgress?: (progress: { proven: number; total: number }) => void;
+  } = {},
+): Promise<AuditVerdict> {
+  return db.transaction(async (tx) => {
+    const head = await headOf(tx);
+    const [waiting] = await tx.query<{ count: number }>(
+      'select count(*) as count from audit where position is null',
+    );
+    let proven = 0;
+    let chain = noChain;
+    let fault: AuditFault | undefined;
+    let keptChain: Buffer | undefined;
+    read: for await (const entries of pagesOf(tx)) {
+      for (const entry of entries) {
+        const position = proven + 1;
+        if (entry.position !== position || entry.position > head.position) {
+          fault = await explain(tx, { entry, position, before: chain, last: head.position });
+          break read;
+        }
+        const follows = chainOf(chain, { entry, position });
+        if (!follows.equals(entry.chain)) {
+          fault = await explain(tx, { entry, position, before: chain, last: head.position });
+          break read;
+        }
+        chain = follows;
+        proven = position;
+        if (kept?.position === position) keptChain = chain;
+      }
+      onProgress({ proven, total: head.position });
+    }
+    fault ??= faultOfHead({ proven, chain, head }) ?? faultOfKept({ kept, proven, keptChain });
+    return {
+      proven,
+      waiting: waiting?.count ?? 0,
+      head: { position: proven, chain: chain.toString('hex') },
+      fault,
+    };
+  }, 'snapshot');
+}
+
+function faultOfHead({
+  proven,
+  chain,
+  head,
+}: {
+  proven: number;
+  chain: Buffer;
+  head: { position: number; chain: Buffer };
+}): AuditFault | undefined {
+  if (proven < head.position) return missing(proven + 1, head.position);
+  if (chain.equals(head.chain)) return undefined;
+  return {
+    kind: 'changed',
+    position: proven,
+    message: 'the last entry of the log does not match the recorded last entry: the log was rewritten',
+  };
+}
+
+function faultOfKept({
+  kept,
+  proven,
+  keptChain,
+}: {
+  kept: { position: number; chain: string } | undefined;
+  proven: number;
+  keptChain: Buffer | undefined;
+}): AuditFault | undefined {
+  if (kept === undefined || kept.position === 0) return undefined;
+  if (kept.position > proven) return missing(proven + 1, kept.position);
+  if (keptChain?.toString('hex') === kept.chain) return undefined;
+  return {
+    kind: 'changed',
+    position: kept.position,
+    message:
+      'the hash differs from the kept hash: an entry up to this position was changed, and the log was rewritten',
+  };
+}
+
+function missing(from: number, to: number): AuditFault {
+  const message = from === to ? 'this entry is missing' : `the entries from here to ${to} are missing`;
+  return { kind: 'removed', position: from, message };
+}
+
+/** The fault at `position`, where `entry` stands; all entries before it are proven, and `before` is their chain. */
+async function explain(
+  tx: Tx,
+  { entry, position, before, last }: { entry: Placed; position: number; before: Buffer; last: number },
+): Promise<AuditFault> {
+  if (position > last) {
+    return {
+      kind: 'inserted',
+      position,
+      message: `the log ends at ${last}: this entry was added after its end`,
+    };
+  }
+  if (entry.position < position) {
+    return { kind: 'inserted', position, message: `position ${entry.position} has more than one entry` };
+  }
+  const belongs = await findBelonging(tx, { entry, position, before });
+  if (belongs !== undefined) {
+    const { real, chain } = belongs;
+    const isPushed = await isInserted(tx, { entry, real, position, chain });
+    if (isPushed) {
+      const count = real.position - position;
+      const which = count <= 1 ? 'this entry was' : `the entries from here to ${real.position - 1} were`;
+      return {
+        kind: 'inserted',
+        position,
+        message: `${which} inserted: the entry that belongs here is at ${real.position}`,
+      };
+    }
+    return {
+      kind: 'reordered',
+      position,
+      message: `the entry that belongs here is at ${real.position}`,
+    };
+  }
+  if (entry.position > position) return missing(position, entry.position - 1);
+  const [next] = await readFrom(tx, { after: position, max: 1 });
+  for (let count = 1; next !== undefined && count <= maxMissing; count += 1) {
+    const isMovedUp = chainOf(entry.chain, { entry: next, position: next.position + count }).equals(
+      next.chain,
+    );
+    if (!isMovedUp) continue;
+    const which = count === 1 ? 'the entry here is' : `${count} entries from here are`;
+    return { kind: 'removed', position, message: `${which} missing, and the later entries were moved up` };
+  }
+  return {
+    kind: 'changed',
+    position,
+    message: 'this entry was changed: its content, its hash, or the hash before it',
+  };
+}
+
+/** The entry that follows `before` at this position, wherever it stands now. */
+async function findBelonging(
+  tx: Tx,
+  { entry, position, before }: { entry: Placed; position: number; before: Buffer },
+): Promise<{ real: Placed; chain: Buffer } | undefined> {
+  for await (const others of pagesOf(tx, position - 1)) {
+    for (const real of others) {
+      if (real.id === entry.id) continue;
+      const chain = chainOf(before, { entry: real, position });
+      // It may have been moved with its hash, or the contents alone.
+      if (chain.equals(real.chain) || chain.equals(entry.chain)) return { real, chain };
+    }
+  }
+  return undefined;
+}
+
+/** Whether the entry before the one that belongs here was inserted, and was not only moved. */
+async function isInserted(
+  tx: Tx,
+  { entry, real, position, chain }: { entry: Placed; real: Placed; position: number; chain: Buffer },
+): Promise<boolean> {
+  if (real.position === position) return true;
+  if (real.position < position || entry.position > position) return false;
+  const [next] = await readFrom(tx, { after: real.position, max: 1 });
+  if (next !== undefined) {
+    return chainOf(chain, { entry: next, position: position + 1 }).equals(next.chain);
+  }
+  // The last one: of two that changed places the other one belongs there.
+  const other = chainOf(chain, { entry, position: real.position });
+  return !other.equals(entry.chain) && !other.equals(real.chain);
+}
+
+async function* pagesOf(tx: Tx, from = 0): AsyncGenerator<Placed[]> {
+  for (let after = from; ; ) {
+    const entries = await readFrom(tx, { after, max: page });
+    yield entries;
+    const last = entries.at(-1);
+    if (last === undefined || entries.length < page) return;
+    after = last.position;
+  }
+}
+
+function readFrom(tx: Tx, { after, max }: { after: number; max: number }): Promise<Placed[]> {
+  return tx.query<Placed>(
+    `select ${chainedColumns}, position, coalesce(chain, '') as chain
+     from audit
+     where position > $1
+     order by position, audit.id
+     limit $2`,
+    [after, max],
+  );
 }

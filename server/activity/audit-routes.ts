@@ -4,7 +4,7 @@ import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { chainAll } from './audit-chain.ts';
-import { timeInput } from './filter-input.ts';
+import { timeInput } from './wire.ts';
 
 const entry = z.object({
   /** Its place in the log of the whole installation: others stand between those of one environment. */
@@ -17,7 +17,7 @@ const entry = z.object({
   details: z.record(z.string(), z.unknown()),
 });
 
-/** Looking up who changed what. */
+/** Reading the audit log. */
 export function auditRoutes(app: App, { db }: { db: Db }): void {
   app.get(
     '/audit',
@@ -25,10 +25,10 @@ export function auditRoutes(app: App, { db }: { db: Db }): void {
       config: { access: { by: 'key', scope: 'activity:read' } },
       schema: {
         operationId: 'listAudit',
-        summary: 'Who changed what, newest first',
+        summary: 'List audit log entries, newest first',
         description:
-          '`scope=installation` lists what belongs to no environment, or to one that was deleted: users, sign-ins, invitations, environments. It is for ' +
-          'owners who are signed in; a key belongs to one environment.',
+          '`scope=installation`: the entries that belong to no environment, or to a deleted environment: users, sign-ins, ' +
+          'invitations and environments. Only signed-in owners can use it; a key belongs to one environment.',
         querystring: z.strictObject({
           scope: z.enum(['environment', 'installation']).default('environment'),
           actor: text({ max: 255 }).optional(),
@@ -47,7 +47,7 @@ export function auditRoutes(app: App, { db }: { db: Db }): void {
       if (isOfAll && !(caller.kind === 'user' && caller.role === 'owner'))
         throw new AppError(
           'forbidden',
-          'What concerns the whole installation is for owners who are signed in.',
+          'Only signed-in owners can read the entries of the whole installation.',
         );
       const environmentId = isOfAll ? undefined : caller.environmentId;
       const found = await listAudit(db, {

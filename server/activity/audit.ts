@@ -1,18 +1,18 @@
 import { type Queryable, tables } from '../db/pool.ts';
-import type { Caller, TicketCaller } from '../http/caller.ts';
+import type { Caller, TicketCaller } from '../http/auth/caller.ts';
 
 /**
- * Who changed what, append-only. An entry is written in the transaction of its cause, without a position: one
- * sequencer gives committed entries theirs, so that writers never wait for each other.
+ * The audit log: changes and their actors, append-only. An entry is written in the transaction of its cause, without a
+ * position: one sequencer assigns positions to committed entries, so writers never wait for each other.
  */
 export type AuditEntry = {
-  /** Undefined for what concerns the installation as a whole. */
+  /** Undefined for entries about the whole installation. */
   environmentId: number | undefined;
   /** `key:12`, `key:12 ticket:...`, `session:7`, `user:...`, `command line`, `service`. */
   actor: string;
   /** `integration.created`, ... */
   action: string;
-  /** What was changed, by the name the caller knows it by. */
+  /** The name by which the caller knows the changed object. */
   target: string;
   /** Facts worth keeping. Never a secret. */
   details?: Record<string, string | number | boolean | null>;
@@ -31,12 +31,33 @@ export async function writeAudit(tx: Queryable, entry: AuditEntry): Promise<void
   );
 }
 
-/** How the audit log names a person. */
-export function userActor({ userId }: { userId: string }): string {
+type InstallationEntry = Omit<AuditEntry, 'environmentId' | 'actor'>;
+
+/** Appends an entry about the whole installation, for a user of the dashboard. */
+export async function writeUserAudit(
+  tx: Queryable,
+  { person, ...entry }: InstallationEntry & { person: { userId: string } },
+): Promise<void> {
+  await writeAudit(tx, { environmentId: undefined, actor: userActor(person), ...entry });
+}
+
+/** The actor of a command of the operator. */
+export const commandLine = 'command line';
+
+/** Appends an entry of a command; about the whole installation, unless an environment is given. */
+export async function writeCommandAudit(
+  tx: Queryable,
+  entry: InstallationEntry & { environmentId?: number },
+): Promise<void> {
+  await writeAudit(tx, { environmentId: undefined, actor: commandLine, ...entry });
+}
+
+/** The audit log's name of a user. */
+function userActor({ userId }: { userId: string }): string {
   return `user:${userId}`;
 }
 
-/** How the audit log names a caller. */
+/** The audit log's name of a caller. */
 export function actorOf(caller: Caller | TicketCaller): string {
   if (caller.kind === 'session') return `session:${caller.sessionId}`;
   if (caller.kind === 'user') return userActor(caller);

@@ -4,13 +4,10 @@ import fc from 'fast-check';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { createLog } from '../log.ts';
-import { countOperations } from './count.ts';
-import { sweepCounts } from './count-sweep.ts';
-import { countedSince } from './counts.ts';
-import { type Grouping, groupsOf } from './groups.ts';
-import { bucketOf, quantileOf } from './histogram.ts';
+import { countedSince, type Grouping, groupsOf, sweepCounts } from './counts.ts';
 import type { Operation, OperationFilter } from './operations.ts';
-import { type Kept, seriesOf } from './series.ts';
+import { countOperations, type Kept, seriesOf } from './series.ts';
+import { bucketOf, quantileOf } from './tally.ts';
 import { type Activity, type ActivitySettings, createActivity } from './writer.ts';
 
 const environmentId = 1;

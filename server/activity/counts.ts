@@ -1,19 +1,19 @@
 /**
- * Reading exact counts of operations: the table `operation_count`, which `tally.ts` writes and `count-sweep.ts` bounds.
+ * Reading exact counts of operations: the table `operation_count`, which `tally.ts` writes and `counts.ts` bounds.
  *
  * Counts know environment, integration, type, status, endpoint and function, so they cannot answer a filter by connection
  * or text: `series.ts` counts rows for these, up to a bound.
  */
 import { type RawBuilder, sql } from 'kysely';
-import { type Queryable, tables } from '../db/pool.ts';
-import { bucketCount } from './histogram.ts';
+import { type Db, type Queryable, tables } from '../db/pool.ts';
 import type { OperationFilter } from './operations.ts';
-import { type SpanS, spansS } from './tally.ts';
+import type { Range } from './series.ts';
+import { bucketCount, quantileOf, type SpanS, spansS } from './tally.ts';
 
 const dayMs = 86_400_000;
 
 /** How long counts are kept, by their span. */
-export const keptMs: Readonly<Record<SpanS, number>> = {
+const keptMs: Readonly<Record<SpanS, number>> = {
   60: 14 * dayMs,
   3600: 32 * dayMs,
   86400: 400 * dayMs,
@@ -28,8 +28,8 @@ export function isCounted({ connection, text }: OperationFilter): boolean {
 }
 
 /**
- * From when on counts are complete for this filter, in ms: infinite where its integration does not exist. Calls that name
- * an integration that does not exist are counted without one.
+ * The time from which counts are complete for this filter, in ms; infinite if its integration does not exist. Calls that
+ * name an integration that does not exist are counted without one.
  */
 export async function countedSince(
   q: Queryable,
@@ -60,8 +60,8 @@ export function keptFrom(stepS: number, nowMs: number): number {
 }
 
 /**
- * The counts that make up a time, for steps of this width: as many as can be by the largest span, the edges by smaller
- * ones. The time is widened to whole minutes, and where these are no longer kept to whole hours or days.
+ * The counts of a time, for steps of this width: by the largest span as far as possible, and the edges by smaller ones. The
+ * time is widened to whole minutes, or to whole hours or days if smaller spans are no longer kept.
  */
 export function partsOf(time: { from: number; to: number }, stepS: number, nowMs: number): Part[] {
   return cover(time, spansOf(stepS), nowMs);
@@ -100,7 +100,7 @@ export function countedRows(filter: OperationFilter, parts: readonly Part[]): Ra
   if (integration !== undefined) conditions.push(sql`operation_count.integration = ${integration}`);
   if (type !== undefined) conditions.push(sql`operation_count.type = ${type}`);
   if (status !== undefined) conditions.push(sql`operation_count.status = ${status}`);
-  // Those that are counted without a name may be the ones that are wanted: see `CountNames`.
+  // Operations that were counted without a name may match: see `CountNames`.
   if (endpoint !== undefined) {
     conditions.push(
       sql`operation_count.type = 'delivery' and operation_count.target in (${String(endpoint)}, '')`,
@@ -154,11 +154,11 @@ export async function isPartial(
   return found?.any ?? false;
 }
 
-/** What an aggregate over `countedRows` has. */
-export type CountedSum = {
+/** An aggregate over `countedRows`. */
+type CountedSum = {
   count: number;
   failed: number;
-  /** Whether some that may be wanted were counted without their name. */
+  /** Whether operations that may match were counted without their name. */
   isPartial: boolean;
   histogram: number[];
 };
@@ -170,7 +170,7 @@ const buckets = sql.raw(
     (_, index) => `coalesce(sum(histogram[${index + 1}]) filter (where is_wanted), 0)::bigint`,
   ).join(', '),
 );
-export const countedSums = sql<CountedSum>`
+const countedSums = sql<CountedSum>`
   coalesce(sum(count) filter (where is_wanted), 0)::bigint as count,
   coalesce(sum(count) filter (where is_wanted and status = 'failed'), 0)::bigint as failed,
   bool_or(not is_wanted) as "isPartial",
@@ -178,7 +178,7 @@ export const countedSums = sql<CountedSum>`
 
 export type CountedStep = CountedSum & { number: number };
 
-/** Sums by step; steps without any are left out. `number` is how many steps of this width have passed since 1970. */
+/** Sums by step, without empty steps. `number` counts the steps of this width since 1970. */
 export async function sumSteps(
   q: Queryable,
   { filter, parts, stepS }: { filter: OperationFilter; parts: readonly Part[]; stepS: number },
@@ -189,4 +189,145 @@ export async function sumSteps(
     from (${countedRows(filter, parts)}) as counted
     group by 1`;
   return q.run({ compile: () => query.compile(tables) });
+}
+
+const removedAtOnce = 5_000;
+/** The sweep runs each minute; an older node that it has found may still write until the next run. */
+const untilNextRunS = 120;
+
+/**
+ * Runs each minute: removes counts that are older than their span is kept, and those of deleted environments. While a node
+ * runs that does not count its entries (`hasOlderNodes`), it moves the time from which counts are complete.
+ */
+export async function sweepCounts(
+  db: Db,
+  { now, hasOlderNodes, signal }: { now: Date; hasOlderNodes: boolean; signal: AbortSignal },
+): Promise<void> {
+  if (hasOlderNodes) {
+    await db.query(
+      `insert into operation_count_start (environment_id, at)
+       select id, clock_timestamp() + make_interval(secs => $1)
+       from environment
+       on conflict (environment_id) do update set at = excluded.at`,
+      [untilNextRunS],
+    );
+  }
+  for (const { environmentId, isThere } of await listCounted(db)) {
+    for (const spanS of spansS) {
+      // One span more: the edge of a time may lie within it.
+      const before = new Date(now.getTime() - keptMs[spanS] - spanS * 1000);
+      const of = { environmentId, spanS, before: isThere ? before : undefined };
+      while (!signal.aborted && (await removeSome(db, of)) === removedAtOnce);
+    }
+  }
+}
+
+/** Environments that have counts, by steps through the index, and whether they still exist. */
+function listCounted(db: Db): Promise<{ environmentId: number; isThere: boolean }[]> {
+  return db.query(
+    `with recursive counted as (
+       (select environment_id from operation_count order by environment_id limit 1)
+       union all
+       select (
+         select operation_count.environment_id
+         from operation_count
+         where operation_count.environment_id > counted.environment_id
+         order by operation_count.environment_id
+         limit 1
+       )
+       from counted
+       where counted.environment_id is not null
+     )
+     select
+       environment_id as "environmentId",
+       exists (select from environment where id = environment_id) as "isThere"
+     from counted
+     where environment_id is not null`,
+  );
+}
+
+/** Removes the oldest, up to `removedAtOnce`; rows that a batch is updating are left to the next run. */
+async function removeSome(
+  db: Db,
+  { environmentId, spanS, before }: { environmentId: number; spanS: number; before: Date | undefined },
+): Promise<number> {
+  const [removed] = await db.query<{ count: number }>(
+    `with old as (
+       select ctid
+       from operation_count
+       where environment_id = $1 and span_s = $2 and begins_at < coalesce($3, 'infinity'::timestamptz)
+       order by begins_at
+       limit $4
+       for update skip locked
+     ), removed as (
+       delete from operation_count
+       where ctid = any(array(select ctid from old))
+       returning 1
+     )
+     select count(*) as count from removed`,
+    [environmentId, spanS, before ?? null, removedAtOnce],
+  );
+  return removed?.count ?? 0;
+}
+
+/** The columns that operations are grouped by; endpoints and functions exist for one type of operation each. */
+export const groupings = ['integration', 'type', 'endpoint', 'function'] as const;
+export type Grouping = (typeof groupings)[number];
+
+export type Group = {
+  /** '' for none, as in the table; null if it is not a column of the grouping. */
+  integration: string | null;
+  type: string | null;
+  target: string | null;
+  variant: string | null;
+  count: number;
+  failed: number;
+  p50Ms: number | null;
+  p95Ms: number | null;
+};
+
+const columnsOf: Readonly<Record<Grouping, readonly string[]>> = {
+  integration: ['integration'],
+  type: ['type'],
+  endpoint: ['type', 'target'],
+  function: ['type', 'integration', 'target', 'variant'],
+};
+const typeOf: Partial<Record<Grouping, string>> = { endpoint: 'delivery', function: 'run' };
+const daySpanS = 86_400;
+export const maxGroups = 100;
+
+/**
+ * The counts of a time by integration, type, endpoint or function, those with most failures first, `maxGroups` at most.
+ * The filter must be one that counts can answer. `isAtLeast`: part of the time is from before counts are complete, or some
+ * operations were counted without their name.
+ */
+export async function groupsOf(
+  q: Queryable,
+  { filter, by, now }: { filter: OperationFilter & Range; by: Grouping; now: Date },
+): Promise<{ groups: Group[]; hasMore: boolean; isAtLeast: boolean }> {
+  const since = Math.max(await countedSince(q, filter), keptFrom(daySpanS, now.getTime()));
+  const from = Math.max(filter.from.getTime(), since);
+  const parts = partsOf({ from, to: filter.to.getTime() }, daySpanS, now.getTime());
+  const columns = columnsOf[by];
+  const type = typeOf[by];
+  const selected = ['integration', 'type', 'target', 'variant'].map((name) =>
+    columns.includes(name) ? sql.ref(name) : sql`null::text as ${sql.ref(name)}`,
+  );
+  const query = sql<Omit<Group, 'p50Ms' | 'p95Ms'> & CountedSum>`
+    select ${sql.join(selected)}, ${countedSums}
+    from (${countedRows(filter, parts)}) as counted
+    where is_wanted ${type === undefined ? sql`` : sql`and type = ${type}`}
+    group by ${sql.join(columns.map((name) => sql.ref(`counted.${name}`)))}
+    order by failed desc, count desc, ${sql.join(columns.map((name) => sql.ref(`counted.${name}`)))}
+    limit ${maxGroups + 1}`;
+  const found = await q.run({ compile: () => query.compile(tables) });
+  return {
+    groups: found.slice(0, maxGroups).map(({ histogram, isPartial: _, ...group }) => ({
+      ...group,
+      p50Ms: quantileOf(histogram, 0.5),
+      p95Ms: quantileOf(histogram, 0.95),
+    })),
+    hasMore: found.length > maxGroups,
+    isAtLeast: filter.from.getTime() < since || (await isPartial(q, { filter, parts })),
+  };
 }

@@ -1,18 +1,18 @@
 /**
- * The activity log: what was done through the service, to be looked up for some days.
+ * The activity log: the operations of the service, kept for some days.
  *
- * Owns: what an operation is, and reading one. Neighbours: `writer.ts` writes in batches, `tally.ts` counts them,
- * `counts.ts` reads counts, `partitions.ts` makes and drops days, `redact.ts` masks secrets, `logged.ts` logs for other
- * modules, `search.ts` looks up, `tail-route.ts` follows,
- * `routes.ts` serves. Does not own: who changed what (`audit.ts`), which is written in the transaction of its cause and
- * kept.
+ * Owns: the type of an operation, its IDs, and reading one. Neighbours: `writer.ts` writes in batches, `tally.ts` counts
+ * them, `counts.ts` reads counts, `partitions.ts` makes and drops days, `search.ts` and `series.ts` read many,
+ * `tail-route.ts` follows, `routes.ts` serves. Does not own: the audit log (`audit.ts`), whose entries are written in the
+ * transaction of their cause and kept.
  */
+
+import { randomFillSync } from 'node:crypto';
 import type { Selectable } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
 import type { Operation as Stored } from '../db/tables.ts';
 import { AppError } from '../errors.ts';
 import type { DataKey, Vault } from '../vault.ts';
-import { timeOfId } from './operation-id.ts';
 
 /** An operation that a module logs. It holds no secret: everything is stored in plain text, except texts that the code of functions wrote. */
 export type Operation = {
@@ -31,23 +31,23 @@ export type Operation = {
   readonly path?: string | undefined;
   readonly httpStatus?: number | undefined;
   readonly errorCode?: string | undefined;
-  /** How many were made to the provider: replays, retries and redirects included. */
+  /** Number of requests to the provider, including replays, retries and redirects. */
   readonly requests?: number | undefined;
   readonly retries?: number | undefined;
   /** Of the bodies: sent in the last request, and received for the caller. */
   readonly requestBytes?: number | undefined;
   readonly answerBytes?: number | undefined;
-  /** Until there were credentials, and in quotas' lines. */
+  /** Times until there were credentials, and in queues of quotas. */
   readonly credentialsMs?: number | undefined;
   readonly quotaMs?: number | undefined;
-  /** Of the last request: until a connection was open and free, from there to its answer's head, and to its end. */
+  /** Times of the last request: to an open connection, from there to the response's head, and to its end. */
   readonly connectMs?: number | undefined;
   readonly firstByteMs?: number | undefined;
   readonly bodyMs?: number | undefined;
   readonly details?: OperationDetails | undefined;
   readonly messages?: readonly OperationMessage[] | undefined;
 };
-/** What is logged, and what one entry of it stands for. docs/activity.md is compared with it. */
+/** The types of operations, and the meaning of one entry. A test compares docs/guides/activity.md with them. */
 export const operationTypes = {
   proxy: 'a call through the proxy',
   connect: 'a trip or a form that made or renewed a connection, or did not',
@@ -70,10 +70,10 @@ export type OperationMessage = {
   readonly level: 'info' | 'warn' | 'error';
   readonly message: string;
   readonly details?: OperationDetails;
-  /** In the place of a message that the code of a function wrote, which is empty then. */
+  /** Replaces the text of a message that the code of a function wrote; `message` is empty then. */
   readonly sealed?: SealedMessage;
 };
-/** `connectionRow`: whose key sealed it; null: the environment's. */
+/** `connectionRow`: the connection whose key sealed it; null: the environment's key. */
 export type SealedMessage = { readonly body: Buffer; readonly connectionRow: number | null };
 type ShownMessage = Pick<OperationMessage, 'level' | 'message'> & {
   details: unknown;
@@ -100,7 +100,7 @@ export type OperationFilter = {
   readonly to?: Date | undefined;
 };
 
-/** All that is told of one. */
+/** The columns of an operation on the wire. */
 export const operationColumns = [
   'id',
   'created_at',
@@ -129,7 +129,7 @@ export const operationColumns = [
 
 export type OperationRow = Pick<Selectable<Stored>, (typeof operationColumns)[number]>;
 
-/** With its messages. Throws `not_found` (404) where the environment has no such operation, or no longer. */
+/** With its messages. Throws `not_found` (404) if the environment does not have the operation, or no longer. */
 export async function getOperation(
   db: Queryable,
   { environmentId, id, vault }: { environmentId: number; id: string; vault: Vault },
@@ -143,7 +143,8 @@ export async function getOperation(
       .where('created_at', '=', at)
       .where('id', '=', id),
   );
-  if (operation === undefined) throw new AppError('not_found', 'There is no such operation, or no longer.');
+  if (operation === undefined)
+    throw new AppError('not_found', 'The operation does not exist, or no longer exists.');
   const rows = await db.query<StoredMessage>(
     `select told.level, told.message, told.details, told.sealed, data_key.wrapped
      from operation_message as told
@@ -167,7 +168,7 @@ function shown({ sealed, wrapped, ...message }: StoredMessage, vault: Vault): Sh
 }
 
 const messageContext = 'operation message';
-/** In the place of what a destroyed key has sealed. */
+/** Replaces a text whose key was destroyed. */
 const goneText = 'Deleted with the connection.';
 
 export function sealMessage(
@@ -177,11 +178,62 @@ export function sealMessage(
   return { body: dataKey.seal(message, messageContext), connectionRow };
 }
 
-/** Undefined where another key sealed it: one message must not keep the others from being read. */
+/** Undefined if another key sealed it: one message must not block the others. */
 function openMessage(sealed: Buffer, key: DataKey): string | undefined {
   try {
     return key.open(sealed, messageContext).toString('utf8');
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Ids of operations: UUIDs of version 7 (RFC 9562 §5.7) with a counter behind the time (§6.2, method 1), so that those of
+ * one node ascend in the order in which they were given out. The rest is random, and the same for all of a node.
+ */
+export class OperationIds {
+  readonly #id = randomFillSync(Buffer.alloc(16));
+  #epochMs = 0;
+  #counter = 0;
+
+  constructor() {
+    this.#id[8] = 0x80 | (this.#id[8]! & 0x3f);
+  }
+
+  /** The time in the id that was given out last, in ms. */
+  get epochMs(): number {
+    return this.#epochMs;
+  }
+
+  /** 16 bytes, valid until the next call. Their time is this one, or that of the ID before if that is later. */
+  next(epochMs: number): Buffer {
+    this.#counter += 1;
+    if (epochMs > this.#epochMs) this.#begin(epochMs);
+    else if (this.#counter > 0xfff) this.#begin(this.#epochMs + 1);
+    this.#id[6] = 0x70 | (this.#counter >> 8);
+    this.#id[7] = this.#counter & 0xff;
+    return this.#id;
+  }
+
+  #begin(epochMs: number): void {
+    this.#epochMs = epochMs;
+    this.#counter = 0;
+    this.#id.writeUIntBE(epochMs, 0, 6);
+  }
+}
+
+/** The time of an operation, from its ID. */
+export function timeOfId(id: string): Date {
+  return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
+}
+
+/** 48 bits of milliseconds: the year 10889. */
+const latestMs = 2 ** 48 - 1;
+
+/**
+ * The lowest ID of a time: IDs of earlier entries are lower, all others are not. No entry is older than 1970.
+ */
+export function firstIdOf(epochMs: number): string {
+  const hex = Math.min(Math.max(epochMs, 0), latestMs).toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`;
 }

@@ -4,13 +4,11 @@ import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
-import { countOperations } from './count.ts';
-import { isCounted } from './counts.ts';
-import { filterInput, filterOf, timeInput } from './filter-input.ts';
-import { type Group, groupings, groupsOf, maxGroups } from './groups.ts';
+import { type Group, groupings, groupsOf, isCounted, maxGroups } from './counts.ts';
 import { getOperation } from './operations.ts';
 import { searchOperations } from './search.ts';
 import {
+  countOperations,
   countSteps,
   type Kept,
   maxDays,
@@ -20,7 +18,7 @@ import {
   seriesOf,
   stepsS,
 } from './series.ts';
-import { operationToWire, operationWire } from './wire.ts';
+import { filterInput, filterOf, operationToWire, operationWire, timeInput } from './wire.ts';
 import type { Activity } from './writer.ts';
 
 const message = z.object({
@@ -58,7 +56,7 @@ const grouped = z.object({
   p95_ms: z.number().nullable(),
 });
 
-/** Looking up what was done. */
+/** Reading the activity log. */
 export function activityRoutes(
   app: App,
   {
@@ -77,10 +75,11 @@ export function activityRoutes(
       config: { access },
       schema: {
         operationId: 'listOperations',
-        summary: 'Operations, newest first',
+        summary: 'List operations, newest first',
         description:
-          'A call looks at a bounded number of entries: of what is rare a page may be short, or empty. As long as ' +
-          '`next_cursor` is there, there may be more; `searched_until` says how far back was looked.',
+          'A call examines a limited number of entries, so a page of rare operations can be short or empty. While the ' +
+          'response has `next_cursor`, there can be more operations; `searched_until` is the time up to which the call ' +
+          'searched.',
         querystring: z.strictObject({
           ...filters,
           cursor: z.uuid().optional(),
@@ -90,7 +89,7 @@ export function activityRoutes(
           200: z.object({
             operations: z.array(operationWire),
             next_cursor: z.string().nullable(),
-            /** Null where everything that is kept was looked at. */
+            /** Null if all entries were searched. */
             searched_until: z.string().nullable(),
           }),
         },
@@ -116,14 +115,15 @@ export function activityRoutes(
       config: { access },
       schema: {
         operationId: 'countOperations',
-        summary: 'How many operations there were in each hour, by status; or how they went, step by step',
+        summary: 'Count operations by hour and status, or measure them by step',
         description:
-          'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` leaves hours without any out. With ' +
-          '`step_s` there is `series` in place of it: how many there were in each step, how many failed and how long they ' +
-          `took (p50, p95), at most ${maxSteps} steps, or ${maxDays} of a day. With \`by\` there is \`groups\`: the same ` +
-          `of the whole time by integration, type, endpoint or function, at most ${maxGroups}, those with most failures ` +
-          'first. All are exact, unless a filter by connection or text, or a time before there were counts, needs the ' +
-          'entries themselves: a call looks at a bounded number of them, and a step with more is `sampled` and `at_least`.',
+          'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` omits hours without operations. With ' +
+          '`step_s`, the response has `series` instead of `hours`: for each step, the number of operations, the number of ' +
+          `failed operations and the durations (p50, p95); at most ${maxSteps} steps, or ${maxDays} steps of a day. ` +
+          'With `by`, the response has `groups`: the same values for the whole time by integration, type, endpoint ' +
+          `or function; at most ${maxGroups} groups, those with the most failures first. All values are exact, unless ` +
+          'a filter by connection or text, or a time before counts were kept, requires the entries themselves: a call ' +
+          'examines a limited number of entries, and a step with more entries is marked `sampled` and `at_least`.',
         querystring: z.strictObject({
           ...filters,
           endpoint: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
@@ -161,7 +161,11 @@ export function activityRoutes(
       filter.type ??= endpoint !== undefined ? 'delivery' : sync !== undefined ? 'run' : undefined;
       if (by !== undefined) {
         if (!isCounted(filter)) {
-          throw fieldError('invalid_query_params', ['by'], 'cannot be with `connection_id` or `text`');
+          throw fieldError(
+            'invalid_query_params',
+            ['by'],
+            'cannot be combined with `connection_id` or `text`',
+          );
         }
         const { groups, hasMore, isAtLeast } = await groupsOf(db, { filter, by, now: at });
         return { groups: groups.map(groupToWire), has_more: hasMore, exact: !isAtLeast, dropped };
@@ -192,8 +196,9 @@ export function activityRoutes(
       config: { access },
       schema: {
         operationId: 'getOperation',
-        summary: 'One operation with its messages',
-        description: 'A call, a run, a delivery or a trip of an end user, with what was noted on its way.',
+        summary: 'Get an operation with its messages',
+        description:
+          'A proxy call, a run, a delivery or an authorization of an end user, with the messages that were logged for it.',
         errors: ['not_found'],
         params: z.object({ id: z.uuid() }),
         response: { 200: operationWire.extend({ messages: z.array(message) }) },
@@ -220,7 +225,7 @@ function pointToWire({ at, p50Ms, p95Ms, isSampled, isAtLeast, ...counts }: Poin
   return { at: at.toISOString(), ...counts, ...times, sampled: isSampled, at_least: isAtLeast };
 }
 
-/** A function's target is `kind/name`; those that are counted without a name have none. */
+/** The target of a function is `kind/name`; operations that are counted without a name have none. */
 function groupToWire({ integration, target, p50Ms, p95Ms, ...group }: Group): z.input<typeof grouped> {
   const slash = target?.indexOf('/') ?? -1;
   return {

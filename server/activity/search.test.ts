@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import type { Queryable } from '../db/pool.ts';
-import { countOperations } from './count.ts';
 import { type Logged, logAll } from './logging.fixture.ts';
 import type { OperationFilter } from './operations.ts';
 import { listDays } from './partitions.ts';
 import { searchOperations } from './search.ts';
+import { countOperations } from './series.ts';
 
 let database: TestDatabase;
 before(async () => {

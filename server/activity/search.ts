@@ -1,12 +1,10 @@
-import { sql } from 'kysely';
+import { type Expression, type SqlBool, sql } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
-import { fits } from './fits.ts';
-import { firstIdOf, timeOfId } from './operation-id.ts';
-import { type OperationFilter, operationColumns } from './operations.ts';
+import { firstIdOf, type OperationFilter, operationColumns, timeOfId } from './operations.ts';
 import { listDays, timesOf } from './partitions.ts';
 
 /**
- * Looks operations up, newest first, in a bounded time for any number of operations.
+ * Searches operations, newest first, in a bounded time for any number of operations.
  *
  * The search goes back day by day, along the index that fits best, and applies the other conditions to the entries found
  * there. A search with rare results reads a bounded number of entries, reports until when it has searched, and continues
@@ -14,25 +12,25 @@ import { listDays, timesOf } from './partitions.ts';
  */
 type Found = {
   operations: Operations;
-  /** Where the next call goes on; undefined: there are no more. */
+  /** The cursor of the next call; undefined: there are no more. */
   next: string | undefined;
-  /** Everything from then on was looked at; undefined: everything. */
+  /** The search covered everything from this time on; undefined: everything. */
   searchedUntil: Date | undefined;
 };
 type Operations = Awaited<ReturnType<typeof lookAt>>;
 
 type Search = {
   filter: OperationFilter;
-  /** Those before this one alone: the `next` of an earlier call. */
+  /** Only operations before this one: the `next` of an earlier call. */
   before?: string | undefined;
   limit: number;
-  /** How many entries it may look at. */
+  /** The maximum number of entries that it reads. */
   max?: number;
 };
 
 /** Entries of which a processor reads path and messages in some tens of milliseconds. */
 const maxLookedAt = 20_000;
-/** What else costs time, in entries that follow each other: one that an index leads to alone, and a day. */
+/** Other costs, in consecutive entries: one entry that only an index leads to, and a day. */
 const strayCosts = 3;
 const dayCosts = 300;
 
@@ -58,7 +56,7 @@ export async function searchOperations(
     };
     const costs = walk.along === 'time' ? 1 : strayCosts;
     const step = { filter, walk, range, max: Math.ceil(left / costs) };
-    // Along an index that finds nothing else, a page is found at once, or the day has no more.
+    // An index that finds only matching entries returns a page immediately, or all that the day has.
     const way = walk.isExact ? undefined : await measureWay(db, step);
     const oldest = way?.oldest;
     const wanted = limit + 1 - operations.length;
@@ -79,7 +77,7 @@ function goOn(operations: Operations, next: string): Found {
   return { operations, next, searchedUntil: timeOfId(next) };
 }
 
-/** Which index leads through a day, and whether it finds nothing else than what is wanted. */
+/** The index for a day, and whether it finds only matching entries. */
 export type Walk = { along: 'connection' | 'type' | 'failed' | 'time'; isExact: boolean };
 
 export function walkOf({ connection, integration, type, status, text }: OperationFilter): Walk {
@@ -93,7 +91,7 @@ export function walkOf({ connection, integration, type, status, text }: Operatio
 type Range = { from: Date; to: Date; before: string | undefined };
 type Step = { filter: OperationFilter; walk: Walk; range: Range; max: number };
 
-/** How many of a day are on the way, `max` of them at most, and where there are so many the last of these. */
+/** The number of entries of a day on the index, up to `max`, and the last one if there are more. */
 async function measureWay(db: Queryable, step: Step): Promise<{ count: number; oldest: string | undefined }> {
   const passed = onTheWay(step).select('id').limit(step.max).as('passed');
   const [row] = await db.run(
@@ -107,27 +105,27 @@ async function measureWay(db: Queryable, step: Step): Promise<{ count: number; o
   return { count: row?.count ?? 0, oldest: row?.oldest ?? undefined };
 }
 
-/** Up to `wanted` that fit, of a day on the way down to `oldest`, where it is given. */
+/** Up to `wanted` matching entries of a day, down to `oldest` if it is given. */
 function lookAt(db: Queryable, step: Omit<Step, 'max'> & { oldest: string | undefined; wanted: number }) {
   const { filter, walk, oldest, wanted } = step;
   const range = oldest === undefined ? step.range : { ...step.range, from: timeOfId(oldest) };
   let passed = onTheWay({ ...step, range }).select(operationColumns);
-  // Not by their number: entries that have come since they were counted must push none of them out.
+  // Bounded by ID, not by number: entries that arrived after the count must not displace counted ones.
   if (oldest !== undefined) passed = passed.where('id', '>=', oldest);
   const fitting = tables
-    // The offset keeps the planner from mixing the other conditions into the choice of the way.
+    // The offset keeps the planner from using the other conditions in its choice of an index.
     .selectFrom((walk.isExact ? passed.limit(wanted) : passed.offset(0)).as('operation'))
     .select(operationColumns)
     .where(fits(filter, range))
     .limit(wanted);
-  // In the order of the way, so that the last one wanted ends the search.
+  // In the order of the index, so that the search ends with the last wanted entry.
   if (walk.along !== 'time') return db.run(fitting.orderBy('id', 'desc'));
   return db.run(fitting.orderBy('created_at', 'desc').orderBy('id', 'desc'));
 }
 
 /**
- * Ids ascend with the time, so both orders are one. Which of them is written decides the index: the primary key has the
- * time, the others have the id, and however a value is spread over the days, the planner cannot prefer another.
+ * IDs ascend with the time, so both orders are equal. The written order decides the index: the primary key has the time, the
+ * other indexes have the ID, so the planner cannot prefer another index, however a value is spread over the days.
  */
 function onTheWay({
   filter: { environmentId, connection, type },
@@ -146,7 +144,43 @@ function onTheWay({
   if (along === 'time') return rows.orderBy('created_at', 'desc').orderBy('id', 'desc');
   if (along === 'connection') rows = rows.where('connection', '=', connection!);
   if (along === 'failed') rows = rows.where('status', '=', 'failed');
-  // Proxied calls, which most are, are not in its index.
+  // The index omits proxied calls, which are most operations.
   if (along === 'type') rows = rows.where('type', '=', type!).where('type', '!=', 'proxy');
   return rows.orderBy('id', 'desc');
+}
+
+/**
+ * Whether a row of `operation` matches the filter, except for environment and time: the caller selects those by an index.
+ * Messages are searched within `range` only, which must contain the times of the rows.
+ */
+export function fits(filter: OperationFilter, range: { from: Date; to: Date }): Expression<SqlBool> {
+  const { integration, connection, type, status, text, endpoint, sync, variant } = filter;
+  const conditions = [sql<SqlBool>`true`];
+  if (integration !== undefined) conditions.push(sql`operation.integration = ${integration}`);
+  if (connection !== undefined) conditions.push(sql`operation.connection = ${connection}`);
+  if (type !== undefined) conditions.push(sql`operation.type = ${type}`);
+  if (status !== undefined) conditions.push(sql`operation.status = ${status}`);
+  if (endpoint !== undefined) conditions.push(sql`operation.details ->> 'endpoint' = ${String(endpoint)}`);
+  if (sync !== undefined) {
+    conditions.push(
+      sql`operation.details ->> 'kind' = 'sync' and operation.details ->> 'function' = ${sync}`,
+    );
+  }
+  if (variant !== undefined) conditions.push(sql`operation.details ->> 'variant' = ${variant}`);
+  if (text !== undefined) {
+    conditions.push(sql`(
+      strpos(lower(operation.path), lower(${text}::text)) > 0
+      or strpos(operation.error_code, lower(${text}::text)) > 0
+      or exists (
+        select from operation_message as told
+        where
+          told.created_at = operation.created_at
+          and told.operation_id = operation.id
+          and told.created_at >= ${range.from}
+          and told.created_at < ${range.to}
+          and strpos(lower(told.message), lower(${text}::text)) > 0
+      )
+    )`);
+  }
+  return sql<SqlBool>`${sql.join(conditions, sql` and `)}`;
 }

@@ -1,24 +1,31 @@
 import { sql } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
-import { type CountedStep, countedSince, isCounted, keptFrom, partsOf, sumSteps } from './counts.ts';
-import { fits } from './fits.ts';
-import { quantileOf } from './histogram.ts';
-import { firstIdOf } from './operation-id.ts';
-import type { OperationFilter } from './operations.ts';
-import { type Walk, walkOf } from './search.ts';
+import {
+  type CountedStep,
+  countedRows,
+  countedSince,
+  isCounted,
+  isPartial,
+  keptFrom,
+  partsOf,
+  sumSteps,
+} from './counts.ts';
+import { firstIdOf, type OperationFilter } from './operations.ts';
+import { fits, type Walk, walkOf } from './search.ts';
+import { quantileOf } from './tally.ts';
 
-/** How the operations of one step went. */
+/** The operations of one step. */
 export type Point = {
-  /** When the step begins. */
+  /** The beginning of the step. */
   at: Date;
   count: number;
   failed: number;
-  /** The times that half of them, and 95 of a hundred, were done within; null where none has one. */
+  /** The median and the 95th percentile of the durations; null if there is none. */
   p50Ms: number | null;
   p95Ms: number | null;
-  /** Whether as many entries were looked at as are at most, and its newest may stand for the step. */
+  /** Whether the maximum number of entries was read, so that the newest entries may represent the step. */
   isSampled: boolean;
-  /** Whether there may be more of them, and more that failed, than `count` and `failed` say. */
+  /** Whether `count` and `failed` may be too low. */
   isAtLeast: boolean;
 };
 
@@ -26,16 +33,16 @@ export type Point = {
 export const stepsS = [60, 300, 900, 3600, 21_600, 86_400] as const;
 const dayS = 86_400;
 const dayMs = dayS * 1000;
-/** Of one series. */
+/** For one series. */
 export const maxSteps = 100;
-/** Of one series by days: as many as counts are kept for. */
+/** For one series by days: counts are kept for as many. */
 export const maxDays = 400;
-/** Entries looked at for a whole series, however many there are. */
+/** The maximum number of entries that one series reads. */
 const maxLookedAt = 40_000;
 
 export type Range = { from: Date; to: Date };
 
-/** What of the operations is kept as entries. */
+/** Which operations are kept as entries. */
 export type Kept = {
   /** Of the proxied calls that succeeded, 0 to 1. */
   sampleRate: number;
@@ -45,11 +52,11 @@ export type Kept = {
 type Series = { filter: OperationFilter & Range; stepS: number; kept: Kept; now: Date; max?: number };
 
 /**
- * How operations went over a time, step by step and oldest first; steps begin at multiples of their width (UTC).
+ * The operations of a time, step by step and oldest first; steps begin at multiples of their width (UTC).
  *
- * Steps are answered from the counts, which are exact. A filter by connection or text, and steps from before there are
- * complete counts, are answered from entries: each step looks at the same share of `max`, its newest, found by the index
- * that a search would take. So the cost is bounded. A caller asks for `maxStepsOf` steps at most.
+ * Counts give exact results. For a filter by connection or text, and for steps before the first complete counts, entries are
+ * read instead: each step reads the same share of `max`, its newest entries, along the index that a search would use. So the
+ * cost is bounded. A caller requests `maxStepsOf` steps at most.
  */
 export async function seriesOf(db: Queryable, { filter, stepS, kept, now, max }: Series): Promise<Point[]> {
   const steps = stepsOf(filter, stepS);
@@ -64,7 +71,7 @@ export async function seriesOf(db: Queryable, { filter, stepS, kept, now, max }:
   ];
 }
 
-/** `start` is when it begins; `from` and `to` are the part of it that is wanted. In ms. */
+/** `start` is the begin of the step; `from` and `to` are the requested part of it. In ms. */
 type Step = { start: number; from: number; to: number };
 
 async function countedPoints(
@@ -105,7 +112,7 @@ async function lookAtSteps(
   const until = steps.map((step) => step.to);
   const { along } = walkOf(filter);
   const share = Math.max(1, Math.floor(max / steps.length));
-  // A lateral join runs its part once a step, so each is cut off where it has seen its share.
+  // A lateral join runs once a step, so each step stops at its share.
   const query = sql<{
     number: number;
     count: number;
@@ -148,8 +155,8 @@ async function lookAtSteps(
   }));
 }
 
-/** From when on all operations that fit the filter have entries, in ms: infinite where a sample of them has. */
-export function entriesWholeSince(
+/** From when on all operations that match the filter have entries, in ms: infinite if only a sample of them has. */
+function entriesWholeSince(
   { type = 'proxy', status }: OperationFilter,
   { kept: { sampleRate, keptDays }, now }: { kept: Kept; now: Date },
 ): number {
@@ -192,4 +199,59 @@ function entriesOfStep({ environmentId, connection, type }: OperationFilter, alo
     type: sql`type = ${type} and type <> 'proxy'`,
   };
   return sql`${rows} and ${ways[along]} and id >= step.first_id and id < step.end_id order by id desc`;
+}
+
+type HourCount = { hour: Date; status: string; count: number };
+
+const hourMs = 3_600_000;
+
+/**
+ * How many there were in each hour, by status; hours without any are left out. Oldest first. From the counts, and from
+ * entries if counts cannot answer the filter or are not complete yet. `isAtLeast`: some of the entries are not kept, or
+ * some were counted without the name.
+ */
+export async function countOperations(
+  q: Queryable,
+  { filter, kept, now }: { filter: OperationFilter & Range; kept: Kept; now: Date },
+): Promise<{ hours: HourCount[]; isAtLeast: boolean }> {
+  const isWhole = filter.from.getTime() >= entriesWholeSince(filter, { kept, now });
+  if (!isCounted(filter)) return { hours: await countEntries(q, filter), isAtLeast: !isWhole };
+  const since = Math.max(await countedSince(q, filter), keptFrom(hourMs / 1000, now.getTime()));
+  const { from, to } = filter;
+  const limit = since <= from.getTime() ? from.getTime() : Math.ceil(since / hourMs) * hourMs;
+  const border = new Date(Math.min(limit, to.getTime()));
+  const hasEntries = border > from;
+  const entries = hasEntries ? await countEntries(q, { ...filter, to: border }) : [];
+  const parts = partsOf({ from: border.getTime(), to: to.getTime() }, hourMs / 1000, now.getTime());
+  const query = sql<HourCount>`
+    select date_trunc('hour', begins_at, 'UTC') as hour, status, sum(count)::bigint as count
+    from (${countedRows(filter, parts)}) as counted
+    where is_wanted
+    group by 1, status
+    order by 1, status`;
+  return {
+    hours: [...entries, ...(await q.run({ compile: () => query.compile(tables) }))],
+    isAtLeast: (hasEntries && !isWhole) || (await isPartial(q, { filter, parts })),
+  };
+}
+
+function countEntries(db: Queryable, filter: OperationFilter & Range): Promise<HourCount[]> {
+  return db.run(
+    tables
+      .selectFrom('operation')
+      .where('environment_id', '=', filter.environmentId)
+      .where('created_at', '>=', filter.from)
+      .where('created_at', '<', filter.to)
+      .where(fits(filter, filter))
+      .select(({ fn, val, cast, ref }) => [
+        fn<Date>('date_trunc', [cast(val('hour'), 'text'), ref('created_at'), cast(val('UTC'), 'text')]).as(
+          'hour',
+        ),
+        'status',
+        fn.countAll<number>().as('count'),
+      ])
+      .groupBy(['hour', 'status'])
+      .orderBy('hour')
+      .orderBy('status'),
+  );
 }

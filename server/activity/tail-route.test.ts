@@ -5,7 +5,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import { type App, createHttp } from '../http/server.ts';
 import { createLog } from '../log.ts';
 import { type TailTiming, tailRoute } from './tail-route.ts';

@@ -5,11 +5,9 @@ import { z } from 'zod';
 import { type Db, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
-import { filterInput, filterOf } from './filter-input.ts';
-import { fits } from './fits.ts';
-import { timeOfId } from './operation-id.ts';
-import { type OperationFilter, type OperationRow, operationColumns } from './operations.ts';
-import { operationToWire } from './wire.ts';
+import { type OperationFilter, type OperationRow, operationColumns, timeOfId } from './operations.ts';
+import { fits } from './search.ts';
+import { filterInput, filterOf, operationToWire } from './wire.ts';
 
 type TailDeps = {
   db: Db;
@@ -20,11 +18,11 @@ type TailDeps = {
 };
 
 export type TailTiming = {
-  /** How often the database is asked, for new entries and for the key. */
+  /** How often the database is read, for new entries and for the key. */
   pollMs: number;
-  /** A stream on which nothing happens says so much more often than a proxy in between waits. */
+  /** How often an idle stream sends a comment, so that no proxy in between closes it. */
   heartbeatMs: number;
-  /** As `EventStream` has them. */
+  /** The limits of `EventStream`. */
   stallMs: number;
   lingerMs: number;
 };
@@ -33,7 +31,7 @@ const usual: TailTiming = { pollMs: 500, heartbeatMs: 15_000, stallMs: 10_000, l
 /** Each costs the database some milliseconds a second. */
 const maxOnNode = 20;
 
-/** Following the log as it grows. */
+/** The route that follows the log. */
 export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }: TailDeps): void {
   const open = new Set<EventStream>();
   app.addHook('preClose', async () => {
@@ -43,20 +41,21 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
   app.get(
     '/operations/tail',
     {
-      // A HEAD would wait for an end that does not come.
+      // A HEAD request would wait for the end of the stream.
       exposeHeadRoute: false,
       config: { access: { by: 'key', scope: 'activity:read' } },
       schema: {
         operationId: 'tailOperations',
-        summary: 'Operations as they are logged, as server-sent events',
+        summary: 'Stream operations as they are logged (server-sent events)',
         description:
-          'From now on, or from shortly before the operation that Last-Event-ID names. Each is an event `operation`; the last ' +
-          'event is `end` and says why, unless the reader ended it. `seconds` is how long it lasts; 0 tells what is there already.',
+          'The stream starts now, or shortly before the operation that Last-Event-ID names. Each operation is an event ' +
+          '`operation`. The last event is `end` and has the reason, unless the client closes the stream. `seconds` is the ' +
+          'duration of the stream; with 0, it has only the existing operations.',
         errors: ['too_many_requests'],
         headers: z.looseObject({ 'last-event-id': z.uuid().optional() }),
         querystring: z.strictObject({
           ...filterInput,
-          /** When it ends by itself; 0: with what is there already. */
+          /** When the stream ends; 0: after the entries that exist. */
           seconds: z.coerce.number().int().min(0).max(3600).optional(),
         }),
         answers: {
@@ -71,7 +70,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
     },
     async ({ query: { seconds = Number.POSITIVE_INFINITY, ...query }, headers, caller, raw }, reply) => {
       if (open.size >= maxOnNode) {
-        throw new AppError('too_many_requests', `A node serves ${maxOnNode} tails at once.`, {
+        throw new AppError('too_many_requests', `A node serves at most ${maxOnNode} tails at a time.`, {
           retryAfterS: 10,
         });
       }
@@ -98,7 +97,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
   );
 }
 
-/** Sends what comes until the stream ends. Never rejects. */
+/** Sends new operations until the stream ends. Never rejects. */
 async function pump(
   stream: EventStream,
   {
@@ -163,15 +162,15 @@ function tailOperations(
   db: Queryable,
   { filter, since, nowMs }: { filter: OperationFilter; since: number; nowMs: () => number },
 ): Tail {
-  const told = new Set<string>();
-  /** All that was in the database when it was this late has been told, but for what comes late. */
+  const sent = new Set<string>();
+  /** Everything that was in the database at this time was sent, except late entries. */
   let reached = since + lateMs;
 
   return {
     async next() {
       const at = nowMs();
       const from = new Date(Math.max(since, reached - lateMs));
-      for (const id of told) if (timeOfId(id) < from) told.delete(id);
+      for (const id of sent) if (timeOfId(id) < from) sent.delete(id);
       const range = { from, to: new Date(Math.max(at, from.getTime()) + dayMs) };
       const rows = tables
         .selectFrom('operation')
@@ -184,9 +183,9 @@ function tailOperations(
           .where(fits(filter, range))
           .orderBy('created_at')
           .orderBy('id')
-          .limit(told.size + maxAtOnce + 1),
+          .limit(sent.size + maxAtOnce + 1),
       );
-      const fresh = found.map(({ id }) => id).filter((id) => !told.has(id));
+      const fresh = found.map(({ id }) => id).filter((id) => !sent.has(id));
       const ids = fresh.slice(0, maxAtOnce);
       const hasMore = fresh.length > ids.length;
       const last = ids.at(-1);
@@ -195,13 +194,13 @@ function tailOperations(
       const operations = await db.run(
         rows.select(operationColumns).where('id', 'in', ids).orderBy('created_at').orderBy('id'),
       );
-      for (const { id } of operations) told.add(id);
+      for (const { id } of operations) sent.add(id);
       return { operations, hasMore };
     },
   };
 }
 
-/** The time from which to follow, so that a reader who has the log up to this operation misses nothing. */
+/** The time from which to follow, so that a reader that has the log up to this operation misses nothing. */
 function sinceOperation(id: string): number {
   return timeOfId(id).getTime() - lateMs;
 }
@@ -210,10 +209,10 @@ function sinceOperation(id: string): number {
 type EndReason = 'asked' | 'stopping' | 'key' | 'too_slow' | 'failed';
 
 const endings: Record<EndReason, string> = {
-  asked: 'The time that was asked for is over.',
+  asked: 'The requested time has ended.',
   stopping: 'The node stops. Connect again.',
   key: 'The key was revoked, has expired or lost its scope.',
-  too_slow: 'Events were not read fast enough. Connect again, with Last-Event-ID to go on where this ended.',
+  too_slow: 'The client read too slowly. Connect again with Last-Event-ID to continue.',
   failed: 'The log cannot be read at the moment. Connect again a little later.',
 };
 
@@ -244,7 +243,7 @@ export class EventStream {
     });
   }
 
-  /** Sends `text`, which is whole lines, and waits until it is on its way; at once where the stream has ended. */
+  /** Sends `text`, which is complete lines, and waits until the buffer has capacity; returns at once if the stream has ended. */
   async send(text: string): Promise<void> {
     if (this.ended.aborted || this.body.push(text)) return;
     const { promise: drained, resolve } = Promise.withResolvers<void>();
@@ -258,7 +257,7 @@ export class EventStream {
     if (outcome === 'stalled') this.end('too_slow');
   }
 
-  /** The last event says why; a reader who does not take it is cut off a little later. */
+  /** The last event gives the reason; a reader that does not read it is disconnected a little later. */
   end(reason: EndReason): void {
     if (this.ended.aborted) return;
     this.#ending.abort();

@@ -1,5 +1,4 @@
 import type { Tx } from '../db/pool.ts';
-import { bucketCount, bucketOf } from './histogram.ts';
 import type { Operation } from './operations.ts';
 
 /** The spans that counts are kept by, in seconds: a minute, an hour, a day (UTC). */
@@ -180,7 +179,7 @@ export class Tally {
   }
 }
 
-/** The cell of this key, made empty where there is none. */
+/** The cell of this key; a new one is empty. */
 function cellOf(cells: Map<string, Cell>, of: CellKey): Cell {
   const { environmentId, spanS, epochMs, type, status, integration, target, variant } = of;
   const key = `${environmentId}\0${spanS}\0${epochMs}\0${type}\0${status}\0${integration}\0${target}\0${variant}`;
@@ -194,4 +193,34 @@ function cellOf(cells: Map<string, Cell>, of: CellKey): Cell {
 
 function trimmed(histogram: readonly number[]): readonly number[] {
   return histogram.slice(0, histogram.findLastIndex((count) => count > 0) + 1);
+}
+
+/**
+ * Histograms of durations with fixed buckets: bucket 0 counts durations below 1 ms, bucket n those from `growth ** (n - 1)`
+ * to `growth ** n` ms, and the last one all longer ones (from about 11 minutes).
+ */
+const growth = 1.25;
+export const bucketCount = 62;
+const lastBucket = bucketCount - 1;
+const scale = 1 / Math.log(growth);
+
+export function bucketOf(durationMs: number): number {
+  if (!(durationMs >= 1)) return 0;
+  return Math.min(Math.floor(Math.log(durationMs) * scale) + 1, lastBucket);
+}
+
+/** The duration below which this share (0 to 1) lies, by nearest rank, in ms; null if there is none. */
+export function quantileOf(histogram: readonly number[], part: number): number | null {
+  const total = histogram.reduce((sum, count) => sum + count, 0);
+  if (total === 0) return null;
+  const rank = Math.max(1, Math.ceil(part * total));
+  let passed = 0;
+  const bucket = histogram.findIndex((count) => {
+    passed += count;
+    return passed >= rank;
+  });
+  if (bucket === 0) return 0.5;
+  // The geometric middle of a bucket is as far from both its ends, in proportion.
+  const middle = bucket === lastBucket ? growth ** (bucket - 1) : growth ** (bucket - 0.5);
+  return Math.round(middle * 100) / 100;
 }

@@ -1,7 +1,14 @@
 import { z } from 'zod';
-import type { OperationRow } from './operations.ts';
+import type { Caller } from '../http/auth/caller.ts';
+import { text } from '../http/text.ts';
+import {
+  type OperationFilter,
+  type OperationRow,
+  operationStatuses,
+  operationTypeNames,
+} from './operations.ts';
 
-/** An operation as it is told: in lists, alone, and in a tail. */
+/** An operation on the wire: in lists, alone, and in a tail. */
 export const operationWire = z.object({
   id: z.string(),
   created_at: z.string(),
@@ -40,4 +47,24 @@ export function operationToWire(row: OperationRow): z.input<typeof operationWire
     connection_id: connection,
     details: row.details as Record<string, unknown>,
   };
+}
+
+/** Any time of ISO 8601 with an offset. */
+export const timeInput = z.iso.datetime({ offset: true }).transform((given) => new Date(given));
+
+/** What operations are chosen by, apart from their time. */
+export const filterInput = {
+  provider_config_key: text({ max: 255 }).optional(),
+  connection_id: text({ max: 255 }).optional(),
+  type: z.enum(operationTypeNames).optional(),
+  status: z.enum(operationStatuses).optional(),
+  text: text({ min: 1, max: 255 }).optional(),
+};
+
+type FilterQuery = { [Name in keyof typeof filterInput]?: z.output<(typeof filterInput)[Name]> };
+
+/** The filter of the query, limited to the caller's environment. */
+export function filterOf(caller: Caller, given: FilterQuery): OperationFilter {
+  const { provider_config_key: integration, connection_id: connection, type, status, text } = given;
+  return { environmentId: caller.environmentId, integration, connection, type, status, text };
 }

@@ -2,8 +2,8 @@ import { findKeyFault } from '../data-keys/master-keys.ts';
 import { readMigrationState } from '../db/migrate.ts';
 import { isStopping } from '../http/drain.ts';
 import { healthRoutes, type ReadyCheck } from '../http/health.ts';
+import type { Web } from '../http/pages/static.ts';
 import { type App, createBareHttp } from '../http/server.ts';
-import type { Web } from '../http/static.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { builtWeb } from '../web-build.ts';
 import { tellMetrics } from './figures.ts';
@@ -15,11 +15,11 @@ import { addRoutes, createCallers, createServer } from './routes.ts';
 export { providersDirectory } from '../providers/catalog.ts';
 
 type AppDeps = PartsDeps & {
-  /** Sets off the removal of a deleted connection's records. Never awaited. */
+  /** Starts the removal of a deleted connection's records. Never awaited. */
   afterConnectionDeleted: () => void;
-  /** Runs a job each minute on one node. Without it nothing is done by itself. */
+  /** Runs a job each minute on one node. Absent: no job runs. */
   everyMinute?: (job: Job<Record<string, never>>) => Promise<void>;
-  /** Absent: what was built is served, and nothing is built. */
+  /** Absent: the existing build is served, and nothing is built. */
   web?: Web;
 };
 
@@ -57,7 +57,7 @@ export async function createApp({
   return app;
 }
 
-/** What a node needs to do its work. */
+/** The conditions for a node's work. */
 function readyChecks({ db, vault }: Parts): ReadyCheck[] {
   return [
     {

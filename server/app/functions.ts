@@ -1,30 +1,28 @@
-/** Functions of customers: what runs them, what calls them, and what follows a connection because of them. */
+/** Functions of customers: what runs them, what calls them, and their effects on connections. */
 
-import { noHooks } from '../connections/hooks.ts';
+import { noHooks } from '../connections/store/hooks.ts';
 import { AppError } from '../errors.ts';
 import { createActions } from '../functions/actions/actions.ts';
 import { createInnerProxy } from '../functions/context/inner-proxy.ts';
 import { describeHere } from '../functions/deploys/examine.ts';
 import { createShipped } from '../functions/deploys/shipped.ts';
-import { sdkParts } from '../functions/isolation/harness-text.ts';
+import { sdkParts } from '../functions/isolation/program.ts';
 import { createRuntime } from '../functions/isolation/runtime.ts';
-import { createOnEvents, judgeHere } from '../functions/runs/on-event.ts';
+import { createOnEvents, createUnsavedConnections, judgeHere } from '../functions/runs/on-event.ts';
+import { resumeSyncsOf } from '../functions/runs/queue.ts';
 import { remoteHandlers } from '../functions/runs/remote-handlers.ts';
 import { describeRemotely, judgeRemotely, runRemotely } from '../functions/runs/remote-runner.ts';
-import { resumeSyncsOf } from '../functions/runs/resume-syncs.ts';
 import { startNewSyncs, startSyncsOf } from '../functions/runs/schedule.ts';
-import { createUnsavedConnections } from '../functions/runs/unsaved-connections.ts';
 import { createRunner } from '../functions/runs/worker.ts';
-import { createFunctionsFolder } from '../functions-folder.ts';
+import { bundleShipped, createFunctionsFolder } from '../functions-folder.ts';
 import type { App } from '../http/server.ts';
 import { createRemoteCallServer } from '../nodes/remote-call-server.ts';
 import { createRemoteCalls } from '../nodes/remote-calls.ts';
 import { createProxy } from '../proxy/proxy.ts';
-import { bundleShipped } from '../shipped-functions.ts';
-import { endsChannels } from '../webhooks/channel-ends.ts';
+import { endsChannels } from '../webhooks/channels/channel-ends.ts';
 import type { Parts } from './parts.ts';
 
-/** Runs of functions at once: from the queue, and beside it of those that somebody waits for. */
+/** Parallel runs: from the queue, and beside it those with a waiting caller. */
 const maxQueued = 8;
 const maxWaitedFor = 4;
 /** Remote calls taken in addition to the free places, so that a place that becomes free does not wait for the next poll. */
@@ -84,14 +82,14 @@ export function createFunctions(app: App, parts: Parts) {
     hooks: endsChannels(ownHooks, watching),
     actions: createActions({ db, connections: reader, runner: means.runner, now }),
     shipped: createShipped({ ...deploys, log, bundles: bundleShipped }),
-    /** Throws where functions are turned off. */
+    /** Throws if functions are turned off. */
     open: async () => {
       if (!config.functions.isOn) throw new AppError('functions_off');
     },
   };
 }
 
-/** Of a node that runs no code of customers: others are asked. */
+/** For a node that runs no code of customers: it calls others. */
 function remoteMeans({ db, vault, now }: Parts) {
   const remoteCalls = createRemoteCalls(db);
   return {
@@ -101,7 +99,7 @@ function remoteMeans({ db, vault, now }: Parts) {
   };
 }
 
-/** Runs what is due as long as the server listens, what other nodes ask for too, and deploys what this service brings along. */
+/** Runs due work as long as the server listens, serves calls of other nodes, and deploys shipped functions. */
 export function runWhile(app: App, parts: Parts, functions: Functions): void {
   const { config, log, db, vault, reader } = parts;
   const { runner, runtime, judge, deploys, shipped } = functions;
@@ -136,9 +134,7 @@ export function runWhile(app: App, parts: Parts, functions: Functions): void {
   app.addHook('onListen', async () => {
     upgraded = shipped
       .upgrade()
-      .catch((error: unknown) =>
-        log.error({ err: error }, 'functions that ship with the service were not brought up to date'),
-      );
+      .catch((error: unknown) => log.error({ err: error }, 'the built-in functions could not be updated'));
   });
   app.addHook('onClose', async () => void (await upgraded));
 }

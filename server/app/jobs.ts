@@ -1,29 +1,28 @@
 /** The background jobs of all modules: each runs every minute, on one node. */
-import { sweepCounts } from '../activity/count-sweep.ts';
+import { sweepCounts } from '../activity/counts.ts';
 import { keepDays } from '../activity/partitions.ts';
 import { sweepJob } from '../connect/sweep.ts';
-import { expiryJob } from '../connections/expiry.ts';
-import { tokenSlotsJob } from '../connections/grants.ts';
-import { keepaliveJob } from '../connections/keepalive.ts';
-import { probeJob } from '../connections/probe.ts';
-import { revocationJob } from '../connections/revocations.ts';
+import { expiryJob } from '../connections/health/warnings.ts';
+import { keepaliveJob, probeJob } from '../connections/refresh/keepalive.ts';
+import { tokenSlotsJob } from '../connections/revocation/issued-tokens.ts';
+import { revocationJob } from '../connections/revocation/revocations.ts';
 import { deliverySweepJob } from '../deliveries/sweep.ts';
 import { eventRetentionJob } from '../events/retention.ts';
 import { bundleSweepJob } from '../functions/deploys/sweep.ts';
-import { runSweepJob } from '../functions/runs/run-sweep.ts';
+import { runSweepJob } from '../functions/runs/runs.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { hasNodesBefore } from '../nodes/nodes.ts';
 import { sweepRemoteCalls } from '../nodes/remote-call-server.ts';
 import { quotaSweepJob } from '../proxy/quota/window-store.ts';
-import { recordJobs } from '../records/jobs.ts';
-import { signInSweepJob } from '../users/sweep.ts';
-import { replaySweepJob } from '../webhooks/replay-guard.ts';
-import { retryJob } from '../webhooks/retries.ts';
-import { watchJob } from '../webhooks/watches.ts';
+import { recordJobs } from '../records/retention/retention.ts';
+import { signInSweepJob } from '../users/users.ts';
+import { watchJob } from '../webhooks/channels/watches.ts';
+import { replaySweepJob } from '../webhooks/inbound/replay-guard.ts';
+import { retryJob } from '../webhooks/security-events/security-events.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
 
-/** Nodes since this migration count the operations that they log. */
+/** Nodes count their operations from this migration on. */
 const operationCountsMigration = 48;
 
 type MinuteJob = Job<Record<string, never>>;

@@ -1,23 +1,19 @@
 /**
- * The parts that every node has, whatever its role: the reader of connections and the source of their credentials, the
- * means of the proxy, the activity log.
- *
- * Does not own: authentication and the list of routes (`routes.ts`), functions (`functions.ts`), background jobs
- * (`jobs.ts`).
+ * The parts of every node, in each role: connections and their credentials, the proxy's dependencies, the activity log.
+ * Authentication and routes are in `routes.ts`, functions in `functions.ts`, background jobs in `jobs.ts`.
  */
 import { createActivity, noActivity } from '../activity/writer.ts';
-import type { Fetch } from '../auth-modes/token-response.ts';
 import type { Config } from '../config/config.ts';
-import { createCredentialSource } from '../connections/credentials.ts';
-import { createObserver } from '../connections/observe.ts';
-import { createConnectionReader } from '../connections/reader.ts';
-import { createStatusTransitions } from '../connections/status-transitions.ts';
+import { createObserver } from '../connections/health/observe.ts';
+import { createStatusTransitions } from '../connections/health/status-transitions.ts';
+import { createCredentialSource } from '../connections/refresh/credentials.ts';
+import { createConnectionReader } from '../connections/store/reader.ts';
 import type { Db } from '../db/pool.ts';
 import { createDeliverer } from '../deliveries/worker.ts';
 import type { App } from '../http/server.ts';
 import type { Integration, TestClient } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
-import type { Outbound } from '../outbound.ts';
+import type { Fetch, Outbound } from '../outbound/outbound.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import { createQuota } from '../proxy/quota/quota.ts';
 import type { Vault } from '../vault.ts';
@@ -36,13 +32,13 @@ export type PartsDeps = {
 
 export type Parts = ReturnType<typeof createParts>;
 
-/** Nothing of it runs by itself. */
+/** The parts start nothing automatically. */
 export function createParts({ now: clock, ...deps }: PartsDeps) {
   const { config, log, db, vault, catalog, outbound, testClient } = deps;
   const now = clock ?? (() => new Date());
-  // Read several times a call: a number needs no object.
+  // Each call reads it several times, and a number needs no object.
   const nowMs = clock === undefined ? Date.now : () => clock().getTime();
-  // What counts a second must not be set back as the time of day can be; a given clock counts both.
+  // Caches and limits need a clock that is never set back. A given clock serves as both.
   const steadyMs = clock === undefined ? () => performance.now() : nowMs;
   const { brand, baseUrl } = config;
   const reading = { vault, catalog, testClient };
@@ -84,7 +80,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   };
 }
 
-/** They end with the server; `settled` is awaited with them. To be called before other hooks are added. */
+/** Ends the parts with the server, and awaits `settled`. To be called before other hooks are added. */
 export function endParts(
   app: App,
   { config, credentials, observer, quota, activity }: Parts,
@@ -98,12 +94,12 @@ export function endParts(
   app.addHook('onClose', async () => {
     const stopped = credentials.stop(endsAt - performance.now());
     await Promise.all([settled(), stopped, observer.settled(), quota.stop()]);
-    // What they came to is logged, too.
+    // The others log their results.
     await activity.stop();
   });
 }
 
-/** Sends what is due as long as the server listens. */
+/** Sends due deliveries as long as the server listens. */
 export function deliverWhile(app: App, { deliverer, config }: Parts): void {
   app.addHook('onListen', async () => deliverer.start());
   let delivered: Promise<void> | undefined;

@@ -9,10 +9,9 @@ import { activityRoutes } from '../activity/routes.ts';
 import { tailRoute } from '../activity/tail-route.ts';
 import { connectRoutes } from '../connect/routes.ts';
 import { createSessionReader } from '../connect/sessions.ts';
-import { disconnectRoutes } from '../connections/disconnect-routes.ts';
-import { countByIntegration, noConnections } from '../connections/list.ts';
-import { connectionRoutes } from '../connections/routes.ts';
-import { findSunsets } from '../connections/sunsets.ts';
+import { findSunsets } from '../connections/health/warnings.ts';
+import { connectionRoutes } from '../connections/routes/routes.ts';
+import { countByIntegration, noConnections } from '../connections/store/list.ts';
 import { deliveryRoutes } from '../deliveries/delivery-routes.ts';
 import { endpointRoutes, guardOverrides } from '../deliveries/endpoint-routes.ts';
 import { settingsRoutes } from '../deliveries/settings-routes.ts';
@@ -31,40 +30,35 @@ import { overviewRoutes } from '../functions/overview-routes.ts';
 import { functionRoutes } from '../functions/routes.ts';
 import { runRoutes } from '../functions/runs/run-routes.ts';
 import { syncRoutes } from '../functions/syncs/sync-routes.ts';
-import { proxyCallerOf } from '../http/authorize.ts';
-import { createCookieAuthenticator } from '../http/cookie-authenticator.ts';
-import { createLoopbackGuard } from '../http/loopback-only.ts';
-import { Overload } from '../http/overload.ts';
-import { createRateLimits } from '../http/rate-limit.ts';
-import { type App, createHttp } from '../http/server.ts';
-import { staticRoutes, type Web } from '../http/static.ts';
-import { strictTransport } from '../http/strict-transport.ts';
+import { createLoopbackGuard } from '../http/address.ts';
+import { createCookieAuthenticator, proxyCallerOf } from '../http/auth/caller.ts';
+import { Overload } from '../http/limits/overload.ts';
+import { createRateLimits } from '../http/limits/rate-limit.ts';
+import { staticRoutes, type Web } from '../http/pages/static.ts';
+import { type App, createHttp, strictTransport } from '../http/server.ts';
 import { integrationRoutes } from '../integrations/routes.ts';
 import { providersDirectory } from '../providers/catalog.ts';
 import { providerRoutes } from '../providers/routes.ts';
 import { createProxy } from '../proxy/proxy.ts';
-import { quotaUse } from '../proxy/quota/use.ts';
-import { ticketRoutes } from '../proxy/ticket-routes.ts';
-import { recordRoutes } from '../records/routes.ts';
+import { quotaUse } from '../proxy/quota/quota.ts';
+import { proxyRoutes } from '../proxy/routes.ts';
+import { recordRoutes } from '../records/routes/routes.ts';
 import { setUpRoutes } from '../setup/routes.ts';
 import { invitationRoutes } from '../users/invitation-routes.ts';
-import { lazySignIn } from '../users/lazy-sign-in.ts';
 import { createMailer } from '../users/mail.ts';
 import { everybodysRights, storedRights } from '../users/members.ts';
 import { createPasswords } from '../users/passwords.ts';
 import { createPersonReader, everybodyIsOwner } from '../users/person-reader.ts';
-import { createRefusedSignIns } from '../users/refused-sign-ins.ts';
 import { userRoutes } from '../users/routes.ts';
-import { signInSecret } from '../users/sign-in-key.ts';
-import { signInRoutes } from '../users/sign-in-routes.ts';
-import { cookiePrefix } from '../users/sign-in-rules.ts';
+import { createRefusedSignIns, signInRoutes } from '../users/sign-in-routes.ts';
+import { cookiePrefix, lazySignIn, signInSecret } from '../users/sign-in-rules.ts';
 import { webhookRoutes } from '../webhooks/routes.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
 
 type Callers = Awaited<ReturnType<typeof createCallers>>;
 
-/** Who may be calling: keys, tickets, sessions, and people with their cookies. */
+/** Authentication by keys, tickets, sessions and cookies, and the limits of callers. */
 export async function createCallers({ config, log, db, vault, outbound, ...parts }: Parts) {
   const { brand, baseUrl, now, nowMs, steadyMs } = parts;
   const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
@@ -86,18 +80,22 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
   const personOf = config.signIn.isOff ? everybodyIsOwner(db) : people.personOf;
   const rights = config.signIn.isOff ? everybodysRights : storedRights;
   const cookies = createCookieAuthenticator({ brand, baseUrl, personOf });
-  const { perKey, perPerson, perAddress } = config.limits;
-  const keyRates = createKeyRates({ db, otherwise: perKey, nowMs: steadyMs });
+  const keyRates = createKeyRates({ db, nowMs: steadyMs });
   const { trustedProxies } = config;
   return {
     ...{ keys, keyRates, mailer, passwords, signIn, people, rights, cookies },
-    rates: createRateLimits({ ofKey: keyRates.take, perPerson, perAddress, trustedProxies, nowMs: steadyMs }),
+    rates: createRateLimits({
+      ...config.limits,
+      ofKey: keyRates.take,
+      trustedProxies,
+      nowMs: steadyMs,
+    }),
     authenticate: { ...keys, session: createSessionReader({ db, brand, now }), cookies },
     guard: config.signIn.isOff ? createLoopbackGuard(baseUrl) : undefined,
   };
 }
 
-/** A server that knows who is calling and has the proxy in front; it has no routes yet. */
+/** A server with authentication and the proxy, without routes. */
 export async function createServer(parts: Parts, callers: Callers): Promise<App> {
   const { config, log, db, baseUrl, isRootAlias, proxying } = parts;
   const { authenticate, guard, rates, keyRates } = callers;
@@ -118,10 +116,10 @@ export async function createServer(parts: Parts, callers: Callers): Promise<App>
   return app;
 }
 
-/** With 16 connections, and a few milliseconds for a statement, it takes a good part of a second until it is the last one's turn. */
+/** With 16 connections, and a few milliseconds a statement, the last waiter waits for most of a second. */
 const maxWaitingForDatabase = 1_000;
 
-/** All of the interface but what tells whether the node lives. */
+/** The whole interface, except whether the node lives. */
 export async function addRoutes(
   app: App,
   {
@@ -176,16 +174,15 @@ export async function addRoutes(
       });
     },
   });
-  connectionRoutes(app, { db, reading, reader, credentials, hooks, fetchFor, log, now });
-  disconnectRoutes(app, {
-    ...{ db, reading, log, now, reader, hooks, fetchFor: outbound.fetchFor },
+  connectionRoutes(app, {
+    ...{ db, reading, reader, credentials, hooks, fetchFor: outbound.fetchFor, log, now },
     afterDelete: afterConnectionDeleted,
   });
   await connectRoutes(app, {
     ...{ db, reading, reader, hooks, fetchFor, brand, baseUrl, log, activity, now, guard },
     trustedProxies: config.trustedProxies,
   });
-  ticketRoutes(app, { db, vault, connections: reader, now });
+  proxyRoutes(app, { db, vault, connections: reader, now });
   recordRoutes(app, { db, brand, connections: reader, activity, now });
   endpointRoutes(app, { db, outbound, now });
   deliveryRoutes(app, { db, now });

@@ -1,19 +1,12 @@
+import type { Fetch } from '../outbound/outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { address, type OAuthContext } from './oauth2-request.ts';
+import { address, type OAuthContext, type Tokens } from './oauth2-request.ts';
 import { faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
-import type { Tokens } from './token-request.ts';
-import {
-  at,
-  type Fetch,
-  type JsonObject,
-  normalizingFetch,
-  type SeenAnswer,
-  UnreadableAnswerError,
-} from './token-response.ts';
+import { at, type JsonObject, normalizingFetch, UnreadableAnswerError } from './token-response.ts';
 
-/** Who is behind a connection at the provider. All absent where the provider does not tell. */
+/** The account of a connection at the provider. A field is absent if the provider does not report it. */
 type Account = {
-  /** Stays the same for life; the e-mail address may not. */
+  /** Never changes; the e-mail address may. */
   readonly subject?: string;
   readonly email?: string;
   readonly isEmailVerified?: boolean;
@@ -22,9 +15,8 @@ type Account = {
 
 /**
  * The account of fresh tokens: from the checked id_token of an exchange, else from the userinfo endpoint (OpenID
- * Connect Core §5.3), else empty. An answer of 401 is the fault `invalid_token`, of 403
- * `insufficient_scope`: both say that this token does not open userinfo, not that the grant is dead. Throws
- * TemplateError, and AppError when the address may not be reached.
+ * Connect Core §5.3), else empty. A 401 is the fault `invalid_token`, a 403 `insufficient_scope`: the token may not
+ * read userinfo, but the grant may be alive. Throws TemplateError, and AppError when the address may not be reached.
  */
 export async function readAccount(
   context: OAuthContext & {
@@ -38,22 +30,19 @@ export async function readAccount(
   if (tokens.idTokenClaims !== undefined) return { ok: true, account: accountOf(tokens.idTokenClaims) };
   if (userinfo === undefined || token === undefined) return { ok: true, account: {} };
   const url = address(context, userinfo.url);
-  let seen: SeenAnswer | undefined;
-  const fetchAnswer = normalizingFetch({
+  const answer = normalizingFetch({
     fetch: context.fetch,
     token: { answer: { format: 'json', bearer_token_types: [] }, timeout_ms: token.timeout_ms },
     signal: context.signal,
-    seen: (answer) => {
-      seen = answer;
-    },
   });
   try {
     const headers = { accept: 'application/json', authorization: `Bearer ${tokens.accessToken}` };
-    await fetchAnswer(url, { method: 'GET', headers });
+    await answer.fetch(url, { method: 'GET', headers });
   } catch (error) {
     if (error instanceof UnreadableAnswerError) return { ok: false, fault: faultOfSilence(error) };
     throw error;
   }
+  const seen = answer.seen();
   if (seen === undefined) return { ok: false, fault: protocolFault('invalid_answer') };
   const { httpStatus } = seen;
   if (httpStatus === 401) return { ok: false, fault: protocolFault('invalid_token', seen) };
@@ -64,7 +53,7 @@ export async function readAccount(
   return { ok: true, account: accountOf(seen.raw, userinfo) };
 }
 
-/** OpenID Connect Core §5.1, or the names that the definition gives. */
+/** The names of OpenID Connect Core §5.1; a definition may have others. */
 const CLAIMS = { subject: 'sub', email: 'email', email_verified: 'email_verified', name: 'name' };
 
 function accountOf(
@@ -76,7 +65,7 @@ function accountOf(
   const isEmailVerified = at(claims, names.email_verified);
   const name = at(claims, names.name);
   return {
-    // Some providers number their accounts.
+    // Some providers use numbers as account IDs.
     ...((typeof subject === 'string' || typeof subject === 'number') && { subject: String(subject) }),
     ...(typeof email === 'string' && email !== '' && { email }),
     ...(isEmailVerified !== undefined && {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { AuthMode } from './mode.ts';
 
-export type ApiKeyCredentials = { readonly type: 'API_KEY'; readonly apiKey: string };
+type ApiKeyCredentials = { readonly type: 'API_KEY'; readonly apiKey: string };
 
 const importSchema = z.strictObject({
   type: z.literal('API_KEY'),
@@ -12,12 +12,22 @@ const importSchema = z.strictObject({
     .regex(/^[\x20-\x7e\xa0-\xff]+$/, 'must be text that fits into a header'),
 });
 
-/** A key that the account's owner made at the provider. Where it goes is for the definition to say. */
+/** A key that the owner of the account created at the provider. The definition says where a request carries it. */
 export const apiKey: AuthMode<ApiKeyCredentials> = {
   name: 'API_KEY',
-  wayIn: 'form',
+  client: 'none',
+  ownCredentialsOnly: true,
+  form: {
+    path: '/api-auth/api-key',
+    operationId: 'connectByApiKey',
+    summary: 'Connect with an API key',
+    fields: { apiKey: { secret: true, required: true } },
+  },
   importSchema,
+  placeholders: ['apiKey'],
   templateValues: (credentials) => ({ apiKey: credentials.apiKey }),
   placement: [],
+  definitionFaults: ({ placement }) =>
+    placement.length === 0 ? [[['placement'], 'an API_KEY provider says where the key goes']] : [],
   toWire: ({ type, apiKey }) => ({ type, apiKey }),
 };

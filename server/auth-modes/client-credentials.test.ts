@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { type ClientCredentials, clientCredentials } from './client-credentials.ts';
-import { ownClientOf, renewalOf } from './mode.ts';
+import { ownClientOf, renewalOf } from './modes.ts';
 import { placeCredentials } from './place.ts';
 import { type Answer, json, now, provider, type Token, text } from './token-endpoint.fixture.ts';
 
@@ -65,7 +65,7 @@ describe('a request by the client alone', () => {
       token: {
         auth_method: 'client_secret_basic',
         params: {
-          // biome-ignore lint/suspicious/noTemplateCurlyInString: templates of ours
+          // biome-ignore lint/suspicious/noTemplateCurlyInString: templates of the service
           ...{ audience: '${integrationConfig.audience}', resource: '${integrationConfig.resource}' },
           tenant: 'fixed',
         },
@@ -152,9 +152,9 @@ describe('what the provider says against a client', () => {
         assert.ok(!outcome.ok && outcome.fault.kind === 'client_misconfigured');
         return outcome.fault.isOfOneGrant ?? false;
       };
-      // biome-ignore-start lint/suspicious/noTemplateCurlyInString: templates of ours
+      // biome-ignore-start lint/suspicious/noTemplateCurlyInString: templates of the service
       const tenant = '${connectionConfig.tenant}';
-      // biome-ignore-end lint/suspicious/noTemplateCurlyInString: templates of ours
+      // biome-ignore-end lint/suspicious/noTemplateCurlyInString: templates of the service
       assert.equal(await askBy({}), false);
       assert.equal(await askBy({ params: { tenant } }), isOfOne);
       assert.equal(await askBy({ url: `${new URL(known.url).origin}/${tenant}` }), isOfOne);

@@ -2,13 +2,14 @@
  * Client credentials (RFC 6749 §4.4): a client gets tokens by its ID and secret alone. The client is the connection's
  * own, or else the integration's.
  *
- * There is no grant beside the client, so whose client it is decides whose fault a refusal is. And there is no refresh:
- * a token is renewed by asking for another.
+ * There is no grant apart from the client, so the owner of the client determines the owner of a fault. There is no
+ * refresh either: a token is renewed by a request for another token.
  */
 import * as oauth from 'oauth4webapi';
 import { z } from 'zod';
-import { placeholdersOf } from '../providers/template-grammar.ts';
-import type { AuthMode } from './mode.ts';
+import { placeholdersOf } from '../providers/template.ts';
+import type { RenewableMode } from './mode.ts';
+import { clientText, expiryText, tokenText, withoutRefreshToken } from './oauth2-credentials.ts';
 import {
   address,
   clientAuth,
@@ -16,24 +17,25 @@ import {
   type Network,
   type OAuthContext,
   serverOf,
+  type TokenOutcome,
+  type Tokens,
+  tokenOutcome,
   tokenParams,
   tokenSection,
 } from './oauth2-request.ts';
 import type { TokenFault } from './token-fault.ts';
-import { type TokenOutcome, type Tokens, tokenOutcome } from './token-request.ts';
 import type { JsonObject } from './token-response.ts';
-import { clientText, expiryText, tokenText, withoutRefreshToken } from './token-text.ts';
 
 /** As sealed. `expires_at` is ISO 8601 in UTC. */
 export type ClientCredentials = {
   readonly type: 'OAUTH2_CC';
-  /** Absent until one was fetched. */
+  /** Absent before the first token is fetched. */
   readonly token?: string;
   readonly expires_at?: string;
-  /** The connection's own client, both or none. */
+  /** The connection's own client: both fields or none. */
   readonly client_id?: string;
   readonly client_secret?: string;
-  /** The provider's last answer as it was. */
+  /** The provider's last response, unchanged. */
   readonly raw: JsonObject;
 };
 
@@ -50,7 +52,7 @@ const importSchema = z
     const [id, secret] = [given.client_id, given.client_secret];
     if ((id === undefined) === (secret === undefined)) return;
     const path = [id === undefined ? 'client_id' : 'client_secret'];
-    context.addIssue({ code: 'custom', path, message: 'belongs to the other one: give both or none' });
+    context.addIssue({ code: 'custom', path, message: 'requires the other field: send both or neither' });
   })
   .transform(({ type, client_id, client_secret, token, expires_at, raw }): ClientCredentials => {
     const given = { ...(token !== undefined && { token }), ...(expires_at !== undefined && { expires_at }) };
@@ -70,16 +72,38 @@ const toWire = ({ type, token, expires_at, client_id, raw }: ClientCredentials) 
   raw: withoutRefreshToken(raw),
 });
 
-/** A machine's own access, sent as bearer token (RFC 6750 §2.1). */
-export const clientCredentials: AuthMode<ClientCredentials> = {
+/** Access of a machine, sent as bearer token (RFC 6750 §2.1). */
+export const clientCredentials: RenewableMode<ClientCredentials> = {
   name: 'OAUTH2_CC',
-  wayIn: 'form',
+  client: 'optional',
+  ownCredentialsOnly: false,
+  form: {
+    path: '/oauth2/auth',
+    operationId: 'connectByClient',
+    summary: 'Connect with a client ID and secret',
+    example: { client_id: 'client-of-the-account', client_secret: 'secret-of-the-account' },
+    fields: {
+      client_id: { secret: false, required: true },
+      client_secret: { secret: true, required: true },
+    },
+  },
   importSchema,
+  placeholders: ['accessToken', 'clientId'],
   templateValues: ({ token = '', client_id = '' }) => ({ accessToken: token, clientId: client_id }),
-  // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of ours
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of the service
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
+  definitionFaults: ({ token, authorization }) => {
+    const faults: [string[], string][] = [];
+    if (token === undefined) faults.push([['token'], 'an OAUTH2_CC provider needs it']);
+    if (authorization !== undefined)
+      faults.push([['authorization'], 'an OAUTH2_CC provider sends nobody there']);
+    if (token?.auth_method === 'none')
+      faults.push([['token', 'auth_method'], 'an OAUTH2_CC client proves itself by its secret']);
+    return faults;
+  },
   toWire,
   renewal: {
+    grantType: 'client_credentials',
     accessTokenOf: ({ token }) => token,
     secretOf: ({ client_id }) => client_id ?? '',
     ownClientOf: ({ client_id, client_secret }) =>
@@ -89,7 +113,7 @@ export const clientCredentials: AuthMode<ClientCredentials> = {
     request: ({ credentials, ...context }) =>
       requestToken({ ...context, isOwnClient: credentials.client_id !== undefined }),
     after: (tokens, { previous }) => credentialsAfter(tokens, previous),
-    // The secret is to this mode what a refresh token is to others.
+    // The secret renews a token, like a refresh token in other modes.
     toWireWithSecret: (credentials) => ({
       ...toWire(credentials),
       ...(credentials.client_secret !== undefined && { client_secret: credentials.client_secret }),
@@ -98,14 +122,11 @@ export const clientCredentials: AuthMode<ClientCredentials> = {
 };
 
 /**
- * Asks for a token by the client alone. Throws TemplateError, and AppError when the address may not be reached.
- * What the provider says against the client is `dead_grant` where it is the connection's own, else
- * `client_misconfigured`: see `judged`.
+ * Requests a token by the client alone. Throws TemplateError, and AppError when the address may not be reached. A
+ * refusal of the client is `dead_grant` if it is the connection's own, else `client_misconfigured`: see `judged`.
  */
-async function requestToken({
-  isOwnClient,
-  ...context
-}: OAuthContext & Network & { isOwnClient: boolean }): Promise<TokenOutcome> {
+async function requestToken(given: OAuthContext & Network & { isOwnClient: boolean }): Promise<TokenOutcome> {
+  const { isOwnClient, ...context } = given;
   const token = tokenSection(context.definition);
   const server = serverOf(context, address(context, token.url));
   const client = clientOf(context);
@@ -124,27 +145,27 @@ async function requestToken({
     judge: (response) => oauth.processClientCredentialsResponse(server, client, response),
     keepIdToken: false,
     isRenewable: true,
-    // RFC 6749 §3.3: where it says nothing, what was asked for.
-    silentScopes: scopes.length > 0 ? scopes : undefined,
+    // RFC 6749 §3.3: a response without scopes grants the requested ones.
+    defaultScopes: scopes.length > 0 ? scopes : undefined,
   });
   if (!outcome.ok) {
     const isAlike = ![token.url, ...Object.values(token.params)].some(isOfConnection);
     return { ok: false, fault: judged(outcome.fault, { isOwnClient, isAlike }) };
   }
-  // RFC 6749 §4.4.3: it should not come, and the client gets on without.
+  // RFC 6749 §4.4.3: the response should have none, and the client does not need one.
   const { refreshToken: _unasked, refreshExpiresAt: _its, ...tokens } = outcome.tokens;
   return { ok: true, tokens };
 }
 
-/** A scope and an address are for the integration to choose: another client would be told the same. */
+/** Codes for a scope or an address, which the integration chooses: the provider would refuse any other client, too. */
 const ofSettings: ReadonlySet<string | undefined> = new Set(['invalid_scope', 'unsupported_grant_type']);
-/** Ours, for what nobody could read: a gateway may have sent it. */
+/** Our codes for an unreadable response, which may come from a gateway. */
 const unread: ReadonlySet<string | undefined> = new Set(['not_json', 'too_large']);
 
 /**
- * Whose fault it is: the connection's where the client is its own. Else the integration's, for all connections where
- * the code says that the client is refused as such, or where all of them ask alike; for this one where its own settings
- * stand in the request.
+ * Assigns a refusal to its owner. That is the connection if it has a client of its own. Else it is the integration:
+ * for all its connections if the code refuses the client as such, or if all of them send the same request; for this
+ * connection if the request contains its own settings.
  */
 function judged(
   fault: TokenFault,
@@ -159,7 +180,7 @@ function judged(
   }
   const isRefusal =
     kind === 'dead_grant' ||
-    // RFC 9110 §15.5.2: whatever the code, there is nothing but the client to be refused.
+    // RFC 9110 §15.5.2: whatever the code, the request has no other credentials than the client's.
     (kind === 'protocol' && (error === 'access_denied' || httpStatus === 401));
   if (!isRefusal) return fault;
   return isOwnClient
@@ -167,7 +188,7 @@ function judged(
     : { ...fault, kind: 'client_misconfigured', ...ofOne };
 }
 
-/** Whether a template holds a setting that each connection has for itself. */
+/** Whether a template contains a setting of the connection. */
 function isOfConnection(template: string): boolean {
   return placeholdersOf(template).some(({ source }) => source === 'connectionConfig');
 }

@@ -1,85 +1,68 @@
 /**
- * Authorization modes: what a connection's credentials look like, how they are imported, shown and put on a request.
+ * The interface of an auth mode: what a connection's credentials are, how an end user enters them, how they are
+ * imported, shown, put on a request and renewed.
  *
- * Owns: the protocols. Does not own: tables, sealing and refresh leases (`connections/`), the way a person connects
- * (`connect/`), sending (`proxy/`). A new mode is one file and one line in `authModes`.
+ * A mode is one file that implements `AuthMode`, and one line in the list of `modes.ts`. The routes, the OpenAPI
+ * document, the connect page and the dashboard derive from its object; `node scripts/api-types.ts` then writes the types
+ * of its route. The modes own the protocols, but not the tables and leases of `connections/`, the sessions of `connect/`
+ * and the calls of `proxy/`.
  */
 import type { z } from 'zod';
-import type { AuthModeName, ProviderDefinition } from '../providers/definition.ts';
-import { type ApiKeyCredentials, apiKey } from './api-key.ts';
-import { type BasicCredentials, basic } from './basic.ts';
-import { type ClientCredentials, clientCredentials } from './client-credentials.ts';
-import { type NoCredentials, none } from './none.ts';
-import { type OAuth2Credentials, oauth2 } from './oauth2-credentials.ts';
-import type { Network, OAuthContext } from './oauth2-request.ts';
-import type { TokenOutcome, Tokens } from './token-request.ts';
+import type { AuthModeRules, FormField, ProviderDefinition } from '../providers/definition.ts';
+import type { Network, OAuthContext, TokenOutcome, Tokens } from './oauth2-request.ts';
 
-/** Those that hold a token, which ends and is renewed. */
-export type RenewableCredentials = OAuth2Credentials | ClientCredentials;
-export type Credentials = RenewableCredentials | ApiKeyCredentials | BasicCredentials | NoCredentials;
-
-export type AuthMode<C extends Credentials = Credentials> = {
-  readonly name: AuthModeName;
-  /** How a person connects: through the provider's pages, by filling in a form, or by a click alone. */
-  readonly wayIn: 'provider_page' | 'form' | 'click';
-  /** What `POST /connections` takes as `credentials`; its output is what is sealed and stored. */
+export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
+  readonly name: C['type'];
+  /** The form by which an end user connects; absent if the end user agrees on the provider's own pages. */
+  readonly form?: ConnectForm;
+  /** What `POST /connections` takes as `credentials`, and the form with `type`; its output is sealed and stored. */
   readonly importSchema: z.ZodType<C>;
-  /** What a definition's `${credentials.x}` stand for. */
+  /** The values of `placeholders`. */
   templateValues(credentials: C): Record<string, string>;
-  /** Where the credentials go unless the definition says otherwise. */
+  /** Where a request carries the credentials if the definition has no placement. */
   readonly placement: ProviderDefinition['placement'];
-  /** As `GET /connections/{id}` shows them, without what renews them. */
+  /** As `GET /connections/{id}` shows them, without the secrets that renew them. */
   toWire(credentials: C): Record<string, unknown>;
-  /** Absent where the credentials do not end by themselves. */
+  /** Absent if the credentials do not expire. */
   readonly renewal?: Renewal<C>;
 };
 
-/** How a token that ends is replaced by another. */
-type Renewal<C> = {
-  /** The token that goes to the API; undefined until one was fetched. */
+/** A mode whose credentials hold a token that expires. */
+export type RenewableMode<C extends { readonly type: string }> = AuthMode<C> & {
+  readonly renewal: Renewal<C>;
+};
+
+/** The form of a connect page, and the route that takes it: `POST {path}/{integration}`. */
+type ConnectForm = {
+  readonly path: string;
+  readonly operationId: string;
+  readonly summary: string;
+  /** An example of the body, if the examples of the single fields do not fit. */
+  readonly example?: Readonly<Record<string, string>>;
+  /**
+   * By the name in the body, which is also that in `importSchema`. The form fields of the provider's definition add to
+   * them. If the integration may have an OAuth client instead, the body may omit all of them.
+   */
+  readonly fields: Readonly<Record<string, Partial<FormField> & Pick<FormField, 'secret'>>>;
+};
+
+/** How a token that expires is replaced. */
+export type Renewal<C> = {
+  /** The OAuth grant that replaces a token: RFC 6749 §6 or §4.4. */
+  readonly grantType: 'refresh_token' | 'client_credentials';
+  /** The token for the API; undefined before the first one is fetched. */
   accessTokenOf(credentials: C): string | undefined;
   /**
-   * What asks for another token, and is not sent again once it was refused: a refresh token, or the ID of a client that
-   * needs none. Undefined where nothing does.
+   * The secret that a request for another token sends, and that is not sent again after a refusal: a refresh token, or
+   * the ID of a client that needs none. Undefined if there is none.
    */
   secretOf(credentials: C): string | undefined;
-  /** The OAuth client that the connection brought along; undefined where it is the integration's. */
+  /** The connection's own OAuth client; undefined if it uses the integration's. */
   ownClientOf(credentials: C): { clientId: string; clientSecret: string } | undefined;
-  /** Asks for one. Throws TemplateError, and AppError when the address may not be reached. */
+  /** Requests another token. Throws TemplateError, and AppError when the address may not be reached. */
   request(context: OAuthContext & Network & { credentials: C; secret: string }): Promise<TokenOutcome>;
-  /** What to store of the answer to a request with `secret`. */
+  /** The credentials to store after a request with `secret` has returned these tokens. */
   after(tokens: Tokens, from: { previous: C; secret: string }): C;
-  /** As `toWire`, with what renews them: only for a caller who asked for it and may have it. */
+  /** As `toWire`, with the secrets that renew them: only for a caller with the scope for them. */
   toWireWithSecret(credentials: C): Record<string, unknown>;
 };
-
-type Modes = { readonly [C in Credentials as C['type']]: AuthMode<C> };
-export const authModes: Modes = {
-  OAUTH2: oauth2,
-  OAUTH2_CC: clientCredentials,
-  API_KEY: apiKey,
-  BASIC: basic,
-  NONE: none,
-};
-
-/** The mode that these credentials belong to, ready to take them. */
-export function modeOf(credentials: Credentials): AuthMode {
-  return authModes[credentials.type] as AuthMode;
-}
-
-/** Whether they hold a token, which ends and is renewed. */
-export function isRenewable(credentials: Credentials): credentials is RenewableCredentials {
-  return authModes[credentials.type].renewal !== undefined;
-}
-
-/** How these credentials are renewed, ready to take them. */
-export function renewalOf(credentials: RenewableCredentials): Renewal<RenewableCredentials> {
-  return authModes[credentials.type].renewal as Renewal<RenewableCredentials>;
-}
-
-/** The OAuth client that a connection brought along; undefined where it has none of its own. */
-export function ownClientOf(
-  credentials: Credentials,
-): { clientId: string; clientSecret: string } | undefined {
-  return isRenewable(credentials) ? renewalOf(credentials).ownClientOf(credentials) : undefined;
-}

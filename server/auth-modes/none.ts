@@ -1,13 +1,22 @@
 import { z } from 'zod';
 import type { AuthMode } from './mode.ts';
 
-export type NoCredentials = { readonly type: 'NONE' };
+type NoCredentials = { readonly type: 'NONE' };
 
-/** An API that asks for nothing: the connection only names who calls. */
+/** An API without credentials: the connection only names the caller. */
 export const none: AuthMode<NoCredentials> = {
   name: 'NONE',
-  wayIn: 'click',
+  client: 'none',
+  ownCredentialsOnly: false,
+  form: {
+    path: '/auth/unauthenticated',
+    operationId: 'connectByNothing',
+    summary: 'Connect without credentials',
+    example: {},
+    fields: {},
+  },
   importSchema: z.strictObject({ type: z.literal('NONE') }),
+  placeholders: [],
   templateValues: () => ({}),
   placement: [],
   toWire: () => ({}),

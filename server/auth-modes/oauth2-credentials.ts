@@ -1,9 +1,27 @@
 import { z } from 'zod';
-import type { AuthMode } from './mode.ts';
+import type { RenewableMode } from './mode.ts';
 import { refreshToken } from './oauth2.ts';
-import type { Tokens } from './token-request.ts';
-import type { JsonObject } from './token-response.ts';
-import { clientText, expiryText, tokenText, withoutClientSecret, withoutRefreshToken } from './token-text.ts';
+import type { Tokens } from './oauth2-request.ts';
+import type { JsonObject, JsonValue } from './token-response.ts';
+
+/** RFC 6749 appendix A: tokens are printable ASCII. */
+export const tokenText = z
+  .string()
+  .min(1)
+  .max(65_536)
+  .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
+
+/** RFC 6749 appendix A.1 and A.2: printable ASCII. */
+export const clientText = z
+  .string()
+  .min(1)
+  .max(4096)
+  .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
+
+/** The expiry of a token, converted to UTC. */
+export const expiryText = z.iso
+  .datetime({ offset: true })
+  .transform((given) => new Date(given).toISOString());
 
 /** As sealed, and as official clients read them. `expires_at` is ISO 8601 in UTC. */
 export type OAuth2Credentials = {
@@ -11,9 +29,9 @@ export type OAuth2Credentials = {
   readonly access_token: string;
   readonly refresh_token?: string;
   readonly expires_at?: string;
-  /** The connection's own client, to which the grant was given in place of the integration's. */
+  /** The connection's own client, if the grant was not given to the integration's. */
   readonly config_override?: { readonly client_id: string; readonly client_secret: string };
-  /** The provider's last answer as it was; what `getRawTokenResponse` of the clients returns. */
+  /** The provider's last response, unchanged, for `getRawTokenResponse` of the clients. */
   readonly raw: JsonObject;
 };
 
@@ -36,14 +54,24 @@ const importSchema = z
     return { type, ...given, ...own, raw: (raw as JsonObject | undefined) ?? given };
   });
 
-/** Tokens that a person granted on the provider's pages; sent as bearer token (RFC 6750 §2.1). */
-export const oauth2: AuthMode<OAuth2Credentials> = {
+/** Tokens that an end user granted on the provider's pages, sent as bearer token (RFC 6750 §2.1). */
+export const oauth2: RenewableMode<OAuth2Credentials> = {
   name: 'OAUTH2',
-  wayIn: 'provider_page',
+  client: 'required',
+  ownCredentialsOnly: false,
   importSchema,
+  placeholders: ['accessToken'],
   templateValues: ({ access_token }) => ({ accessToken: access_token }),
-  // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of ours
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of definitions
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
+  definitionFaults: ({ authorization, token, sandbox }) => {
+    const missing = [
+      ...(authorization === undefined ? [['authorization']] : []),
+      ...(token === undefined ? [['token']] : []),
+      ...(sandbox !== undefined && sandbox.authorization === undefined ? [['sandbox', 'authorization']] : []),
+    ];
+    return missing.map((path) => [path, 'an OAUTH2 provider needs it']);
+  },
   toWire: ({ type, access_token, expires_at, config_override: own, raw }) => ({
     type,
     access_token,
@@ -52,6 +80,7 @@ export const oauth2: AuthMode<OAuth2Credentials> = {
     raw: withoutRefreshToken(raw),
   }),
   renewal: {
+    grantType: 'refresh_token',
     accessTokenOf: ({ access_token }) => access_token,
     secretOf: ({ refresh_token }) => refresh_token,
     ownClientOf: ({ config_override: own }) =>
@@ -63,8 +92,8 @@ export const oauth2: AuthMode<OAuth2Credentials> = {
 };
 
 /**
- * What to store after an exchange, or after a refresh of `previous`, which is of the same client: a refresh token stays
- * until it is replaced.
+ * The credentials to store after an exchange, or after a refresh of `previous`, which is of the same client. The previous
+ * refresh token stays until the provider replaces it.
  */
 export function credentialsFrom(
   tokens: Tokens,
@@ -80,4 +109,22 @@ export function credentialsFrom(
     ...(own && { config_override: own }),
     raw: tokens.raw,
   };
+}
+
+/** A provider's response to show with an access token: without refresh tokens and client secrets at any depth. */
+export function withoutRefreshToken(raw: JsonValue): JsonValue {
+  return without(raw, /^(refresh_?token|client_?secret)$/i);
+}
+
+/** A provider's response to show with a refresh token: without client secrets. */
+function withoutClientSecret(raw: JsonValue): JsonValue {
+  return without(raw, /^client_?secret$/i);
+}
+
+/** At any depth: some providers nest their tokens. */
+function without(value: JsonValue, names: RegExp): JsonValue {
+  if (Array.isArray(value)) return value.map((inner) => without(inner, names));
+  if (typeof value !== 'object' || value === null) return value;
+  const kept = Object.entries(value).filter(([name]) => !names.test(name));
+  return Object.fromEntries(kept.map(([name, inner]) => [name, without(inner, names)]));
 }

@@ -1,22 +1,30 @@
 /**
- * What all requests to a provider's OAuth endpoints share: the server, client and client authentication that
- * oauth4webapi wants, out of a definition, and the fault behind what it throws.
+ * The part of a request that all OAuth endpoints and grants share (RFC 6749 §3.2): server, client and client
+ * authentication for oauth4webapi, made from a definition; a token request, its time limit, and its tokens or fault.
+ *
+ * Does not own: the parameters of a grant (`oauth2.ts`, `client-credentials.ts`), the shape of a response
+ * (`token-response.ts`), the meaning of an error (`token-fault.ts`).
  */
 import * as oauth from 'oauth4webapi';
+import type { Fetch } from '../outbound/outbound.ts';
 import { type ProviderDefinition, templateFields } from '../providers/definition.ts';
-import { fillAddress, fillHeader, isFillable } from '../providers/template.ts';
-import type { TemplateValues } from '../providers/template-grammar.ts';
+import { fillAddress, fillHeader, isFillable, type TemplateValues } from '../providers/template.ts';
 import { faultOfAnswer, faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
-import { type Fetch, type SeenAnswer, UnreadableAnswerError } from './token-response.ts';
+import {
+  type JsonObject,
+  normalizingFetch,
+  type SeenAnswer,
+  UnreadableAnswerError,
+} from './token-response.ts';
 
-/** Our OAuth client at the provider. `scopes` are those that are asked for. */
+/** The OAuth client at the provider, and the scopes to request. */
 type OAuthClient = {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly scopes: readonly string[];
 };
 
-/** What every request needs: whose endpoints, filled with which values, by which client. */
+/** Of every request: the endpoints, the values for their placeholders, and the client. */
 export type OAuthContext = {
   readonly definition: ProviderDefinition;
   /** For the placeholders of the definition's addresses. */
@@ -36,17 +44,18 @@ export type Network = {
 export function protocolOf(definition: ProviderDefinition) {
   const { authorization } = definition;
   const token = tokenSection(definition);
-  if (authorization === undefined) throw new TypeError(`the provider "${definition.name}" asks nobody`);
+  if (authorization === undefined)
+    throw new TypeError(`the provider "${definition.name}" has no authorization endpoint`);
   return { authorization, token };
 }
 
 /** The definition's token section. Throws TypeError for a provider that has none. */
 export function tokenSection({ name, token }: ProviderDefinition) {
-  if (token === undefined) throw new TypeError(`the provider "${name}" does not speak OAuth 2.0`);
+  if (token === undefined) throw new TypeError(`the provider "${name}" has no token endpoint`);
   return token;
 }
 
-/** Parameters of a token request, filled; one whose placeholders were left empty is not sent. */
+/** Parameters of a token request, filled; without those that have a placeholder without a value. */
 export function tokenParams(
   { values = {} }: OAuthContext,
   templates: Readonly<Record<string, string>>,
@@ -63,7 +72,7 @@ export function address({ definition, values = {} }: OAuthContext, template: str
   return fillAddress(template, { values, fields: templateFields(definition) });
 }
 
-/** The provider as oauth4webapi sees it (RFC 8414). Without an issuer in the definition its origin stands in. */
+/** The provider as oauth4webapi takes it (RFC 8414). If the definition has no issuer, the issuer is the origin. */
 export function serverOf({ definition }: OAuthContext, tokenEndpoint: string) {
   return {
     issuer: definition.issuer?.url ?? new URL(tokenEndpoint).origin,
@@ -72,13 +81,13 @@ export function serverOf({ definition }: OAuthContext, tokenEndpoint: string) {
   };
 }
 
-/** Clocks may differ by a minute; `now` is what the checks of an id_token count from. */
+/** Clocks may differ by a minute. The checks of an id_token use `now`. */
 export function clientOf({ client, now }: OAuthContext & Partial<Network>): oauth.Client {
   const skewS = now === undefined ? 0 : Math.round((now.getTime() - Date.now()) / 1000);
   return { client_id: client.clientId, [oauth.clockTolerance]: 60, [oauth.clockSkew]: skewS };
 }
 
-/** How the client proves itself at the token endpoint (RFC 6749 §2.3.1). */
+/** The client authentication at the token endpoint (RFC 6749 §2.3.1). */
 export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAuth {
   const method = tokenSection(definition).auth_method;
   if (method === 'none') return oauth.None();
@@ -88,8 +97,8 @@ export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAu
 }
 
 /**
- * RFC 6749 §2.3.1, where only what the encoding must encode is encoded: many providers decode neither part, and take an
- * ID such as `a1-b2` only as it is.
+ * RFC 6749 §2.3.1, which encodes only the characters that need it: many providers decode neither part, and accept an ID
+ * such as `a1-b2` only unencoded.
  */
 function basicAuth(clientSecret: string): oauth.ClientAuth {
   const encoded = (text: string) => new URLSearchParams({ '': text }).toString().slice(1);
@@ -99,15 +108,12 @@ function basicAuth(clientSecret: string): oauth.ClientAuth {
   };
 }
 
-/** The fault behind what oauth4webapi or the normalising fetch threw. Rethrows what is neither. */
-export function faultOf(
+/** The fault behind an error of oauth4webapi or of the normalizing fetch. Rethrows any other error. */
+export function tokenFaultOf(
   error: unknown,
-  {
-    definition,
-    client,
-    seen,
-  }: Pick<OAuthContext, 'definition' | 'client'> & { seen: SeenAnswer | undefined },
+  given: Pick<OAuthContext, 'definition' | 'client'> & { seen: SeenAnswer | undefined },
 ): TokenFault {
+  const { definition, client, seen } = given;
   if (error instanceof UnreadableAnswerError) return faultOfSilence(error);
   if (error instanceof oauth.ResponseBodyError && seen !== undefined) {
     const sent = [client.clientSecret, ...seen.sent];
@@ -121,7 +127,100 @@ export function faultOf(
   throw error;
 }
 
-/** Only loopback passes `fillAddress` as plain http: the sandbox. */
+/** `fillAddress` accepts plain http only for loopback, where the sandbox is. */
 export function isPlainHttp(endpoint: string): boolean {
   return endpoint.startsWith('http://');
+}
+
+export type Tokens = {
+  readonly accessToken: string;
+  /** Absent if the response has none; after a refresh the previous refresh token then stays valid. */
+  readonly refreshToken?: string;
+  readonly tokenType: 'Bearer';
+  /** Absent if the response has no expiry and the token cannot be renewed. */
+  readonly expiresAt?: Date;
+  readonly refreshExpiresAt?: Date;
+  /** The granted scopes; absent if the response to a refresh has none, which changes nothing. */
+  readonly scopes?: readonly string[];
+  /** Claims of an id_token with checked issuer, audience and times; only from an exchange. */
+  readonly idTokenClaims?: JsonObject;
+  /** The provider's whole response, decoded. Contains secrets. */
+  readonly raw: JsonObject;
+};
+/** RFC 6749 §3.3 allows no control character in a scope. PostgreSQL stores no NUL, which must not lose the tokens. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the expression removes control characters
+const noScopeText = /[\u0000-\u001f\u007f]+/g;
+
+export type TokenOutcome =
+  | { readonly ok: true; readonly tokens: Tokens }
+  | { readonly ok: false; readonly fault: TokenFault };
+
+/** The request of one grant, and the defaults for its response. */
+type TokenRequest = {
+  endpoint: string;
+  request: (options: oauth.TokenEndpointRequestOptions) => Promise<Response>;
+  judge: (response: Response) => Promise<oauth.TokenEndpointResponse>;
+  keepIdToken: boolean;
+  /** Whether the token can be renewed even if the response has no refresh token. */
+  isRenewable: boolean;
+  /** The granted scopes if the response has none; undefined if they do not change. */
+  defaultScopes: readonly string[] | undefined;
+};
+
+/** Sends a token request and reads its response. Throws AppError when the address may not be reached. */
+export async function tokenOutcome(
+  context: OAuthContext & Network,
+  request: TokenRequest,
+): Promise<TokenOutcome> {
+  const { definition, client } = context;
+  const token = tokenSection(definition);
+  const answer = normalizingFetch({
+    fetch: context.fetch,
+    token: { ...token, timeout_ms: context.timeoutMs ?? token.timeout_ms },
+    keepIdToken: request.keepIdToken,
+    signal: context.signal,
+    now: context.now,
+  });
+  try {
+    const response = await request.request({
+      [oauth.customFetch]: answer.fetch,
+      [oauth.allowInsecureRequests]: isPlainHttp(request.endpoint),
+    });
+    const judged = await request.judge(response);
+    if (judged.token_type !== 'bearer')
+      return { ok: false, fault: protocolFault('token_type_unsupported', answer.seen()) };
+    return { ok: true, tokens: tokensOf(judged, { context, raw: answer.seen()?.raw ?? {}, request }) };
+  } catch (error) {
+    return { ok: false, fault: tokenFaultOf(error, { definition, client, seen: answer.seen() }) };
+  }
+}
+
+function tokensOf(
+  judged: oauth.TokenEndpointResponse,
+  { context, raw, request }: { context: OAuthContext & Network; raw: JsonObject; request: TokenRequest },
+): Tokens {
+  const { definition } = context;
+  const now = (context.now ?? new Date()).getTime();
+  const canRefresh = request.isRenewable || judged.refresh_token !== undefined;
+  const expiresInS = judged.expires_in ?? (canRefresh ? definition.refresh.default_expires_in_s : undefined);
+  const refreshExpiresInS = judged.refresh_token_expires_in;
+  const claims = oauth.getValidatedIdTokenClaims(judged);
+  const granted = judged.scope
+    ?.replace(noScopeText, '')
+    // A scope never contains a space, whatever separator a provider uses (RFC 6749 §3.3).
+    .split(definition.scopes.granted_separator ?? definition.scopes.separator)
+    .flatMap((part) => part.split(' '))
+    .filter((scope) => scope !== '');
+  const scopes = granted ?? request.defaultScopes;
+  return {
+    accessToken: judged.access_token,
+    tokenType: 'Bearer',
+    raw,
+    ...(judged.refresh_token !== undefined && { refreshToken: judged.refresh_token }),
+    ...(expiresInS !== undefined && { expiresAt: new Date(now + expiresInS * 1000) }),
+    ...(typeof refreshExpiresInS === 'number' &&
+      refreshExpiresInS > 0 && { refreshExpiresAt: new Date(now + refreshExpiresInS * 1000) }),
+    ...(scopes !== undefined && { scopes }),
+    ...(claims !== undefined && { idTokenClaims: claims as JsonObject }),
+  };
 }

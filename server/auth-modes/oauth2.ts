@@ -1,11 +1,11 @@
 /**
  * OAuth 2.0 with authorization code and refresh (RFC 6749), PKCE (RFC 7636) and `iss` (RFC 9207).
  *
- * Owns: the requests and their judgement, on top of oauth4webapi, whose types keep the order safe: a code can only be
- * exchanged out of a callback whose state and issuer have been checked. Does not own: sessions, attempts and cookies
- * (`connect/`), tables and refresh leases (`connections/`), who the account is (`account.ts`), ending a grant
- * (`revocation.ts`), how a token request is sent and read (`token-request.ts`), what the provider's errors mean
- * (`token-fault.ts`). All network goes through the `fetch` that is passed in.
+ * Owns: the requests and the checks of their responses, on top of oauth4webapi. Its types keep the order safe: a code
+ * can only be exchanged from a callback with checked state and issuer. Does not own: sessions, attempts and cookies
+ * (`connect/`), tables and refresh leases (`connections/`), the account (`account.ts`), the end of a grant
+ * (`revocation.ts`), how a token request is sent and read (`oauth2-request.ts`), the meaning of the provider's errors
+ * (`token-fault.ts`). All requests use the `fetch` that is passed in.
  */
 import * as oauth from 'oauth4webapi';
 import type { ProviderDefinition } from '../providers/definition.ts';
@@ -17,16 +17,17 @@ import {
   type OAuthContext,
   protocolOf,
   serverOf,
+  type TokenOutcome,
+  tokenOutcome,
   tokenParams,
   tokenSection,
 } from './oauth2-request.ts';
 import { faultOfCallback, protocolFault, type TokenFault } from './token-fault.ts';
-import { type TokenOutcome, tokenOutcome } from './token-request.ts';
 
 /**
- * Where to send the browser, with the secrets to keep until it returns. `extraParams` from the browser count only if
- * the definition lists them and their value fits; anything else in it is dropped. The parameters of the protocol are
- * set last, so nothing replaces them. Throws TemplateError when a placeholder has no fitting value.
+ * The address to which the browser is sent, with the secrets to keep until it returns. An entry of `extraParams`,
+ * which come from the browser, is used only if the definition lists it and its value matches. The parameters of the
+ * protocol are set last, so that nothing replaces them. Throws TemplateError when a placeholder has no fitting value.
  */
 export async function authorizationRequest(
   context: OAuthContext & {
@@ -57,15 +58,15 @@ export async function authorizationRequest(
     params.set('code_challenge', await oauth.calculatePKCECodeChallenge(codeVerifier));
     params.set('code_challenge_method', 'S256');
   }
-  // RFC 3986 spelling: some providers compare scope and redirect_uri before they turn "+" into a space.
+  // RFC 3986 encoding: some providers compare scope and redirect_uri before they decode "+" as a space.
   return { url: url.href.replaceAll('+', '%20'), state, codeVerifier };
 }
 
 /**
- * Judges a callback and exchanges its code. State and issuer are checked before anything is sent; a mismatch is the
- * fault `state_mismatch` or `iss_mismatch`, a refusal of the person `denied`. An id_token is checked as OpenID Connect
- * Core §3.1.3.7 asks; its signature is not, since it comes straight from the token endpoint over TLS (item 6).
- * Throws TemplateError, and AppError when the address may not be reached.
+ * Checks a callback and exchanges its code. State and issuer are checked before any request; a mismatch is the fault
+ * `state_mismatch` or `iss_mismatch`, a refusal by the end user `denied`. An id_token is checked by OpenID Connect
+ * Core §3.1.3.7, except for its signature, since it comes directly from the token endpoint over TLS (item 6). Throws
+ * TemplateError, and AppError when the address may not be reached.
  */
 export async function exchangeCode(
   context: OAuthContext &
@@ -99,15 +100,15 @@ export async function exchangeCode(
     judge: (response) => oauth.processAuthorizationCodeResponse(server, client, response),
     keepIdToken: definition.issuer !== undefined,
     isRenewable: false,
-    // RFC 6749 §5.1: an answer to a code that names no scope grants what was asked for.
-    silentScopes: context.client.scopes,
+    // RFC 6749 §5.1: a response without scopes grants the requested ones.
+    defaultScopes: context.client.scopes,
   });
 }
 
 /**
- * Asks for a new access token. On success `refreshToken` is there only when the provider sent one: it replaces the old
- * one. An id_token of the answer is not judged, so that a fault in it cannot lose a rotated refresh token.
- * Throws TemplateError, and AppError when the address may not be reached.
+ * Requests a new access token. `refreshToken` is present in the result only if the provider sent one, which replaces
+ * the previous one. An id_token of the response is not checked, so that a fault in it cannot lose a rotated refresh
+ * token. Throws TemplateError, and AppError when the address may not be reached.
  */
 export async function refreshToken(
   context: OAuthContext & Network & { refreshToken: string },
@@ -126,7 +127,7 @@ export async function refreshToken(
     judge: (response) => oauth.processRefreshTokenResponse(server, client, response),
     keepIdToken: false,
     isRenewable: true,
-    silentScopes: undefined,
+    defaultScopes: undefined,
   });
 }
 
@@ -140,7 +141,7 @@ function checkCallback(
   }: { definition: ProviderDefinition; callbackParams: URLSearchParams; expectedState: string },
 ): URLSearchParams | TokenFault {
   const params = new URLSearchParams(callbackParams);
-  // Without an issuer in the definition there is nothing to compare an `iss` with.
+  // Without an issuer in the definition, `iss` cannot be compared.
   if (definition.issuer === undefined) params.delete('iss');
   try {
     return oauth.validateAuthResponse(server, client, params, expectedState);

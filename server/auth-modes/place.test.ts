@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { loadCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { TemplateError } from '../providers/template-grammar.ts';
-import { authModes, type Credentials, renewalOf } from './mode.ts';
+import { TemplateError } from '../providers/template.ts';
+import { authModes, type Credentials, modeNamed, renewalOf } from './modes.ts';
 import { credentialsFrom, type OAuth2Credentials } from './oauth2-credentials.ts';
 import { apiBase, placeCredentials, verificationRequest, withQuery } from './place.ts';
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const keyed = catalog.get('private-api-key');
 const google = catalog.get('google-sheet');
 const key: Credentials = { type: 'API_KEY', apiKey: 's3cr3t' };
@@ -171,7 +171,7 @@ test('added query pairs leave every byte that was there', () => {
 });
 
 describe('imported credentials', () => {
-  const accepted: [keyof typeof authModes, Record<string, unknown>, Record<string, unknown>][] = [
+  const accepted: [string, Record<string, unknown>, Record<string, unknown>][] = [
     [
       'OAUTH2',
       { access_token: 'a', refresh_token: 'r', expires_at: '2026-11-21T10:00:00+01:00' },
@@ -190,11 +190,11 @@ describe('imported credentials', () => {
   ];
   for (const [type, given, stored] of accepted) {
     test(`${type} ${JSON.stringify(given)} are taken`, () => {
-      assert.deepEqual(authModes[type].importSchema.parse({ type, ...given }), { type, ...stored });
+      assert.deepEqual(modeNamed(type).importSchema.parse({ type, ...given }), { type, ...stored });
     });
   }
 
-  const refused: [keyof typeof authModes, Record<string, unknown>, string][] = [
+  const refused: [string, Record<string, unknown>, string][] = [
     ['OAUTH2', {}, 'access_token'],
     ['OAUTH2', { access_token: '' }, 'access_token'],
     ['OAUTH2', { access_token: 'a\nb' }, 'access_token'],
@@ -211,7 +211,7 @@ describe('imported credentials', () => {
   ];
   for (const [type, given, field] of refused) {
     test(`${type} ${JSON.stringify(given).slice(0, 50)} are refused by field`, () => {
-      const read = authModes[type].importSchema.safeParse({ type, ...given });
+      const read = modeNamed(type).importSchema.safeParse({ type, ...given });
       assert.equal(read.error?.issues[0]?.path.join('.'), field);
     });
   }
@@ -227,7 +227,7 @@ describe('OAuth credentials', () => {
   };
 
   test('are shown without a refresh token anywhere', () => {
-    assert.deepEqual(authModes.OAUTH2.toWire(stored), {
+    assert.deepEqual(modeNamed('OAUTH2').toWire(stored), {
       type: 'OAUTH2',
       access_token: 'a',
       expires_at: '2026-11-21T09:00:00.000Z',

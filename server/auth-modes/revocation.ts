@@ -1,29 +1,30 @@
 import * as oauth from 'oauth4webapi';
+import type { Fetch } from '../outbound/outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import {
   address,
   clientAuth,
   clientOf,
-  faultOf,
   isPlainHttp,
   type Network,
   type OAuthContext,
   protocolOf,
   serverOf,
+  tokenFaultOf,
 } from './oauth2-request.ts';
 import { protocolFault, type TokenFault } from './token-fault.ts';
-import { type Fetch, normalizingFetch, type SeenAnswer } from './token-response.ts';
+import { normalizingFetch } from './token-response.ts';
 
 /**
- * What a revocation came to. `ended`: the provider has carried it out; `dead`: the token is dead, and may have been
- * before: a provider without `revocation.done_errors` takes dead tokens like living ones (RFC 7009 §2.2).
+ * The result of a revocation. `ended`: the provider has carried it out. `dead`: the token is dead, and may have been
+ * dead before: a provider without `revocation.done_errors` accepts dead tokens like living ones (RFC 7009 §2.2).
  */
 export type RevocationAnswer = { ok: true; was: 'ended' | 'dead' } | { ok: false; fault: TokenFault };
 
 /**
- * Revokes a token at the provider (RFC 7009). What else ends with one that lives says `revocation.unit` of the
- * definition: at Google every connection of the account to the same project.
- * A definition without a revocation endpoint gives the fault `revocation_unsupported`.
+ * Revokes a token at the provider (RFC 7009). `revocation.unit` of the definition says which other tokens end with it:
+ * at Google, those of all connections of the account to the same project. Returns the fault `revocation_unsupported`
+ * if the definition has no revocation endpoint.
  */
 export async function revokeToken(
   context: OAuthContext & Network & { token: string },
@@ -36,15 +37,11 @@ export async function revokeToken(
     ...serverOf(context, address(context, token.url)),
     revocation_endpoint: address(context, revocation.url),
   };
-  let seen: SeenAnswer | undefined;
-  // RFC 7009 answers carry no content that matters; an empty body is read as an empty object.
-  const fetchAnswer = normalizingFetch({
+  // The content of RFC 7009 responses does not matter; an empty body is read as an empty object.
+  const answer = normalizingFetch({
     fetch: emptyAsObject(context.fetch),
     token,
     signal: context.signal,
-    seen: (answer) => {
-      seen = answer;
-    },
   });
   const anonymous: oauth.ClientAuth = () => {};
   try {
@@ -54,14 +51,14 @@ export async function revokeToken(
       revocation.client_auth === 'none' ? anonymous : clientAuth(context),
       context.token,
       {
-        [oauth.customFetch]: fetchAnswer,
+        [oauth.customFetch]: answer.fetch,
         [oauth.allowInsecureRequests]: isPlainHttp(server.revocation_endpoint),
       },
     );
     await oauth.processRevocationResponse(response);
     return { ok: true, was: revocation.done_errors.length > 0 ? 'ended' : 'dead' };
   } catch (error) {
-    const fault = faultOf(error, { definition, client, seen });
+    const fault = tokenFaultOf(error, { definition, client, seen: answer.seen() });
     return fault.error !== undefined && revocation.done_errors.includes(fault.error)
       ? { ok: true, was: 'dead' }
       : { ok: false, fault };
@@ -69,8 +66,8 @@ export async function revokeToken(
 }
 
 /**
- * What a revocation at the provider ends besides the token itself: equal texts end together, for the same account.
- * Undefined where it ends the token alone, or where there is no revocation.
+ * The unit that a revocation ends beside the token: connections of one account with equal units end together.
+ * Undefined if it ends the token alone, or if there is no revocation.
  */
 export function revocationUnit(
   definition: Pick<ProviderDefinition, 'revocation'>,

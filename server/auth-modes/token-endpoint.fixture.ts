@@ -6,8 +6,11 @@ import type { TestContext } from 'node:test';
 import { loadCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { withSandbox } from '../providers/sandbox.ts';
+import { authModes } from './modes.ts';
 
-export const google = loadCatalog(join(import.meta.dirname, '../../providers')).get('google-sheet');
+export const google = loadCatalog(join(import.meta.dirname, '../../providers'), authModes).get(
+  'google-sheet',
+);
 export const client = {
   clientId: 'id:1',
   clientSecret: 's3cr3t&',

@@ -1,32 +1,32 @@
 /**
- * What a failed token request means for the connection, judged by codes and never by text: providers reword and
- * translate their messages (Google's "Token has been expired or revoked." stands for six causes).
+ * The meaning of a failed token request for the connection. It depends on codes and never on text: providers reword
+ * and translate their messages (Google's "Token has been expired or revoked." stands for six causes).
  */
 import type { FaultKind, ProviderDefinition } from '../providers/definition.ts';
 import type { JsonObject, SeenAnswer, UnreadableAnswerError } from './token-response.ts';
 
 /**
- * - `denied`: the person said no; nothing changes.
- * - `dead_grant`: the code or refresh token is no longer good; only connecting again helps.
+ * - `denied`: the end user refused; nothing changes.
+ * - `dead_grant`: the code or refresh token is no longer valid; the user must connect again.
  * - `session_policy`: as dead_grant, because the account's administrator limits how long a sign-in lasts.
  * - `blocked_by_admin`: the account's administrator or the provider does not allow this application.
- * - `client_misconfigured`: the integration's client or settings are refused; says nothing of the connection.
- * - `transient`: no judgement was given (outage, time-out, HTML page); ask again later, change nothing.
- * - `protocol`: the answer or callback breaks the protocol; asking again is not likely to help, change nothing.
+ * - `client_misconfigured`: the integration's client or settings are refused; the connection may be fine.
+ * - `transient`: no verdict (outage, time-out, HTML page); retry later, change nothing.
+ * - `protocol`: the response or callback breaks the protocol; a retry is not likely to help, change nothing.
  */
 export type TokenFault = {
   readonly kind: FaultKind;
   /**
-   * The provider's code, or one of ours: `state_mismatch`, `iss_mismatch`, `timeout`, `invalid_answer` ...;
-   * `unknown_error` for what is no code, or holds a secret that was sent.
+   * The provider's code, or one of the service: `state_mismatch`, `iss_mismatch`, `timeout`, `invalid_answer` ...;
+   * `unknown_error` for a text that is not a code, or that contains a secret that was sent.
    */
   readonly error?: string;
-  /** The provider's text, shortened; for people, and untrusted. */
+  /** The provider's text, shortened. For people; untrusted. */
   readonly description?: string;
   readonly subtype?: string;
   readonly httpStatus?: number;
   readonly retryAfterMs?: number;
-  /** Of `client_misconfigured`: other connections of the integration may be told something else. */
+  /** Of `client_misconfigured`: other connections of the integration may not have this fault. */
   readonly isOfOneGrant?: true;
   /** Of `client_misconfigured`: the provider's definition says that the client itself is refused, not a setting. */
   readonly isOfClient?: true;
@@ -44,7 +44,7 @@ const STANDARD: Readonly<Record<string, FaultKind>> = {
   temporarily_unavailable: 'transient',
   slow_down: 'transient',
 };
-/** Where the person is, a refusal is the person's. */
+/** At the authorization endpoint, these are refusals by the end user. */
 const AT_AUTHORIZATION: Readonly<Record<string, FaultKind>> = {
   access_denied: 'denied',
   interaction_required: 'denied',
@@ -56,8 +56,8 @@ const AT_AUTHORIZATION: Readonly<Record<string, FaultKind>> = {
 type Errors = NonNullable<ProviderDefinition['token']>['errors'];
 
 /**
- * The fault of an error answer from the token endpoint. 429 is transient whatever the body says. What repeats a secret
- * that was `sent` is not told on.
+ * The fault of an error response of the token endpoint. 429 is transient whatever the body says. A text that repeats a
+ * secret of `sent` is dropped.
  */
 export function faultOfAnswer(
   errors: Errors,
@@ -95,7 +95,7 @@ export function faultOfCallback(errors: Errors, params: URLSearchParams): TokenF
   };
 }
 
-/** The fault when there was no answer to judge. */
+/** The fault of a response that did not arrive or could not be read. */
 export function faultOfSilence(error: UnreadableAnswerError): TokenFault {
   const isOurs = error.reason === 'not_json' || error.reason === 'redirect' || error.reason === 'too_large';
   return {
@@ -106,22 +106,22 @@ export function faultOfSilence(error: UnreadableAnswerError): TokenFault {
   };
 }
 
-/** Our codes for an answer that did not come, or that could not be read as one. */
+/** Our codes for a response that did not arrive or could not be read. */
 const unread: ReadonlySet<string | undefined> = new Set([
   ...['network', 'timeout', 'server_error', 'html', 'not_json', 'too_large', 'redirect'],
   ...['invalid_answer', 'token_type_unsupported'],
 ]);
 
 /**
- * Whether the provider may have carried out the request all the same, and what it gave was lost. Not so where it judged,
- * where nothing was sent, and where the status says that nothing was done: 4xx and 503 (RFC 9110 §15.5, §15.6.4).
+ * Whether the provider may have carried out the request although its response was lost. Not if it returned a verdict,
+ * if nothing was sent, or if the status says that nothing was done: 4xx and 503 (RFC 9110 §15.5, §15.6.4).
  */
 export function isOutcomeUnknown({ error, httpStatus = 0 }: TokenFault): boolean {
   const isDeclined = (httpStatus >= 400 && httpStatus < 500) || httpStatus === 503;
   return unread.has(error) && !isDeclined;
 }
 
-/** A code of ours, for what breaks the protocol. */
+/** A fault of the protocol with a code of the service. */
 export function protocolFault(error: string, seen?: SeenAnswer): TokenFault {
   return { kind: 'protocol', error, ...(seen && { httpStatus: seen.httpStatus }) };
 }
@@ -131,7 +131,7 @@ function judgedAs(meaning: Errors[string]): Pick<TokenFault, 'kind' | 'isOfClien
   return { kind: 'client_misconfigured', isOfClient: true };
 }
 
-/** A code that is known, or looks like one. It goes into events, logs and answers to callers. */
+/** A known code, or a text that looks like a code. It is used in events, logs and responses to callers. */
 function codeOf(text: string, { errors, sent }: { errors: Errors; sent: readonly string[] }): string {
   const isKnown = [AT_AUTHORIZATION, STANDARD, errors].some((codes) => own(codes, text) !== undefined);
   if (isKnown) return text;
@@ -143,10 +143,10 @@ function described(value: JsonObject[string] | undefined, sent: readonly string[
   return { description: clean(value, 500) };
 }
 
-/** Shorter texts stand in words that mean something else. */
+/** A shorter secret may be a part of an ordinary word. */
 const shortestSecret = 8;
 
-/** A provider may have changed the case of what it repeats. */
+/** Ignores case, which a provider may have changed. */
 function repeats(text: string, sent: readonly string[]): boolean {
   const said = text.toLowerCase();
   return sent.some((secret) => secret.length >= shortestSecret && said.includes(secret.toLowerCase()));

@@ -1,44 +1,30 @@
 /**
- * Reads what token endpoints really send and turns it into what RFC 6749 §5 asks for, so that oauth4webapi, which is
- * strict, can judge it. The definition's `token.answer` says how a provider departs from the standard.
+ * Reads the responses of token endpoints and converts them to the form of RFC 6749 §5 for oauth4webapi, which is
+ * strict. The definition's `token.answer` describes how a provider departs from the standard.
  *
- * Owns: size and time limits, decoding, the shape of the answer. Does not own: what an error means
- * (`token-fault.ts`), the requests (`oauth2.ts`), which addresses may be reached (`outbound.ts`, behind `fetch`).
+ * Owns: size and time limits, decoding, the shape of the response. Does not own: the meaning of an error
+ * (`token-fault.ts`), the requests (`oauth2.ts`), which addresses may be reached (`outbound/outbound.ts`, behind
+ * `fetch`).
  */
 import { AppError } from '../errors.ts';
 import { readRetryAfter } from '../http/retry-after.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
 export type JsonObject = { [key: string]: JsonValue };
 
-/** The part of fetch that the modes use. The one passed in guards which addresses may be reached. */
-export type Fetch = (
-  url: string,
-  init: {
-    method: string;
-    headers: Record<string, string>;
-    body?: string;
-    redirect: 'manual';
-    signal: AbortSignal;
-  },
-) => Promise<{
-  readonly status: number;
-  readonly headers: { get(name: string): string | null };
-  readonly body: AsyncIterable<Uint8Array> | null;
-}>;
-
-/** Largest token answer that is read. Google's are under 4 KB. */
+/** The largest token response that is read. Google's are under 4 KB. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
-/** The longest lifetime that is accepted; a longer one could not be a date. */
+/** The longest lifetime that is accepted: the expiry must be a valid date. */
 const MAX_EXPIRES_IN_S = 100 * 365 * 24 * 3600;
 
-/** Why an answer cannot be judged by its content. */
+/** Why the content of a response cannot be read. */
 type UnreadableReason =
   | 'timeout'
-  /** The connection broke: the request may have been carried out. */
+  /** The connection broke: the provider may have carried out the request. */
   | 'network'
-  /** There was no connection: nothing was sent. */
+  /** No connection was made: nothing was sent. */
   | 'unreachable'
   | 'too_large'
   | 'html'
@@ -46,7 +32,7 @@ type UnreadableReason =
   | 'not_json'
   | 'redirect';
 
-/** Thrown out of the normalising fetch when there is no answer to judge. */
+/** Thrown by the normalizing fetch when there is no response to read. */
 export class UnreadableAnswerError extends Error {
   readonly reason: UnreadableReason;
   readonly httpStatus: number | undefined;
@@ -63,13 +49,13 @@ export class UnreadableAnswerError extends Error {
   }
 }
 
-/** What came back, before it was normalised. */
+/** The response before it was normalized. */
 export type SeenAnswer = {
   httpStatus: number;
-  /** The whole decoded answer. */
+  /** The whole decoded response. */
   raw: JsonObject;
   retryAfterMs: number | undefined;
-  /** The secrets in the body that it answers: it may repeat them. */
+  /** The secrets in the request, which the response may repeat. */
   sent: readonly string[];
 };
 
@@ -77,22 +63,22 @@ export type SeenAnswer = {
 const secretFields = ['client_secret', 'code', 'code_verifier', 'refresh_token', 'token'];
 
 /**
- * A `customFetch` for oauth4webapi. It answers with RFC 6749 JSON, whatever the provider sent, and hands the decoded
- * original to `seen`. Throws UnreadableAnswerError for a timeout, a broken connection, an answer over 1 MB, HTML, a
- * 5xx, a redirect and text that cannot be decoded. An AppError of `fetch` (an address that may not be reached) goes
- * through as it is: it is the operator's to see, not an outage.
+ * A `customFetch` for oauth4webapi. It returns RFC 6749 JSON, whatever the provider sent; `seen()` returns the decoded
+ * original. Throws UnreadableAnswerError for a timeout, a broken connection, a response over 1 MB, HTML, a
+ * 5xx, a redirect and text that cannot be decoded. Rethrows an AppError of `fetch` (an address that may not be
+ * reached): it is for the operator, and not an outage.
  */
 export function normalizingFetch(options: {
   fetch: Fetch;
   token: Pick<NonNullable<ProviderDefinition['token']>, 'answer' | 'body' | 'timeout_ms'>;
-  /** What an end that is told as a date is counted from; the system's clock if absent. */
+  /** The time from which an expiry date is counted; the system's clock if absent. */
   now?: Date | undefined;
-  /** Whether an id_token is judged. Otherwise it is left out of the answer, and stays in what `seen` gets. */
+  /** Whether the response keeps an id_token, to be checked. `seen()` has it in any case. */
   keepIdToken?: boolean;
   signal?: AbortSignal | undefined;
-  seen: (answer: SeenAnswer) => void;
 }) {
-  return async (
+  let seen: SeenAnswer | undefined;
+  const fetch = async (
     url: string,
     init: { method: string; headers: Record<string, string>; body?: URLSearchParams | null },
   ) => {
@@ -108,7 +94,7 @@ export function normalizingFetch(options: {
     if (raw === undefined)
       throw unreadable(isHtml(text, contentType) ? 'html' : status === 429 ? 'server_error' : 'not_json');
     const sent = secretFields.flatMap((name) => init.body?.get(name) ?? []);
-    options.seen({ httpStatus: status, raw, retryAfterMs, sent });
+    seen = { httpStatus: status, raw, retryAfterMs, sent };
     const answer = conform(raw, { status, answer: options.token.answer, now: options.now ?? new Date() });
     if (options.keepIdToken !== true) delete answer.body.id_token;
     return new Response(JSON.stringify(answer.body), {
@@ -116,6 +102,7 @@ export function normalizingFetch(options: {
       headers: { 'content-type': 'application/json' },
     });
   };
+  return { fetch, seen: () => seen };
 }
 
 async function readAnswer(
@@ -164,7 +151,7 @@ async function readAnswer(
   }
 }
 
-/** Lives are numbers, as in answers (RFC 6749 §5.1). */
+/** Lifetimes are numbers, as in responses (RFC 6749 §5.1). */
 const numberFields: ReadonlySet<string> = new Set(['expires_in', 'refresh_token_expires_in']);
 
 function asJson(headers: Record<string, string>, body: URLSearchParams) {
@@ -202,7 +189,7 @@ function isHtml(text: string, contentType: string): boolean {
 
 type Departures = NonNullable<ProviderDefinition['token']>['answer'];
 
-/** RFC 6749 §5.1 and §5.2 out of what the provider sent. */
+/** Converts the provider's response to RFC 6749 §5.1 and §5.2. */
 function conform(
   raw: JsonObject,
   { status, answer, now }: { status: number; answer: Departures; now: Date },
@@ -214,9 +201,9 @@ function conform(
   const failure = answer.error_in_success === undefined ? undefined : at(raw, answer.error_in_success);
   if (typeof failure === 'string' && failure !== '') return { status: 400, body: { ...raw, error: failure } };
   const inside = at(raw, answer.token_path);
-  // An answer to a refresh may have at its top what the answer to a code has further in (Slack).
+  // A refresh may return at the top what an exchange returns further inside (Slack).
   const found = isObject(inside) && typeof inside.access_token === 'string' ? inside : raw;
-  // RFC 6749 §5.2 under a 200, as GitHub and Slack send it.
+  // An error of RFC 6749 §5.2 with status 200, as from GitHub and Slack.
   if (typeof found.access_token !== 'string' && typeof raw.error === 'string' && raw.error !== '')
     return { status: 400, body: { ...raw } };
   return { status: 200, body: conformToken(found, answer, now) };
@@ -236,7 +223,7 @@ function conformToken(found: JsonObject, answer: Departures, now: Date): JsonObj
   return {
     ...Object.fromEntries(Object.entries(others).filter(([, value]) => value !== null)),
     ...(type !== undefined && { token_type: isBearer ? 'bearer' : type }),
-    // A life of nothing would be a refresh for each call: it says as little as none.
+    // A lifetime of 0 would cause a refresh for each call, so it counts as absent.
     ...(expiresIn && { expires_in: expiresIn }),
     ...(refreshExpiresIn !== undefined && { refresh_token_expires_in: refreshExpiresIn }),
     ...(typeof refresh_token === 'string' && refresh_token !== '' && { refresh_token }),
@@ -251,7 +238,8 @@ function isUnreachable(error: unknown): boolean {
   return causesOf(error).some(({ code }) => noConnection.test(code ?? ''));
 }
 
-function refusalBehind(error: unknown): AppError | undefined {
+/** The refusal to reach an address, if it caused the error. It is for the operator, and not an outage. */
+export function refusalBehind(error: unknown): AppError | undefined {
   return causesOf(error).find((cause) => cause instanceof AppError);
 }
 
@@ -263,21 +251,21 @@ function causesOf(error: unknown): NodeJS.ErrnoException[] {
   return causes;
 }
 
-/** Seconds from a number or its text; undefined for what is absent or no number. Never negative. */
+/** Seconds from a number or its text; undefined if it is absent or not a number. Never negative. */
 function secondsOf(value: JsonValue | undefined): number | undefined {
   if (typeof value !== 'number' && (typeof value !== 'string' || value.trim() === '')) return undefined;
   const seconds = Number(value);
   return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), MAX_EXPIRES_IN_S) : undefined;
 }
 
-/** Seconds until a moment that is told as an ISO 8601 date or in Unix seconds; undefined for anything else. */
+/** Seconds until an ISO 8601 date or a time in Unix seconds; undefined for anything else. */
 function secondsUntil(value: JsonValue | undefined, now: Date): number | undefined {
   const unixS =
     secondsOf(value) ?? (typeof value === 'string' ? secondsOf(Date.parse(value) / 1000) : undefined);
   return unixS === undefined ? undefined : Math.max(Math.round(unixS - now.getTime() / 1000), 0);
 }
 
-/** The value at `a.b.c`; the whole for no path. */
+/** The value at `a.b.c`; the whole object without a path. */
 export function at(raw: JsonObject, path: string | undefined): JsonValue | undefined {
   let value: JsonValue | undefined = raw;
   for (const step of path?.split('.') ?? [])

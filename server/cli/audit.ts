@@ -1,19 +1,15 @@
 import { parseArgs } from 'node:util';
-import { type AuditVerdict, verifyAudit } from '../activity/audit-verify.ts';
+import { type AuditVerdict, verifyAudit } from '../activity/audit-chain.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
-import { createProgress } from './progress.ts';
-import { withDatabase } from './reach-database.ts';
+import { withDatabase } from './database.ts';
+import { createProgress, text } from './terminal.ts';
 
 /**
- * `trellis audit verify [--head POSITION:HASH]`: whether the audit log is what was written; also while the service runs.
- * Prints the head, to be kept elsewhere. Exits with 1 where the log is not.
+ * `trellis audit verify [--head POSITION:HASH]`: checks that the audit log was not changed, also while the service runs.
+ * Prints the head, to keep elsewhere. Exits with 1 if the log was changed.
  */
 export async function auditCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({
-    args,
-    allowPositionals: true,
-    options: { head: { type: 'string' } },
-  });
+  const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { head: text } });
   if (positionals.length !== 1 || positionals[0] !== 'verify') {
     throw new Error('The command is: audit verify [--head POSITION:HASH].');
   }
@@ -25,21 +21,25 @@ export async function auditCommand(args: string[]): Promise<number> {
       onProgress: ({ proven, total }) => progress.show(`${proven} of ${total} entries read`),
     });
     progress.end();
-    return tell(verdict);
+    return print(verdict);
   });
 }
 
-function tell({ proven, waiting, head, fault }: AuditVerdict): number {
+function print({ proven, waiting, head, fault }: AuditVerdict): number {
   if (fault !== undefined) {
-    console.error(`NOT as it was written, at position ${fault.position} (${fault.kind}): ${fault.message}`);
     console.error(
-      proven === 1 ? '1 entry before that is proven' : `${proven} entries before that are proven`,
+      `the audit log was changed, at position ${fault.position} (${fault.kind}): ${fault.message}`,
+    );
+    console.error(
+      proven === 1
+        ? '1 entry before that position is unchanged'
+        : `${proven} entries before that position are unchanged`,
     );
     return 1;
   }
-  console.log(`${proven} entries are as they were written`);
+  console.log(`${proven} entries are unchanged`);
   if (waiting > 0)
-    console.log(`${waiting} are too young to be in the chain: a service that runs puts them there at once`);
+    console.log(`${waiting} newer entries are not in the chain yet: a running service adds them immediately`);
   console.log(`head ${head.position}:${head.chain}`);
   return 0;
 }
@@ -47,5 +47,7 @@ function tell({ proven, waiting, head, fault }: AuditVerdict): number {
 function readHead(text: string): { position: number; chain: string } {
   const [, position, chain] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text.trim().toLowerCase()) ?? [];
   if (position !== undefined && chain !== undefined) return { position: Number(position), chain };
-  throw new Error(`--head: "${text}" is not what an earlier check printed after "head".`);
+  throw new Error(
+    `--head "${text}" is not valid: give the value that an earlier check printed after "head".`,
+  );
 }

@@ -46,7 +46,7 @@ export async function openBackupBench() {
       ),
     /** Of everything, as a dump without options makes it. */
     wholeBackup: async (): Promise<Db> => keep(await database.copy()),
-    /** As docs/operations.md makes it: without the rows of `data_key`. */
+    /** As docs/operations/backup.md makes it: without the rows of `data_key`. */
     async backup(): Promise<Db> {
       const db = keep(await database.copy());
       await db.query('truncate data_key');

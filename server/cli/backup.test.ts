@@ -41,14 +41,14 @@ test('with a PostgreSQL of their own, people are told what backs it up and bring
 test('restored raises positions once, says so the second time, and again when asked to', async () => {
   assert.deepEqual(await external('restored'), {
     code: 0,
-    stdout: 'positions of 0 datasets and of the feed raised; all users must sign in again\n',
+    stdout: 'raised the positions of 0 datasets and of the event feed; all users must sign in again\n',
     stderr: '',
   });
   const second = await external('restored');
   assert.equal(second.code, 1);
   assert.match(
     second.stderr,
-    /^This was done at .*Z, and no position was given out since: nothing was changed\./,
+    /^The positions were raised at .*Z, and no position was assigned since: nothing was changed\./,
   );
   assert.equal((await external('restored', '--again')).code, 0);
   const [row] = await database.db.query<{ last: number }>(
@@ -63,7 +63,7 @@ test('a backup where there is no database is refused, and what is no count is to
     runCommand(['backup', '--to', join(dir, 'shelf')], env),
     runCommand(['backup', '--to', join(dir, 'shelf'), '--keep', '0'], env),
   ]);
-  assert.match(none.stderr, /holds no database yet; start the service once/);
-  assert.match(count.stderr, /--keep "0" is no number of backups from 1 on\./);
+  assert.match(none.stderr, /contains no database yet; start the service once/);
+  assert.match(count.stderr, /--keep "0" is not a number from 1 to 999999\./);
   assert.deepEqual([none.code, count.code], [1, 1]);
 });

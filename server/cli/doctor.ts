@@ -1,10 +1,10 @@
 import { parseArgs, styleText } from 'node:util';
 import { loadConfig } from '../config/config.ts';
-import { hasEmbedded } from '../db/embedded-place.ts';
-import type { Finding, State } from '../doctor/check.ts';
-import { examine } from '../doctor/examine.ts';
-import { oneLine } from './one-line.ts';
-import { withDatabase } from './reach-database.ts';
+import { hasEmbedded } from '../db/embedded/place.ts';
+import type { Finding, State } from '../ops/doctor/check.ts';
+import { examine } from '../ops/doctor/examine.ts';
+import { withDatabase } from './database.ts';
+import { flag, oneLine } from './terminal.ts';
 
 const colors: Record<State, 'green' | 'yellow' | 'red' | 'dim'> = {
   ok: 'green',
@@ -15,7 +15,7 @@ const colors: Record<State, 'green' | 'yellow' | 'red' | 'dim'> = {
 
 /** `trellis doctor [--json]`: exits with 1 if a problem has to be fixed before the service can be relied on. */
 export async function doctorCommand(args: string[]): Promise<number> {
-  const { json } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } }).values;
+  const { json } = parseArgs({ args, options: { json: flag } }).values;
   const findings = await examine({
     load: loadConfig,
     withDatabase,
@@ -32,14 +32,10 @@ export async function doctorCommand(args: string[]): Promise<number> {
 function print({ check, state, says, mend }: Finding): void {
   const mark = styleText(colors[state], state.padEnd(7));
   console.log(`${mark} ${check.padEnd(20)} ${oneLine(says)}`);
-  if (mend !== undefined) console.log(`${' '.repeat(29)}${styleText('bold', 'mend:')} ${oneLine(mend)}`);
+  if (mend !== undefined) console.log(`${' '.repeat(29)}${styleText('bold', 'fix:')} ${oneLine(mend)}`);
 }
 
 function summary(failed: number, warned: number): string {
-  if (failed === 0 && warned === 0) return 'All is well.';
-  const counted = [
-    ...(failed > 0 ? [`${failed} to mend`] : []),
-    ...(warned > 0 ? [`${warned} to look at`] : []),
-  ];
-  return `${counted.join(', ')}.`;
+  if (failed === 0 && warned === 0) return 'No problems found.';
+  return `${[failed > 0 && `${failed} to fix`, warned > 0 && `${warned} to check`].filter(Boolean).join(', ')}.`;
 }

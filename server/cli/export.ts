@@ -1,23 +1,20 @@
 import { randomUUID } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { writeAudit } from '../activity/audit.ts';
+import { exportedLines } from '../../tools/migrate/file/export.ts';
+import { seal } from '../../tools/migrate/file/sealed.ts';
+import { writeCommandAudit } from '../activity/audit.ts';
 import { loadConfigWithoutKeys, readCommandSecrets } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
 import { type Environment, getEnvironment, listEnvironments } from '../environments/store.ts';
-import { exportedLines } from '../moving/file/export.ts';
-import { seal } from '../moving/file/sealed.ts';
 import { writeWhole } from '../whole-file.ts';
-import { withStore } from './import.ts';
-import { createProgress } from './progress.ts';
-import { readSecret } from './secret.ts';
+import { withStore } from './database.ts';
+import { createProgress, flag, readSecret, text } from './terminal.ts';
 
 const usage =
   'The command is: export --to FILE --environment NAME|--all [--records] [--api-keys] [--passphrase-file FILE].';
 const minPassphrase = 12;
-const flag = { type: 'boolean', default: false } as const;
-const text = { type: 'string' } as const;
 
-/** `trellis export`: what environments hold, sealed with a passphrase, also while the service runs. */
+/** `trellis export`: the contents of environments, sealed with a passphrase, also while the service runs. */
 export async function exportCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({
     args,
@@ -34,7 +31,7 @@ export async function exportCommand(args: string[]): Promise<number> {
   const passphrase = await readPassphrase(values['passphrase-file']);
   if ([...passphrase].length < minPassphrase)
     throw new Error(
-      `The passphrase has fewer than ${minPassphrase} characters. Make one: openssl rand -base64 24`,
+      `The passphrase has fewer than ${minPassphrase} characters. Generate one: openssl rand -base64 24`,
     );
   const config = loadConfigWithoutKeys();
   return withStore(config, async ({ db, reading }) => {
@@ -62,7 +59,7 @@ export async function exportCommand(args: string[]): Promise<number> {
     };
     await writeWhole(values.to!, async (file) => {
       for await (const bytes of seal(lines, { given, passphrase })) await file.writeFile(bytes);
-      await note(db, { environments, id: given.id, counts });
+      await audit(db, { environments, id: given.id, counts });
     }).finally(() => progress.end());
     for (const kind of ['integration', 'connection', 'record', 'api_key'])
       if (counts[kind] !== undefined) console.log(`${counts[kind]} ${kind.replace('_', ' ')}s`);
@@ -70,19 +67,19 @@ export async function exportCommand(args: string[]): Promise<number> {
       `written to ${values.to}; the file and its passphrase give access to all of these credentials`,
     );
     console.log(
-      'Before another installation uses them, see that this one renews no tokens any more (docs/moving.md).',
+      'Before another installation uses them, make sure that this one no longer refreshes tokens (docs/guides/export-and-import.md).',
     );
     return 0;
   });
 }
 
-/** By `--passphrase-file`, the setting, or asked for. */
+/** From `--passphrase-file`, the setting, or the terminal. */
 export function readPassphrase(file: string | undefined): Promise<string> {
   return readSecret({
     file,
     setting: readCommandSecrets().passphrase,
     question: 'Passphrase of the file:',
-    advice: 'Give the passphrase by --passphrase-file FILE, or as TRELLIS_EXPORT_PASSPHRASE.',
+    advice: 'Give the passphrase with --passphrase-file FILE or in TRELLIS_EXPORT_PASSPHRASE.',
   });
 }
 
@@ -92,14 +89,13 @@ async function environmentsOf(db: Db, name: string | undefined): Promise<Environ
   return Promise.all(all.map((one) => getEnvironment(db, one.name)));
 }
 
-async function note(
+async function audit(
   db: Db,
   { environments, id, counts }: { environments: Environment[]; id: string; counts: Record<string, number> },
 ): Promise<void> {
   for (const { id: environmentId, name } of environments)
-    await writeAudit(db, {
+    await writeCommandAudit(db, {
       environmentId,
-      actor: 'command line',
       action: 'environment.exported',
       target: name,
       details: { file: id, connections: counts.connection ?? 0, records: counts.record ?? 0 },

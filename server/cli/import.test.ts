@@ -68,7 +68,7 @@ test('a dry run changes nothing; an import tells what it came to in words and in
   const end = await trellis(imported('--key-file', keyFile, '--report', report));
   assert.equal(end.code, 1, end.stderr);
   assert.match(end.stdout, /^1 connections imported$/m);
-  assert.match(end.stdout, /^integration exotic: passed over \(unknown_provider\)$/m);
+  assert.match(end.stdout, /^integration exotic: skipped \(unknown_provider\)$/m);
   const text = await readFile(report, 'utf8');
   assert.ok(!text.includes('refresh-of') && !text.includes('client-secret'));
   assert.equal((await stat(report)).mode & 0o777, 0o600);
@@ -95,16 +95,19 @@ test('what is wrong with the words of a command is told before anything is done'
   await assert.rejects(importCommand(['nango', '--from', peer.url]), /The command is one of/);
   await assert.rejects(importCommand(['a', 'b']), /The command is one of/);
   await assert.rejects(keyed('--parallel', '0'), /--parallel "0"/);
-  await assert.rejects(keyed('--models', 'Row'), /go with --records/);
-  await assert.rejects(keyed('--records', '--consumer', ' '), /--consumer " " is no name/);
+  await assert.rejects(keyed('--models', 'Row'), /require --records/);
+  await assert.rejects(keyed('--records', '--consumer', ' '), /--consumer " " is not a name/);
   await assert.rejects(keyed('--provider', 'x'), /THEIRS=OURS/);
-  await assert.rejects(keyed('--positions', 'p'), /go with --records/);
-  await assert.rejects(keyed('--report', join(folder, 'none', 'r')), /folder is missing/);
-  await assert.rejects(keyed('--report', folder), /is a folder/);
-  await assert.rejects(importCommand([file, '--report', join(folder, 'none', 'r')]), /folder is missing/);
+  await assert.rejects(keyed('--positions', 'p'), /require --records/);
+  await assert.rejects(keyed('--report', join(folder, 'none', 'r')), /directory does not exist/);
+  await assert.rejects(keyed('--report', folder), /is a directory/);
+  await assert.rejects(
+    importCommand([file, '--report', join(folder, 'none', 'r')]),
+    /directory does not exist/,
+  );
   await assert.rejects(
     importCommand(['nango', '--from', 'ftp://x', '--environment', 'prod']),
-    /is no address/,
+    /is not an address/,
   );
   await assert.rejects(exportCommand(['--to', join(folder, 'x')]), /The command is: export/);
   await assert.rejects(
@@ -123,9 +126,9 @@ test('what is wrong with key and address is told, and nothing is changed', async
     assert.equal(code, 1, args.join(' '));
     assert.match(stderr, said);
   };
-  await refused(imported(), /--key-file FILE, or as TRELLIS_PEER_KEY/, {});
+  await refused(imported(), /--key-file FILE or in TRELLIS_PEER_KEY/, {});
   const plain = ['import', 'nango', '--from', 'http://93.184.216.34', '--environment', 'prod'];
-  await refused(plain, /private networks alone\. Use https/, { TRELLIS_PEER_KEY: peer.key });
+  await refused(plain, /only in private networks\. Use https/, { TRELLIS_PEER_KEY: peer.key });
   assert.deepEqual(await readdir(folder), []);
   assert.deepEqual(await database.db.query('select from integration'), []);
 });
@@ -160,7 +163,7 @@ test('a file is written for its owner alone, and taken in again', async () => {
 
   const into = ['import', file, '--environment', 'staging', '--passphrase-file', passphrase];
   const dry = await trellis([...into, '--dry-run']);
-  assert.match(dry.stdout, /^the environment staging would be made$/m);
+  assert.match(dry.stdout, /^the environment staging would be created$/m);
   const taken = await trellis(into);
   assert.equal(taken.code, 0, taken.stderr);
   assert.match(taken.stdout, /^2 connections imported$/m);
@@ -184,6 +187,6 @@ test('one import at a time goes into an environment', async () => {
     ]);
     const { code, stderr } = await trellis(imported(), { TRELLIS_PEER_KEY: peer.key });
     assert.equal(code, 1);
-    assert.match(stderr, /Another import into this environment is under way/);
+    assert.match(stderr, /Another import into this environment is running/);
   });
 });

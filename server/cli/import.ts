@@ -1,25 +1,21 @@
+import { open } from 'node:fs/promises';
 import { BlockList } from 'node:net';
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
-import { type Config, loadConfigWithoutKeys, readCommandSecrets } from '../config/config.ts';
-import { proveKeyRing, proveStarted } from '../data-keys/master-keys.ts';
-import { readMigrationState } from '../db/migrate.ts';
+import { proveFile, runFile, tryFile } from '../../tools/migrate/file/run.ts';
+import { withImportLock } from '../../tools/migrate/import-lock.ts';
+import { openPeer } from '../../tools/migrate/peer/client.ts';
+import { readPositions } from '../../tools/migrate/peer/records.ts';
+import { type PeerRun, runPeer, tryPeerRun } from '../../tools/migrate/peer/run.ts';
+import { isWhole, linesOf, type Reported, reportText } from '../../tools/migrate/report.ts';
+import { loadConfigWithoutKeys, readCommandSecrets } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
-import { getEnvironment, proveEnvironmentKeys } from '../environments/store.ts';
+import { getEnvironment } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
-import type { IntegrationReading } from '../integrations/store.ts';
-import { withImportLock } from '../moving/import-lock.ts';
-import { openPeer } from '../moving/peer/client.ts';
-import { readPositions } from '../moving/peer/positions.ts';
-import { type PeerRun, runPeer, tryPeerRun } from '../moving/peer/run.ts';
-import { isWhole, linesOf, type Reported, reportText } from '../moving/report.ts';
-import { createOutbound } from '../outbound.ts';
-import { loadCatalog, providersDirectory } from '../providers/catalog.ts';
+import { createOutbound } from '../outbound/outbound.ts';
 import { proveWritable, writeWhole } from '../whole-file.ts';
-import { readVault } from './keys.ts';
-import { oneLine } from './one-line.ts';
-import { createProgress } from './progress.ts';
-import { withDatabase } from './reach-database.ts';
-import { readSecret } from './secret.ts';
+import { withStore } from './database.ts';
+import { readPassphrase } from './export.ts';
+import { createProgress, flag, oneLine, readSecret, text } from './terminal.ts';
 
 const usage = `The command is one of:
 
@@ -28,17 +24,17 @@ const usage = `The command is one of:
                [--dry-run] [--report FILE]
   import FILE [--environment NAME] [--passphrase-file FILE] [--overwrite] [--dry-run] [--report FILE]`;
 
-const flag = { type: 'boolean', default: false } as const;
-const text = { type: 'string' } as const;
-
-/** `trellis import`: what an application has elsewhere, also while the service runs. Exits with 1 where not all of it is here. */
+/**
+ * `trellis import`: imports from a running Nango or a file, also while the service runs. Exits with 1 if the import is not
+ * complete.
+ */
 export async function importCommand(args: string[]): Promise<number> {
   if (args.includes('--help')) {
     console.log(usage);
     return 0;
   }
   if (args[0] === 'nango') return importPeerCommand(args.slice(1));
-  return (await import('./import-file.ts')).importFileCommand(args, usage);
+  return importFileCommand(args);
 }
 
 const peerOptions = {
@@ -55,9 +51,9 @@ async function importPeerCommand(args: string[]): Promise<number> {
   if (values.report !== undefined) await proveWritable(values.report);
   const parallel = readCount(values.parallel ?? '8');
   const providerNames = readNames(values.provider);
-  const only = values.integrations === undefined ? undefined : new Set(listOf(values.integrations));
+  const filter = values.integrations === undefined ? undefined : new Set(listOf(values.integrations));
   if (!values.records && (values.models ?? values.positions ?? values.consumer) !== undefined)
-    throw new Error('--models, --positions and --consumer go with --records.');
+    throw new Error('--models, --positions and --consumer require --records.');
   const records = values.records
     ? {
         models: listOf(values.models),
@@ -69,7 +65,7 @@ async function importPeerCommand(args: string[]): Promise<number> {
     file: values['key-file'],
     setting: readCommandSecrets().peerKey,
     question: `Secret key of ${url}:`,
-    advice: 'Give the secret key of the peer by --key-file FILE, or as TRELLIS_PEER_KEY.',
+    advice: 'Give the secret key of the source with --key-file FILE or in TRELLIS_PEER_KEY.',
   });
   const config = loadConfigWithoutKeys();
   const outbound = createOutbound({ allow: [{ addresses: privateRanges() }] });
@@ -80,29 +76,72 @@ async function importPeerCommand(args: string[]): Promise<number> {
       const run: PeerRun = {
         ...{ db, reading, environment, records, parallel, baseUrl: config.baseUrl },
         peer: openPeer({ url, key, fetch: outbound.fetchFor({ isTest: false }) }),
-        ...{ providerNames, only },
+        ...{ providerNames, filter },
         overwrites: values.overwrite,
-        onProgress: (said) => progress.show(said),
+        onProgress: progress.show,
         now: () => new Date(),
         pageSize: 500,
         deadAgainMs: 31_000,
       };
       const done = values['dry-run']
         ? tryPeerRun(run)
-        : withImportLock(db, async (held) => {
-            await held.take(environment.id);
-            return runPeer({ ...run, db: held.db });
+        : withImportLock(db, async (lock) => {
+            await lock.take(environment.id);
+            return runPeer({ ...run, db: lock.db });
           });
       const reported = await done.catch(explain).finally(() => progress.end());
-      return tell(db, { reported: [reported], path: values.report });
+      return printReport(db, { reported: [reported], path: values.report });
     });
   } finally {
     await outbound.close();
   }
 }
 
-/** Prints the report, writes it where that is asked for, and answers the exit code. */
-export async function tell(
+/** `trellis import FILE`: the file that another installation has exported. */
+async function importFileCommand(args: string[]): Promise<number> {
+  const { values, positionals } = parseArgs({
+    args,
+    allowPositionals: true,
+    options: {
+      ...{ environment: text, 'passphrase-file': text, report: text },
+      ...{ overwrite: flag, 'dry-run': flag },
+    },
+  });
+  const [path] = positionals;
+  if (path === undefined || positionals.length > 1) throw new Error(usage);
+  const { environment: environmentName, overwrite: overwrites } = values;
+  if (environmentName !== undefined && !/^[a-z0-9][a-z0-9_-]{0,63}$/.test(environmentName))
+    throw new Error(`--environment "${environmentName}" is not a name: only a-z 0-9 _ - are allowed.`);
+  if (values.report !== undefined) await proveWritable(values.report);
+  const config = loadConfigWithoutKeys();
+  const file = await open(path);
+  const progress = createProgress(process.stderr);
+  const onProgress = progress.show;
+  try {
+    const proven = await proveFile(file, {
+      passphrase: await readPassphrase(values['passphrase-file']),
+      onProgress,
+    });
+    if (environmentName !== undefined && proven.head.contents.environments.length > 1)
+      throw new Error('--environment is allowed only if the file contains one environment.');
+    return await withStore(config, async ({ db, reading }) => {
+      const run = { db, reading, environmentName, overwrites, now: () => new Date() };
+      const reported = values['dry-run']
+        ? await tryFile(run, proven)
+        : await withImportLock(db, (lock) =>
+            runFile({ ...run, ...lock, brand: config.brand, baseUrl: config.baseUrl, onProgress }, proven),
+          );
+      progress.end();
+      return printReport(db, { reported, path: values.report });
+    });
+  } finally {
+    progress.end();
+    await file.close();
+  }
+}
+
+/** Prints the report, writes it to `path`, and returns the exit code. */
+async function printReport(
   db: Db,
   { reported, path }: { reported: readonly Reported[]; path: string | undefined },
 ): Promise<number> {
@@ -116,26 +155,7 @@ export async function tell(
   return reported.every(({ report }) => isWhole(report)) ? 0 : 1;
 }
 
-/** The database, and what it takes to read and seal in it. Throws where this version does not fit it, or the master keys. */
-export async function withStore<T>(
-  config: Config,
-  work: (store: { db: Db; reading: IntegrationReading }) => Promise<T>,
-): Promise<T> {
-  const vault = await readVault(config);
-  return withDatabase(config, async (db) => {
-    const { pending, refused } = await readMigrationState(db);
-    if (pending.length > 0 || refused.length > 0)
-      throw new Error(
-        'The database is of another version of the service. Start this version once, then run this again.',
-      );
-    await proveKeyRing(db, vault.masterKeys);
-    await proveStarted(db, vault.masterKeys);
-    await proveEnvironmentKeys(db);
-    return work({ db, reading: { vault, catalog: loadCatalog(providersDirectory), testClient: undefined } });
-  });
-}
-
-/** The operator names the address, so it may be one of a network of his; secrets go in plain text within such a one alone. */
+/** The operator gives the address, so private networks are allowed. Only there may secrets be sent in plain text. */
 function privateRanges(): BlockList {
   const allow = new BlockList();
   for (const [range, bits] of [
@@ -155,7 +175,7 @@ function explain(error: unknown): never {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     if (cause instanceof AppError && cause.code === 'address_not_allowed')
       throw new Error(
-        '--from: http:// shows keys and tokens to every host on the way, so it is taken within private networks alone. Use https.',
+        '--from: http:// exposes keys and tokens on the network, so it is allowed only in private networks. Use https.',
       );
   }
   throw error;
@@ -164,18 +184,18 @@ function explain(error: unknown): never {
 function readAddress(given: string): string {
   const url = URL.parse(given);
   if (url === null || !/^https?:$/.test(url.protocol) || url.username || url.search || url.hash)
-    throw new Error(`--from "${given}" is no address such as https://api.example.com.`);
+    throw new Error(`--from "${given}" is not an address such as https://api.example.com.`);
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
 
 function readCount(given: string): number {
   if (/^([1-9]|[1-5]\d|6[0-4])$/.test(given)) return Number(given);
-  throw new Error(`--parallel "${given}" is no number from 1 to 64.`);
+  throw new Error(`--parallel "${given}" is not a number from 1 to 64.`);
 }
 
 function readConsumer(given: string): string {
   if (/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(given)) return given;
-  throw new Error(`--consumer "${given}" is no name: A-Z a-z 0-9 . _ - alone.`);
+  throw new Error(`--consumer "${given}" is not a name: only A-Z a-z 0-9 . _ - are allowed.`);
 }
 
 function readNames(given: readonly string[]): Map<string, string> {
@@ -183,7 +203,7 @@ function readNames(given: readonly string[]): Map<string, string> {
     given.map((one) => {
       const [, theirs, ours] = /^([A-Za-z0-9_-]+)=([A-Za-z0-9_-]+)$/.exec(one) ?? [];
       if (theirs === undefined || ours === undefined)
-        throw new Error(`--provider "${one}" does not read THEIRS=OURS.`);
+        throw new Error(`--provider "${one}" does not have the form THEIRS=OURS.`);
       return [theirs, ours] as const;
     }),
   );

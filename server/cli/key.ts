@@ -1,39 +1,44 @@
 import { existsSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { commandLine } from '../activity/audit.ts';
 import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
-import { newKey, readExpiry } from '../environments/key-input.ts';
-import { requireReplaceable } from '../environments/key-replacements.ts';
-import { createKey, type Key, listKeys, noteKey, revokeKey } from '../environments/keys.ts';
+import {
+  createKey,
+  type Key,
+  listKeys,
+  newKey,
+  noteKey,
+  readExpiry,
+  requireReplaceable,
+  revokeKey,
+} from '../environments/keys.ts';
 import { getEnvironment } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
-import { type ProxyRule, proxyRuleText, readProxyRule } from '../http/proxy-rule.ts';
-import { oneLine } from './one-line.ts';
-import { withDatabase } from './reach-database.ts';
+import { type ProxyRule, proxyRuleText, readProxyRule } from '../http/auth/proxy-rule.ts';
+import { withDatabase } from './database.ts';
+import { oneLine, text } from './terminal.ts';
 
-const actor = 'command line';
-type Given = {
-  name: string;
-  scopes: string;
-  'expires-at'?: string | undefined;
-  'rate-limit'?: string | undefined;
-  replaces?: string | undefined;
-};
-const ofEnvironment = { environment: { type: 'string', default: 'dev' } } as const;
+const ofEnvironment = { environment: { ...text, default: 'dev' } } as const;
+const rules = { ...text, multiple: true, default: [] as string[] } as const;
+
+/** `trellis key ...`, by the second word. */
+export const keyCommands = new Map([
+  ['create', createKeyCommand],
+  ['list', listKeysCommand],
+  ['revoke', revokeKeyCommand],
+]);
 
 /** `trellis key create`: makes a secret key, also while the service runs, and prints it once. */
-export async function createKeyCommand(args: string[]): Promise<number> {
+async function createKeyCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({
     args,
     options: {
       ...ofEnvironment,
-      name: { type: 'string', default: 'command line' },
-      scopes: { type: 'string', default: '*' },
-      'expires-at': { type: 'string' },
-      'rate-limit': { type: 'string' },
-      replaces: { type: 'string' },
-      'proxy-allow': { type: 'string', multiple: true, default: [] },
-      'proxy-deny': { type: 'string', multiple: true, default: [] },
+      name: { ...text, default: commandLine },
+      scopes: { ...text, default: '*' },
+      ...{ 'expires-at': text, 'rate-limit': text, replaces: text },
+      ...{ 'proxy-allow': rules, 'proxy-deny': rules },
     },
   });
   const given = newKey.safeParse({
@@ -44,7 +49,7 @@ export async function createKeyCommand(args: string[]): Promise<number> {
     ...(values['rate-limit'] !== undefined && { rate_limit: Number(values['rate-limit']) }),
     ...(values.replaces !== undefined && { replaces: Number(values.replaces) }),
   });
-  if (!given.success) throw new Error(given.error.issues.map((issue) => faultOf(issue, values)).join('\n'));
+  if (!given.success) throw new Error(given.error.issues.map((issue) => messageOf(issue, values)).join('\n'));
   const {
     name,
     scopes,
@@ -55,7 +60,7 @@ export async function createKeyCommand(args: string[]): Promise<number> {
   } = given.data;
   const expiresAt = expires_at === undefined ? undefined : readExpiry(expires_at, new Date());
   if (expires_at !== undefined && expiresAt === undefined)
-    throw new Error(`--expires-at "${expires_at}" is no time to come.`);
+    throw new Error(`--expires-at "${expires_at}" is not a time in the future.`);
   const config = loadConfigWithoutKeys();
   const secret = await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
@@ -65,7 +70,13 @@ export async function createKeyCommand(args: string[]): Promise<number> {
         replaces && (await firstKeyOf(tx, { environmentId, replaces, scopes, now: new Date() }));
       const wanted = { name, scopes, proxyRules, expiresAt, rateLimit, firstKeyId };
       const created = await createKey(tx, { environment, ...wanted });
-      await noteKey(tx, { environmentId, actor, action: 'key.created', key: created.key, replaces });
+      await noteKey(tx, {
+        environmentId,
+        actor: commandLine,
+        action: 'key.created',
+        key: created.key,
+        replaces,
+      });
       return created.secret;
     }),
   );
@@ -76,7 +87,7 @@ export async function createKeyCommand(args: string[]): Promise<number> {
   return 0;
 }
 
-/** Where the service keeps its files on this machine and `dev.key` is not among them. The key counts either way. */
+/** Writes `dev.key` if DATA_DIR is on this machine and has none. A failure does not affect the key. */
 async function fillDevKey({ dataDir }: Config, secret: string): Promise<void> {
   if (!existsSync(dataDir)) return;
   const path = devKeyPath(dataDir);
@@ -97,53 +108,61 @@ async function firstKeyOf(...given: Parameters<typeof requireReplaceable>): Prom
   });
 }
 
-function faultOf({ path, message }: { path: PropertyKey[]; message: string }, values: Given): string {
-  const option = {
-    name: 'name',
-    scopes: 'scopes',
-    expires_at: 'expires-at',
-    rate_limit: 'rate-limit',
-    replaces: 'replaces',
-  }[String(path[0])];
-  return option === undefined ? message : `--${option} "${values[option as keyof Given]}": ${message}`;
+/** Names the option of a field that is not valid. */
+function messageOf({ path, message }: { path: PropertyKey[]; message: string }, options: object): string {
+  const name = String(path[0]).replaceAll('_', '-');
+  const given = new Map(Object.entries(options)).get(name);
+  return given === undefined ? message : `--${name} "${given}": ${message}`;
 }
 
 /** `trellis key list`: a line for each key that was not revoked, tabs between the columns. */
-export async function listKeysCommand(args: string[]): Promise<number> {
+async function listKeysCommand(args: string[]): Promise<number> {
   const { values } = parseArgs({ args, options: ofEnvironment });
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
     const { id } = await getEnvironment(db, values.environment);
-    console.log(
-      ['id', 'name', 'ends with', 'scopes', 'rules', 'created', 'expires', 'last used', 'a minute'].join(
-        '\t',
-      ),
-    );
+    const columns = [
+      'id',
+      'name',
+      'ends with',
+      'scopes',
+      'rules',
+      'created',
+      'expires',
+      'last used',
+      'per minute',
+    ];
+    console.log(columns.join('\t'));
     for (const key of await listKeys(db, id)) console.log(lineOf(key));
     return 0;
   });
 }
 
 /**
- * `trellis key revoke <id>`: nodes that run refuse the key and its tickets within a second. A database that is restored
- * does so once its file of keys was written afterwards.
+ * `trellis key revoke <id>`: running nodes reject the key and its tickets within a second. A restored database rejects it
+ * if its file of keys was written afterwards.
  */
-export async function revokeKeyCommand(args: string[]): Promise<number> {
+async function revokeKeyCommand(args: string[]): Promise<number> {
   const { values, positionals } = parseArgs({ args, options: ofEnvironment, allowPositionals: true });
   const [given = ''] = positionals;
   if (!/^[1-9]\d{0,14}$/.test(given) || positionals.length !== 1)
-    throw new Error('key revoke: name one key by its id, as key list tells it.');
+    throw new Error('The command is: key revoke <id> [--environment dev]. "trellis key list" lists the IDs.');
   const id = Number(given);
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
     const { name } = await db.transaction(async (tx) => {
       const environment = await getEnvironment(tx, values.environment);
       const revoked = await revokeKey(tx, { id, environmentId: environment.id, at: new Date() });
       if (revoked === undefined) throw new Error(`${values.environment} has no key ${id}.`);
-      await noteKey(tx, { environmentId: environment.id, actor, action: 'key.revoked', key: revoked });
+      await noteKey(tx, {
+        environmentId: environment.id,
+        actor: commandLine,
+        action: 'key.revoked',
+        key: revoked,
+      });
       return revoked;
     });
     console.log(`revoked ${id} (${oneLine(name)})`);
     console.log(
-      'files of keys know it yet: write a new one with "trellis keys export FILE", or a backup revives it',
+      'older files of keys still contain it: write a new one with "trellis keys export FILE"; otherwise a restored backup accepts the key again',
     );
     return 0;
   });

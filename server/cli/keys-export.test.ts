@@ -5,11 +5,10 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { rotateDataKeys } from '../data-keys/rotate.ts';
 import type { Db } from '../db/pool.ts';
 import { createKey } from '../environments/keys.ts';
+import { exportKeys, readKeyFile } from '../ops/backup/key-file.ts';
+import { restoreKeys } from '../ops/backup/keys-restore.ts';
 import { openVault } from '../vault.ts';
 import { openBackupBench } from './backup.fixture.ts';
-import { readKeyFile } from './key-file.ts';
-import { exportKeys } from './keys-export.ts';
-import { restoreKeys } from './keys-restore.ts';
 
 let bench: Awaited<ReturnType<typeof openBackupBench>>;
 let file: string;
@@ -66,9 +65,15 @@ test('no export takes the place of a good file: not from a database without its 
   const other = join(bench.dir, 'other.keys');
   const good = await readFile(file);
   for (const older of [keyless, early, unused])
-    await assert.rejects(exportKeys(older, file), /is a backup from before.*or another database/);
+    await assert.rejects(
+      exportKeys(older, file),
+      /restored from an earlier backup.*belongs to another database/,
+    );
   await assert.rejects(exportKeys(keyless, other), /data key of "dev", "prod" is missing.*keys restore FILE/);
-  await assert.rejects(exportKeys(orphaned, file), /1 connections have lost .* first is dev\/notes\/kept/);
+  await assert.rejects(
+    exportKeys(orphaned, file),
+    /data keys of 1 connections are missing, the first is dev\/notes\/kept/,
+  );
   await assert.rejects(exportKeys(unused, other), /no data keys: there is nothing to write/);
   assert.deepEqual(await readFile(file), good);
   assert.deepEqual(await readdir(bench.dir), ['data.keys']);
@@ -90,7 +95,7 @@ test('a database that was given its keys writes files again', async () => {
 
 test('a file of something else is not written over; one that is damaged is', async () => {
   await writeFile(file, '# Notes\n');
-  await assert.rejects(exportKeys(bench.db, file), /is no file of keys/);
+  await assert.rejects(exportKeys(bench.db, file), /is not a file of keys/);
   assert.equal(await readFile(file, 'utf8'), '# Notes\n');
   for (const text of ['', 'trellis keys, version 1, 2020-01-31T12:00:00.000Z\ndata 1']) {
     await writeFile(file, text);

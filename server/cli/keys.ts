@@ -1,9 +1,7 @@
 import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
-import { writeAudit } from '../activity/audit.ts';
-import { faultOf } from '../activity/logged.ts';
-import { type Activity, createActivity, noActivity } from '../activity/writer.ts';
-import { type Config, ConfigError, loadConfigWithoutKeys } from '../config/config.ts';
-import { masterKeyPath, readMasterKeyFile } from '../data-dir.ts';
+import { commandLine, writeCommandAudit } from '../activity/audit.ts';
+import { type Activity, createActivity, loggedFault, noActivity } from '../activity/writer.ts';
+import { loadConfigWithoutKeys } from '../config/config.ts';
 import {
   isSameKey,
   listMasterKeys,
@@ -15,32 +13,33 @@ import {
 import { countOthers, rotateDataKeys } from '../data-keys/rotate.ts';
 import type { Db } from '../db/pool.ts';
 import { createLog } from '../log.ts';
-import { openVault, type Vault } from '../vault.ts';
-import { readKeyFile } from './key-file.ts';
-import { exportKeys } from './keys-export.ts';
-import { type Restored, restoreKeys, tryRestoreKeys } from './keys-restore.ts';
-import { oneLine } from './one-line.ts';
-import { createProgress } from './progress.ts';
-import { withDatabase } from './reach-database.ts';
+import { exportKeys, readKeyFile } from '../ops/backup/key-file.ts';
+import { type Restored, restoreKeys, tryRestoreKeys } from '../ops/backup/keys-restore.ts';
+import type { Vault } from '../vault.ts';
+import { readVault, withDatabase } from './database.ts';
+import { createProgress, oneLine } from './terminal.ts';
 
-type Asked = {
-  /** Of the settings' master keys; a ConfigError where they are missing. */
+type KeysContext = {
   readVault: () => Promise<Vault>;
   file: string;
   activity: Activity;
   has: (option: Option) => boolean;
 };
 type Option = 'dry-run' | 'back' | 'drop-newer';
-type Command = { run: (db: Db, asked: Asked) => Promise<number>; files: 0 | 1; options: readonly Option[] };
+type Command = {
+  run: (db: Db, context: KeysContext) => Promise<number>;
+  files: 0 | 1;
+  options: readonly Option[];
+};
 
 const commands = new Map<string, Command>([
   ['list', { run: list, files: 0, options: [] }],
   ['rotate', { run: rotate, files: 0, options: ['dry-run', 'back'] }],
-  ['export', { run: exportTo, files: 1, options: [] }],
+  ['export', { run: (db, { file }) => exportKeysTo(db, file), files: 1, options: [] }],
   ['restore', { run: restore, files: 1, options: ['dry-run', 'back', 'drop-newer'] }],
 ]);
 
-/** `trellis keys ...`: the master keys and what they wrap. Each works while the service runs. */
+/** `trellis keys ...`: the master keys and the data keys that they wrap. Each command works while the service runs. */
 export async function keysCommand(args: string[]): Promise<number> {
   const [name = '', ...rest] = args;
   const command = commands.get(name);
@@ -57,27 +56,18 @@ export async function keysCommand(args: string[]): Promise<number> {
     const activity = config.activity.isOn
       ? createActivity({ db, log, settings: { sampleRate: 1 } })
       : noActivity;
-    const asked: Asked = {
+    const context: KeysContext = {
       readVault: () => readVault(config),
       file: positionals[0] ?? '',
       activity,
       has: (option) => values[option] === true,
     };
-    return command.run(db, asked).finally(() => activity.stop());
+    return command.run(db, context).finally(() => activity.stop());
   });
 }
 
-/** Of the settings' master keys, or those of DATA_DIR. Throws ConfigError where they are missing. */
-export async function readVault({ encryptionKeys, databaseUrl, dataDir }: Config): Promise<Vault> {
-  if (encryptionKeys !== undefined) return openVault(encryptionKeys);
-  const found = databaseUrl === undefined ? await readMasterKeyFile(dataDir) : undefined;
-  const missing = databaseUrl === undefined ? masterKeyPath(dataDir) : 'TRELLIS_ENCRYPTION_KEYS';
-  if (found === undefined) throw new ConfigError([`${missing} is missing`]);
-  return openVault(found);
-}
-
-/** Exits with 1 where a start would be refused. */
-async function list(db: Db, { readVault }: Asked): Promise<number> {
+/** Exits with 1 if the service would refuse to start. */
+async function list(db: Db, { readVault }: KeysContext): Promise<number> {
   const vault = await readVault();
   const known = await listMasterKeys(db);
   const sealing = vault.masterKeys.find(
@@ -86,14 +76,14 @@ async function list(db: Db, { readVault }: Asked): Promise<number> {
   const rows: [id: string, dataKeys: number, state: string][] = known.map((key) => {
     const { id, dataKeys, retiredAt } = key;
     const given = vault.masterKeys.find((one) => one.id === id);
-    if (given && !isSameKey(key, given)) return [id, dataKeys, 'NOT the one used before'];
-    if (retiredAt) return [id, dataKeys, `retired ${retiredAt.toISOString()}, may be dropped`];
+    if (given && !isSameKey(key, given)) return [id, dataKeys, 'NOT the key that was used before'];
+    if (retiredAt) return [id, dataKeys, `retired ${retiredAt.toISOString()}, can be removed`];
     if (!given) return [id, dataKeys, 'MISSING from the settings'];
     return [id, dataKeys, id === sealing?.id ? 'seals' : 'listed'];
   });
   for (const { id } of vault.masterKeys) {
     if (known.some((key) => key.id === id)) continue;
-    rows.push([id, 0, id === sealing?.id ? 'seals' : 'listed, has wrapped nothing yet']);
+    rows.push([id, 0, id === sealing?.id ? 'seals' : 'listed, wraps no data key yet']);
   }
   const width = Math.max('master key'.length, ...rows.map(([id]) => id.length));
   console.log(`${'master key'.padEnd(width)}  ${'data keys'.padStart(9)}  state`);
@@ -102,7 +92,7 @@ async function list(db: Db, { readVault }: Asked): Promise<number> {
   return rows.some(([, , state]) => /^(NOT|MISSING)/.test(state)) ? 1 : 0;
 }
 
-async function rotate(db: Db, { readVault, has, activity }: Asked): Promise<number> {
+async function rotate(db: Db, { readVault, has, activity }: KeysContext): Promise<number> {
   const vault = await readVault();
   if (has('dry-run')) return tryRotation(db, { vault, goesBack: has('back') });
   const environments = await db.query<{ id: number }>('select id from environment');
@@ -115,7 +105,7 @@ async function rotate(db: Db, { readVault, has, activity }: Asked): Promise<numb
       activity.log({
         type: 'key_rotation',
         environmentId,
-        actor: 'command line',
+        actor: commandLine,
         status,
         durationMs,
         errorCode,
@@ -126,7 +116,7 @@ async function rotate(db: Db, { readVault, has, activity }: Asked): Promise<numb
     await proveRotation(db, { vault, goesBack: has('back') });
     await rotateAll(db, { vault, run });
   } catch (error) {
-    log('failed', faultOf(error).errorCode);
+    log('failed', loggedFault(error).errorCode);
     throw error;
   }
   log(run.left === 0 ? 'success' : 'failed');
@@ -151,7 +141,7 @@ async function tryRotation(db: Db, rotation: Rotation): Promise<number> {
   return 0;
 }
 
-/** Counts in `run` what was done, also where it breaks off. */
+/** Counts the work in `run`, also if it fails midway. */
 async function rotateAll(
   db: Db,
   { vault, run }: { vault: Vault; run: { rewrapped: number; retired: number; left: number } },
@@ -173,19 +163,19 @@ async function rotateAll(
   const retired = await retireOthers(db, { sealing: sealing.id, rewrapped: run.rewrapped });
   run.retired = retired.length;
   for (const id of retired) {
-    console.log(`0 data keys are left under ${id}: it is retired and may be dropped from the settings`);
+    console.log(`${id} wraps no data key any more: it is retired and can be removed from the settings`);
   }
   if (retired.length > 0)
     console.log(
-      `files of keys need ${retired.join(', ')} yet: write a new one with "trellis keys export FILE"`,
+      `older files of keys still need ${retired.join(', ')}: write a new one with "trellis keys export FILE"`,
     );
   for (const [id, count] of await countOthers(db, vault)) {
     run.left += count;
-    console.log(`${count} data keys are left under ${id}: keep it, and run this again`);
+    console.log(`${id} still wraps ${count} data keys: keep it in the settings, and run this command again`);
   }
 }
 
-/** Those that wrap nothing any more, once and for all. */
+/** Retires the master keys that wrap no data key. */
 async function retireOthers(
   db: Db,
   { sealing, rewrapped }: { sealing: string; rewrapped: number },
@@ -195,9 +185,7 @@ async function retireOthers(
     const retired: string[] = [];
     for (const { id } of others) if (await retireMasterKey(tx, id)) retired.push(id);
     if (rewrapped > 0 || retired.length > 0) {
-      await writeAudit(tx, {
-        environmentId: undefined,
-        actor: 'command line',
+      await writeCommandAudit(tx, {
         action: 'master_key.rotated',
         target: sealing,
         details: { rewrapped, retired: retired.join(',') },
@@ -207,46 +195,53 @@ async function retireOthers(
   });
 }
 
-async function exportTo(db: Db, { file }: Asked): Promise<number> {
+/** Writes the file of keys, and prints the master keys that open it. */
+export async function exportKeysTo(db: Db, file: string): Promise<number> {
   const { count, masterKeys } = await exportKeys(db, file);
-  console.log(`${count} wrapped data keys written to ${file}; keep no older file of them`);
-  console.log(`to open them takes ${masterKeys.join(' and ')}`);
+  console.log(`${count} wrapped data keys written to ${file}; delete older files of keys`);
+  console.log(`master keys required to open the file: ${masterKeys.join(', ')}`);
   return 0;
 }
 
-async function restore(db: Db, { readVault, file, has }: Asked): Promise<number> {
+async function restore(db: Db, { readVault, file, has }: KeysContext): Promise<number> {
   const vault = await readVault();
   if (!has('back')) await proveOrder(db, vault.masterKeys);
   const keyFile = await readKeyFile(file);
   const given = { vault, keyFile, dropsNewer: has('drop-newer'), at: new Date() };
-  tell(has('dry-run') ? await tryRestoreKeys(db, given) : await restoreKeys(db, given));
+  printRestored(has('dry-run') ? await tryRestoreKeys(db, given) : await restoreKeys(db, given));
   if (has('dry-run')) console.log('nothing was changed');
   return 0;
 }
 
-/** Prints what a restore of keys came to. */
-export function tell(restored: Restored): void {
+/** Prints the result of a restore of keys. */
+export function printRestored(restored: Restored): void {
   const { connections, younger, deleted, givenUp, revoked, changed, lost, unread } = restored;
-  const say = (sentence: string, names: readonly string[]) => {
+  const print = (sentence: string, names: readonly string[]) => {
     for (const line of [sentence, ...names.map((name) => `  ${oneLine(name)}`)]) console.log(line);
   };
   console.log(`${connections} connections have their data key`);
   if (younger > 0)
-    console.log(`${younger} of them were made after the file, and keep the key that the data hold`);
-  say(`${deleted.length} were deleted after this backup and stay so`, deleted);
+    console.log(`${younger} of them were created after the file, and keep the key in the database`);
+  print(`${deleted.length} connections were deleted after this backup and are deleted again`, deleted);
   if (givenUp.length > 0)
-    say(`${givenUp.length} were made after the file, without a key in it, and are deleted now`, givenUp);
+    print(
+      `${givenUp.length} connections were created after the file, which has no key for them; they are deleted`,
+      givenUp,
+    );
   const nameOf = ({ key, environment }: Restored['revoked'][number]) =>
     `${environment}: ${key.id} (${key.name})`;
   if (revoked.length > 0)
-    say(`${revoked.length} API keys were revoked after this backup and stay so`, revoked.map(nameOf));
+    print(`${revoked.length} API keys were revoked after this backup and stay revoked`, revoked.map(nameOf));
   if (changed.length > 0)
-    say(`${changed.length} API keys were narrowed after this backup and stay so`, changed.map(nameOf));
+    print(
+      `${changed.length} API keys were restricted after this backup and stay restricted`,
+      changed.map(nameOf),
+    );
   if (lost.length > 0)
-    say(
-      `${lost.length} API keys were made after this backup and are gone: make new ones`,
+    print(
+      `${lost.length} API keys were created after this backup and are lost: create new ones`,
       lost.map(({ environment, name }) => `${environment}: ${name}`),
     );
   if (unread > 0)
-    console.log(`${unread} API keys of the file could not be read, and none of them counts: make new ones`);
+    console.log(`${unread} API keys of the file could not be read and were not restored: create new ones`);
 }

@@ -2,12 +2,12 @@ import { parseArgs } from 'node:util';
 import { loadConfigWithoutKeys } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
 import { listNodes, type Node } from '../nodes/nodes.ts';
-import { oneLine } from './one-line.ts';
-import { withDatabase } from './reach-database.ts';
+import { withDatabase } from './database.ts';
+import { flag, oneLine } from './terminal.ts';
 
-/** `trellis nodes [--json]`: exits with 1 where no node lives, or none that does what is due in the background. */
+/** `trellis nodes [--json]`: exits with 1 if no node runs, or none of them does background work. */
 export async function nodesCommand(args: string[]): Promise<number> {
-  const { json } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } }).values;
+  const { json } = parseArgs({ args, options: { json: flag } }).values;
   return withDatabase(loadConfigWithoutKeys(), json ? printJson : printTable);
 }
 
@@ -22,31 +22,36 @@ async function printTable(db: Db): Promise<number> {
   const nodes = await listNodes(db);
   console.log(['node', 'role', 'version', 'migration', 'started', 'state'].join('\t'));
   for (const node of nodes) {
-    const { role, version, migration, startedAt } = node;
-    console.log(
-      [oneLine(node.name), role, version, migration.slice(0, 4), startedAt.toISOString(), stateOf(node)].join(
-        '\t',
-      ),
-    );
+    const { role, version, migration, startedAt, seenAt } = node;
+    const state = node.isSilent ? `silent since ${seenAt.toISOString()}` : stateOf(node);
+    const columns = [
+      oneLine(node.name),
+      role,
+      version,
+      migration.slice(0, 4),
+      startedAt.toISOString(),
+      state,
+    ];
+    console.log(columns.join('\t'));
   }
   if (isWhole(nodes)) return 0;
-  console.error('No node lives that runs functions, delivers events and does the jobs.');
+  console.error(
+    'No node with the role worker or all runs, so functions, event deliveries and jobs do not run.',
+  );
   return 1;
 }
 
 function toWire({ id, name, role, version, migration, startedAt, seenAt, ...node }: Node) {
-  const state = node.isSilent ? 'silent' : node.isStopping ? 'stopping' : 'runs';
   return {
     ...{ id, name, role, version, migration },
     started_at: startedAt.toISOString(),
     seen_at: seenAt.toISOString(),
-    state,
+    state: stateOf(node),
   };
 }
 
-function stateOf({ isSilent, isStopping, seenAt }: Node): string {
-  if (isSilent) return `silent since ${seenAt.toISOString()}`;
-  return isStopping ? 'stopping' : 'runs';
+function stateOf({ isSilent, isStopping }: Pick<Node, 'isSilent' | 'isStopping'>): string {
+  return isSilent ? 'silent' : isStopping ? 'stopping' : 'runs';
 }
 
 function isWhole(nodes: readonly Node[]): boolean {

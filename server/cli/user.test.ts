@@ -40,10 +40,10 @@ test('an invitation is printed as a link that is good, and nothing else', async 
   assert.deepEqual([found.role, found.email], ['owner', 'bob@example.com']);
   assert.deepEqual(await lastAudit(), { actor: 'command line', action: 'invitation.created' });
   for (const [args, words] of [
-    [['invite', '--role', 'owner', '--environment', 'dev'], /--environment is for/],
+    [['invite', '--role', 'owner', '--environment', 'dev'], /--environment is required for/],
     [['invite', '--role', 'viewer', '--environment', 'none'], /no environment "none"/],
-    [['invite', '--role', 'owner', '--email', 'bob@localhost'], /no address/],
-    [['invite', '--role', 'owner', '--email', email], /signs in with this e-mail address already/],
+    [['invite', '--role', 'owner', '--email', 'bob@localhost'], /not a valid e-mail address/],
+    [['invite', '--role', 'owner', '--email', email], /user has this e-mail address already/],
   ] as const) {
     const refused = await trellis([...args]);
     assert.equal(refused.code, 1);

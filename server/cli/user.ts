@@ -1,22 +1,21 @@
 import { parseArgs } from 'node:util';
-import { writeAudit } from '../activity/audit.ts';
+import { writeCommandAudit } from '../activity/audit.ts';
 import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { emailAddress } from '../email-address.ts';
-import { isRole, roles } from '../http/roles.ts';
+import { isRole, roles } from '../http/auth/caller.ts';
 import { createInvitation } from '../users/invitations.ts';
+import { invitationLink, makeReset } from '../users/links.ts';
 import { environmentIdsOf, type Grant } from '../users/members.ts';
-import { makeReset } from '../users/resets.ts';
-import { invitationLink } from '../users/set-up.ts';
 import { listUsers, removeSecondFactor, type User } from '../users/users.ts';
-import { oneLine } from './one-line.ts';
-import { withDatabase } from './reach-database.ts';
+import { withDatabase } from './database.ts';
+import { oneLine, text } from './terminal.ts';
 
 const usage =
   'The commands are: user list, user invite --role ROLE [--environment NAME]... [--email ADDRESS], user reset-link ADDRESS, ' +
   'user remove-second-factor ADDRESS.';
 
-/** `trellis user ...`: for an owner who cannot sign in, and the operator of the machine; also while the service runs. */
+/** `trellis user ...`: for an owner who cannot sign in, and for the operator; also while the service runs. */
 export async function userCommand([command, ...args]: string[]): Promise<number> {
   const config = loadConfigWithoutKeys();
   if (config.signIn.isOff) throw new Error('TRELLIS_SIGN_IN is off: there are no users.');
@@ -40,22 +39,24 @@ async function listCommand(db: Db): Promise<number> {
   return 0;
 }
 
-/** Prints a link that makes one user, good for seven days. */
+/** Prints a link that makes one user, valid for seven days. */
 async function inviteCommand({ baseUrl }: Config, args: string[]): Promise<number> {
   const { values } = parseArgs({
     args,
     options: {
-      role: { type: 'string', default: '' },
-      environment: { type: 'string', multiple: true, default: [] },
-      email: { type: 'string' },
+      role: { ...text, default: '' },
+      environment: { ...text, multiple: true, default: [] },
+      email: text,
     },
   });
   const { role, environment: environments, email } = values;
   if (!isRole(role)) throw new Error(`--role must be one of ${roles.join(', ')}.`);
   if ((role === 'owner') !== (environments.length === 0))
-    throw new Error('--environment is for developers and viewers, and they need one at least.');
+    throw new Error(
+      '--environment is required for the roles developer and viewer, and not allowed for owner.',
+    );
   if (email !== undefined && !emailAddress.safeParse(email).success)
-    throw new Error(`--email "${email}" is no address.`);
+    throw new Error(`--email "${email}" is not a valid e-mail address.`);
   const at = new Date();
   const link = await withDatabase(loadConfigWithoutKeys(), (db) =>
     db.transaction(async (tx) => {
@@ -63,7 +64,7 @@ async function inviteCommand({ baseUrl }: Config, args: string[]): Promise<numbe
         role === 'owner' ? { role } : { role, environmentIds: await environmentIdsOf(tx, environments) };
       const made = await createInvitation(tx, { email, grant, by: undefined, at });
       const details = { role, environments: environments.join(',') };
-      await note(tx, { action: 'invitation.created', target: String(made.id), details });
+      await writeCommandAudit(tx, { action: 'invitation.created', target: String(made.id), details });
       return invitationLink(baseUrl, made.token);
     }),
   );
@@ -76,7 +77,7 @@ async function resetCommand(config: Config, email: string): Promise<number> {
   const link = await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
       const { id } = await userOf(tx, email);
-      await note(tx, { action: 'user.password_reset_made', target: id });
+      await writeCommandAudit(tx, { action: 'user.password_reset_made', target: id });
       const made = { userId: id, by: undefined, baseUrl: config.baseUrl, at: new Date() };
       return (await makeReset(tx, made)).link;
     }),
@@ -85,16 +86,16 @@ async function resetCommand(config: Config, email: string): Promise<number> {
   return 0;
 }
 
-/** For somebody whose device and backup codes are lost. Their sessions end. */
+/** For a user whose device and backup codes are lost. Ends the user's sessions. */
 async function secondFactorCommand(config: Config, email: string): Promise<number> {
   await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
       const { id } = await userOf(tx, email);
       if (!(await removeSecondFactor(tx, id))) throw new Error(`${email} has no second factor.`);
-      await note(tx, { action: 'user.second_factor_removed', target: id });
+      await writeCommandAudit(tx, { action: 'user.second_factor_removed', target: id });
     }),
   );
-  console.log(`${email} signs in with the password alone; nodes that run know it within a second`);
+  console.log(`${email} can sign in with only the password; running nodes apply this within one second`);
   return 0;
 }
 
@@ -102,11 +103,4 @@ async function userOf(tx: Tx, email: string): Promise<User> {
   const user = (await listUsers(tx)).find((one) => one.email === email.toLowerCase());
   if (user === undefined) throw new Error(`There is no user "${email}"; "trellis user list" lists them.`);
   return user;
-}
-
-async function note(
-  tx: Tx,
-  entry: { action: string; target: string; details?: Record<string, string> },
-): Promise<void> {
-  await writeAudit(tx, { environmentId: undefined, actor: 'command line', ...entry });
 }

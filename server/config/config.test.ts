@@ -53,6 +53,19 @@ test('all faults are told in one message', () => {
   }
 });
 
+test('a number of days has no leading zero and is within its range', () => {
+  const names = ['TRELLIS_ACTIVITY_DAYS', 'TRELLIS_EVENT_DAYS', 'TRELLIS_DELIVERY_DAYS'];
+  for (const days of ['0', '007', '1000', '-7', '7.5', 'week'])
+    for (const name of names)
+      assert.deepEqual(
+        faultsOf({ [name]: days }).map((fault) => fault.split(' ', 1)[0]),
+        [name],
+        days,
+      );
+  for (const name of names) assert.deepEqual(faultsOf({ [name]: '7' }), []);
+  assert.equal(faultsOf({ TRELLIS_EVENT_DAYS: '6' }).length, 1);
+});
+
 test('the owner of the settings is somebody who can sign in, and an issuer is not trusted over the wire', () => {
   const admin = (email: string) =>
     faultsOf({ TRELLIS_ADMIN_EMAIL: email, TRELLIS_ADMIN_PASSWORD: 'correct horse battery' });

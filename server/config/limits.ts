@@ -1,4 +1,6 @@
-/** How much a node takes on. `undefined` where a limit is off. */
+import type { Settings } from './setting-values.ts';
+
+/** The limits of a node. `undefined` if a limit is off. */
 export type LimitsConfig = {
   /** Calls a minute of a key without a limit of its own, over all nodes. */
   perKey: number | undefined;
@@ -13,45 +15,26 @@ export type LimitsConfig = {
   bodyBytes: number | undefined;
 };
 
-type Read = (name: string) => string | undefined;
-
-/** `openFiles`: how many the system lets this process have open at once. */
-export function readLimits(
-  read: Read,
-  { faults, openFiles }: { faults: string[]; openFiles: number },
-): LimitsConfig {
+/** `openFiles`: the number of files that the system lets this process open. */
+export function readLimits(settings: Settings, openFiles: number): LimitsConfig {
   const max = 1_000_000;
-  const bodyMb = readLimit(read('TRELLIS_BODY_MEMORY_MB'), {
-    name: 'TRELLIS_BODY_MEMORY_MB',
-    ...{ fallback: 256, min: 32, max, faults },
-  });
+  const bodyMb = readLimit(settings, 'TRELLIS_BODY_MEMORY_MB', { fallback: 256, min: 32, max });
   return {
-    perKey: readLimit(read('TRELLIS_RATE_LIMIT'), {
-      name: 'TRELLIS_RATE_LIMIT',
-      ...{ fallback: undefined, min: 1, max, faults },
-    }),
-    perPerson: readLimit(read('TRELLIS_PERSON_RATE_LIMIT'), {
-      name: 'TRELLIS_PERSON_RATE_LIMIT',
-      ...{ fallback: 3_000, min: 60, max, faults },
-    }),
-    perAddress: readLimit(read('TRELLIS_ADDRESS_RATE_LIMIT'), {
-      name: 'TRELLIS_ADDRESS_RATE_LIMIT',
-      ...{ fallback: 600, min: 10, max, faults },
-    }),
+    perKey: readLimit(settings, 'TRELLIS_RATE_LIMIT', { fallback: undefined, min: 1, max }),
+    perPerson: readLimit(settings, 'TRELLIS_PERSON_RATE_LIMIT', { fallback: 3_000, min: 60, max }),
+    perAddress: readLimit(settings, 'TRELLIS_ADDRESS_RATE_LIMIT', { fallback: 600, min: 10, max }),
     maxConnections:
-      readNumber(read('TRELLIS_MAX_CONNECTIONS'), {
-        name: 'TRELLIS_MAX_CONNECTIONS',
-        ...{ min: 10, max, faults },
-      }) ?? maxConnectionsOf(openFiles),
-    overloadDelayMs: readLimit(read('TRELLIS_OVERLOAD_DELAY_MS'), {
-      name: 'TRELLIS_OVERLOAD_DELAY_MS',
-      ...{ fallback: 100, min: 10, max: 10_000, faults },
+      readNumber(settings, 'TRELLIS_MAX_CONNECTIONS', { min: 10, max }) ?? maxConnectionsOf(openFiles),
+    overloadDelayMs: readLimit(settings, 'TRELLIS_OVERLOAD_DELAY_MS', {
+      fallback: 100,
+      min: 10,
+      max: 10_000,
     }),
     bodyBytes: bodyMb === undefined ? undefined : bodyMb * 1024 * 1024,
   };
 }
 
-/** Files and sockets of the service's own, to the database and on disk. */
+/** Files and sockets of the service itself, to the database and on disk. */
 const ownFiles = 256;
 
 /** A proxied call has two sockets: the caller's, and one to the provider. */
@@ -59,23 +42,27 @@ function maxConnectionsOf(openFiles: number): number {
   return Math.min(50_000, Math.max(100, Math.floor((openFiles - ownFiles) / 2)));
 }
 
-type Rule = { name: string; min: number; max: number; faults: string[] };
+type Range = { min: number; max: number };
 
 function readLimit(
-  text: string | undefined,
-  { fallback, ...rule }: Rule & { fallback: number | undefined },
+  settings: Settings,
+  name: string,
+  { fallback, ...range }: Range & { fallback: number | undefined },
 ): number | undefined {
+  const text = settings.read(name);
   if (text === 'off') return undefined;
-  return text === undefined ? fallback : readNumber(text, { ...rule, orOff: ', or off' });
+  return text === undefined ? fallback : readNumber(settings, name, { ...range, orOff: ', or off' });
 }
 
 function readNumber(
-  text: string | undefined,
-  { name, min, max, faults, orOff = '' }: Rule & { orOff?: string },
+  settings: Settings,
+  name: string,
+  { min, max, orOff = '' }: Range & { orOff?: string },
 ): number | undefined {
+  const text = settings.read(name);
   if (text === undefined) return undefined;
   const number = Number(text);
   if (/^\d{1,9}$/.test(text) && number >= min && number <= max) return number;
-  faults.push(`${name} must be a number from ${min} to ${max}${orOff}, it is "${text}"`);
+  settings.faults.push(`${name} must be a number from ${min} to ${max}${orOff}, it is "${text}"`);
   return undefined;
 }

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readMonitoring } from './monitoring.ts';
+import { Settings } from './setting-values.ts';
 
 function read(env: Record<string, string>) {
-  const faults: string[] = [];
-  return { ...readMonitoring((name) => env[name], faults), faults };
+  const settings = new Settings(env);
+  return { ...readMonitoring(settings), faults: settings.faults };
 }
 
 test('nothing is traced, and no token is asked for, unless it is set', () => {

@@ -1,11 +1,11 @@
-/** The settings by which people sign in to the dashboard, and by which they get mails. */
+/** The settings for the sign-in to the dashboard, and for mails. */
 import { emailAddress } from '../email-address.ts';
-import { isLoopback, oneOf, readUrl } from './setting-values.ts';
+import { isLoopback, type Settings } from './setting-values.ts';
 
 export type SignInConfig = {
-  /** Everybody who reaches the service is an owner; it is on loopback then. */
+  /** Every caller of the service is an owner; it listens on loopback then. */
   isOff: boolean;
-  /** Made the first owner at a start where there is none. */
+  /** Made the first owner at a start without an owner. */
   admin: { email: string; password: string } | undefined;
   oidc: OidcConfig | undefined;
 };
@@ -14,27 +14,18 @@ export type OidcConfig = { issuer: string; clientId: string; clientSecret: strin
 /** Who sends mails, and from whom they are. The address may hold a password. */
 export type MailConfig = { url: string; from: string };
 
-export function readSignIn(from: {
-  read: (name: string) => string | undefined;
-  host: string;
-  baseUrl: string;
-  faults: string[];
-}): SignInConfig {
-  const { read, faults } = from;
-  const isOff =
-    oneOf(read('TRELLIS_SIGN_IN'), {
-      name: 'TRELLIS_SIGN_IN',
-      allowed: ['on', 'off'] as const,
-      fallback: 'on',
-      faults,
-    }) === 'off';
-  if (isOff && !(isLoopback(from.host) && isLoopback(URL.parse(from.baseUrl)?.hostname ?? ''))) {
-    faults.push('TRELLIS_SIGN_IN=off is for this machine alone: HOST and BASE_URL must be loopback');
+export function readSignIn(settings: Settings, at: { host: string; baseUrl: string }): SignInConfig {
+  const { faults } = settings;
+  const isOff = !settings.isOn('TRELLIS_SIGN_IN');
+  if (isOff && !(isLoopback(at.host) && isLoopback(URL.parse(at.baseUrl)?.hostname ?? ''))) {
+    faults.push(
+      'TRELLIS_SIGN_IN=off is allowed only for this machine: HOST and BASE_URL must be loopback addresses',
+    );
   }
-  const email = read('TRELLIS_ADMIN_EMAIL');
-  const password = read('TRELLIS_ADMIN_PASSWORD');
+  const email = settings.read('TRELLIS_ADMIN_EMAIL');
+  const password = settings.read('TRELLIS_ADMIN_PASSWORD');
   if ((email === undefined) !== (password === undefined)) {
-    faults.push('TRELLIS_ADMIN_EMAIL and TRELLIS_ADMIN_PASSWORD are set together or not at all');
+    faults.push('TRELLIS_ADMIN_EMAIL and TRELLIS_ADMIN_PASSWORD must be set together');
   }
   if (email !== undefined && !emailAddress.safeParse(email).success) {
     faults.push(`TRELLIS_ADMIN_EMAIL must be an e-mail address, it is "${email}"`);
@@ -43,18 +34,16 @@ export function readSignIn(from: {
     faults.push('TRELLIS_ADMIN_PASSWORD must be 12 to 128 characters');
   }
   const admin = email !== undefined && password !== undefined ? { email, password } : undefined;
-  return { isOff, admin, oidc: readOidc(read, faults) };
+  return { isOff, admin, oidc: readOidc(settings) };
 }
 
-export function readSmtp(
-  read: (name: string) => string | undefined,
-  faults: string[],
-): MailConfig | undefined {
-  const [url, from] = [read('SMTP_URL'), read('SMTP_FROM')];
+export function readSmtp(settings: Settings): MailConfig | undefined {
+  const { faults } = settings;
+  const [url, from] = [settings.read('SMTP_URL'), settings.read('SMTP_FROM')];
   if ((url === undefined) !== (from === undefined))
-    faults.push('SMTP_URL and SMTP_FROM are set together or not at all');
+    faults.push('SMTP_URL and SMTP_FROM must be set together');
   if (url !== undefined && !/^smtps?:$/.test(URL.parse(url)?.protocol ?? '')) {
-    faults.push('SMTP_URL must be smtp:// or smtps://, with user and password where the server wants them');
+    faults.push('SMTP_URL must be smtp:// or smtps://, with user and password if the server requires them');
   }
   if (from !== undefined && !/^([^<>\r\n]*<)?[^@\s<>]+@[^@\s<>]+>?$/.test(from)) {
     faults.push(`SMTP_FROM must be an address such as Trellis <trellis@example.com>, it is "${from}"`);
@@ -62,22 +51,25 @@ export function readSmtp(
   return url !== undefined && from !== undefined ? { url, from } : undefined;
 }
 
-function readOidc(read: (name: string) => string | undefined, faults: string[]): OidcConfig | undefined {
-  const issuer = read('TRELLIS_OIDC_ISSUER');
-  const clientId = read('TRELLIS_OIDC_CLIENT_ID');
-  const clientSecret = read('TRELLIS_OIDC_CLIENT_SECRET');
-  const name = read('TRELLIS_OIDC_NAME') ?? 'OpenID Connect';
+function readOidc(settings: Settings): OidcConfig | undefined {
+  const { faults } = settings;
+  const issuer = settings.read('TRELLIS_OIDC_ISSUER');
+  const clientId = settings.read('TRELLIS_OIDC_CLIENT_ID');
+  const clientSecret = settings.read('TRELLIS_OIDC_CLIENT_SECRET');
+  const name = settings.read('TRELLIS_OIDC_NAME') ?? 'OpenID Connect';
   if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined;
   if (issuer === undefined || clientId === undefined || clientSecret === undefined) {
     faults.push(
-      'TRELLIS_OIDC_ISSUER, TRELLIS_OIDC_CLIENT_ID and TRELLIS_OIDC_CLIENT_SECRET are set together',
+      'TRELLIS_OIDC_ISSUER, TRELLIS_OIDC_CLIENT_ID and TRELLIS_OIDC_CLIENT_SECRET must be set together',
     );
     return undefined;
   }
-  const url = URL.parse(readUrl(issuer, { name: 'TRELLIS_OIDC_ISSUER', fallback: '', faults }));
+  const url = URL.parse(settings.url('TRELLIS_OIDC_ISSUER', ''));
   // An ID token that comes straight from the issuer is trusted without a signature.
   if (url?.protocol === 'http:' && !isLoopback(url.hostname))
-    faults.push('TRELLIS_OIDC_ISSUER must be an https:// address; http is for loopback alone');
-  // As it is spelled: it is compared with what the provider calls itself.
+    faults.push(
+      'TRELLIS_OIDC_ISSUER must be an https:// address; http:// is allowed only for loopback addresses',
+    );
+  // Unchanged: it is compared with the name that the provider gives.
   return { issuer, clientId, clientSecret, name };
 }

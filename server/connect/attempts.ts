@@ -7,28 +7,28 @@ import type { Vault } from '../vault.ts';
 import { findSecret } from './browser-cookies.ts';
 import { hashOf } from './sessions.ts';
 
-/** How long a person may take at the provider. */
+/** How long an end user may take at the provider. */
 const attemptLifeMs = 30 * 60_000;
-/** How long a trip that came back may take here before it counts as cut off; longer than any exchange. */
+/** How long the callback may take before the attempt counts as interrupted; longer than any exchange. */
 const settlingMs = 5 * 60_000;
 
-/** One trip to the provider, as it was begun. */
+/** A pending authorization at the provider, as it was begun. */
 export type Attempt = {
   sessionId: number;
   environmentId: number;
   integrationId: number;
   integrationKey: string;
   codeVerifier: string | undefined;
-  /** What the provider is asked for; fewer than `scopesRequested` where it adds to what was granted before. */
+  /** The requested scopes; fewer than `scopesRequested` if the provider adds them to a previous grant. */
   scopes: string[];
-  /** What the connection is to have in the end. */
+  /** The scopes that the connection should have in the end. */
   scopesRequested: string[];
-  /** Whether it follows one that brought no refresh token. */
+  /** Whether it follows an authorization without a refresh token. */
   isRepeated: boolean;
   connectionConfig: Record<string, string>;
-  /** The client that the end user brought in place of the integration's. */
+  /** The end user's own client, in place of the integration's. */
   ownClient: OAuthClient | undefined;
-  /** Who waits for the end on a socket, if somebody does. */
+  /** The ID of the client that waits on a socket, if any. */
   waiter: string | undefined;
   begunAt: Date;
 };
@@ -45,8 +45,8 @@ type Sealed = {
 };
 
 /**
- * Remembers a trip under its state and the browser that makes it; both are stored as hashes. Throws
- * `unknown_connect_session_token` or `unknown_provider_config` where these were deleted meanwhile.
+ * Stores an attempt under its state and its browser, both as hashes. Throws `unknown_connect_session_token` or
+ * `unknown_provider_config` if these were deleted meanwhile.
  */
 export async function storeAttempt(
   tx: Queryable,
@@ -108,7 +108,7 @@ export async function takeAttempt(
         })
         .where('state_hash', '=', hashOf(state))
         .where('taken_at', 'is', null)
-        // One that comes too late is left to be told of as abandoned.
+        // A late callback is left to the sweep, which reports the attempt as abandoned.
         .where('expires_at', '>', now)
         .returning([
           'environment_id',
@@ -146,19 +146,19 @@ export async function takeAttempt(
   };
 }
 
-/** A trip as it stands when it is over. */
+/** An attempt that is over. */
 type EndedAttempt = {
   environmentId: number;
   sessionId: number;
   begunAt: Date;
   integration: { key: string; providerName: string; isTest: boolean };
-  /** Of the session, sealed. */
+  /** The settings of the session, sealed. */
   settings: Buffer;
-  /** Whether the session has made its connection, by this trip or another. */
+  /** Whether the session has made its connection, by this attempt or another. */
   isUsed: boolean;
 };
 
-/** Forgets a trip that was taken. Undefined where it is gone: its session or its integration was deleted. */
+/** Deletes a taken attempt. Undefined if its session or its integration was deleted. */
 export async function endAttempt(tx: Queryable, state: string): Promise<EndedAttempt | undefined> {
   const row = first(
     await tx.query<Omit<EndedAttempt, 'integration'> & EndedAttempt['integration']>(
@@ -176,12 +176,10 @@ export async function endAttempt(tx: Queryable, state: string): Promise<EndedAtt
       [hashOf(state)],
     ),
   );
-  if (row === undefined) return undefined;
-  const { key, providerName, isTest, ...ended } = row;
-  return { ...ended, integration: { key, providerName, isTest } };
+  return row && { ...row, integration: row };
 }
 
-/** Whether a trip of the session may still end: somebody may come back, or has, and the provider is being asked. */
+/** Whether an attempt of the session may still end: the user may return, or the callback is running. */
 export async function hasAttempt(
   db: Queryable,
   { sessionId, environmentId, now }: { sessionId: number; environmentId: number; now: Date },

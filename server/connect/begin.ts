@@ -1,45 +1,49 @@
 import { authorizationRequest } from '../auth-modes/oauth2.ts';
-import { requireOwnClientsKnown } from '../connections/save.ts';
-import { templateValues } from '../connections/values.ts';
+import { oauth2 } from '../auth-modes/oauth2-credentials.ts';
+import { templateValues } from '../connections/store/reader.ts';
+import { requireOwnClientsSupported } from '../connections/store/save.ts';
+import { asAppError } from '../connections/verify.ts';
 import { readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { clientOf, type Integration, type OAuthClient } from '../integrations/store.ts';
+import { clientOf, type OAuthClient } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
 import { findSecret, newBrowserSecret } from './browser-cookies.ts';
 import { endUserOf } from './choices.ts';
-import { readWishes, type Wishes } from './query.ts';
-import { allowsOtherAccount, planScopes, type ScopePlan } from './scopes.ts';
 import { paramFault } from './session-input.ts';
-import { bindSession, getSession, hashOf } from './sessions.ts';
-import { asAppError, type ConnectDeps, getTarget, readConfig, type Target } from './target.ts';
+import { bindSession, getSession, hashOf, type SessionRef } from './sessions.ts';
+import {
+  allowsOtherAccount,
+  type ConnectDeps,
+  type ConnectQuery,
+  getTarget,
+  planScopes,
+  readConfig,
+  readConnectQuery,
+  type ScopePlan,
+  type Target,
+} from './target.ts';
 
-/** The only redirect URI there is; registered at the provider as it stands. */
+/** The only redirect URI, registered at the provider in this form. */
 export function redirectUriOf({ baseUrl }: Pick<ConnectDeps, 'baseUrl'>): string {
   return `${baseUrl}/oauth/callback`;
 }
 
-/** A request to begin. `url` is its own, with the query. */
-type Request = { session: { sessionId: number; environmentId: number }; key: string; url: string };
+/** A request to begin. `url` is that of the request, with its query. */
+type Request = { session: SessionRef; key: string; url: string };
 
-/** For whom a trip would begin, and whose it is. */
-export type Announcement = {
-  /** What the application calls itself, if it does. */
-  appName: string | undefined;
-  environment: string;
-  integration: Integration;
-  isReconnect: boolean;
-  endUser: ReturnType<typeof endUserOf>;
-};
+/** The end user, the application and the integration of an authorization that has not begun. */
+export type Announcement = Awaited<ReturnType<typeof announce>>;
 
 /**
- * What a person is to know before a trip begins that nobody has agreed to on a page of ours. Binds and stores nothing.
- * Throws what `begin` throws of what does not fit.
+ * The facts for the page that asks before an authorization begins. Binds and stores nothing. Throws the errors of
+ * `begin`.
  */
-export async function announce(deps: ConnectDeps, request: Request): Promise<Announcement> {
+export async function announce(deps: ConnectDeps, request: Request) {
   const { target } = await prepare(deps, request);
   const { session, integration, current } = target;
   const { appName } = await readConnectSettings(deps.db, session.environmentId);
   return {
+    /** Undefined if the application has set none. */
     appName,
     environment: session.environment,
     integration,
@@ -49,11 +53,11 @@ export async function announce(deps: ConnectDeps, request: Request): Promise<Ann
 }
 
 /**
- * Begins a trip to the provider: where to send the browser, and the secret that its cookie is to hold.
+ * Begins an authorization: the address to which the browser is sent, and the secret for its cookie.
  *
- * The first browser that begins has the session for itself, by a secret that it never had before: another one is
- * refused with `session_in_other_browser`. `secrets` is what the request's cookies hold. Throws AppError naming what does
- * not fit.
+ * The session is bound to the first browser that begins, by a new secret: another browser is refused with
+ * `session_in_other_browser`. `secrets` are those of the request's cookies. Throws AppError naming the parameters that
+ * do not fit.
  */
 export async function begin(
   deps: ConnectDeps,
@@ -61,33 +65,33 @@ export async function begin(
 ): Promise<{ location: string; browser: string }> {
   const flow = await prepare(deps, request);
   const { browserHash } = flow.target.session;
-  // Where the session has one that is not shown, the new one is refused when it is bound.
+  // If the session has a secret that this browser does not present, binding the new one fails.
   const browser = (browserHash && findSecret(request.secrets, browserHash)) ?? newBrowserSecret();
-  return { location: await startTrip(deps, { ...flow, browser, isRepeated: false }), browser };
+  return { location: await startAuthorization(deps, { ...flow, browser, isRepeated: false }), browser };
 }
 
 async function prepare(
   { db, reading }: ConnectDeps,
-  { session: { sessionId: id, environmentId }, key, url }: Request,
+  { session: ref, key, url }: Request,
 ): Promise<Omit<Start, 'browser' | 'isRepeated'>> {
-  const session = await getSession(db, { id, environmentId, vault: reading.vault });
-  const target = await getTarget(db, { reading, session, key, mode: 'OAUTH2' });
-  const wishes = readWishes(url);
-  // Before the provider gives a grant that could not be kept.
-  if (wishes.ownClient !== undefined) await requireOwnClientsKnown(db);
+  const session = await getSession(db, { ...ref, vault: reading.vault });
+  const target = await getTarget(db, { reading, session, key, mode: oauth2.name });
+  const query = readConnectQuery(url);
+  // Before the provider issues a grant that could not be kept.
+  if (query.ownClient !== undefined) await requireOwnClientsSupported(db);
   return {
     target,
-    plan: planScopes(target, wishes),
-    connectionConfig: readConfig(target, wishes.config),
-    extraParams: paramsOf(target, wishes),
-    ownClient: wishes.ownClient,
-    waiter: wishes.waiter,
+    plan: planScopes(target, query),
+    connectionConfig: readConfig(target, query.config),
+    extraParams: paramsOf(target, query),
+    ownClient: query.ownClient,
+    waiter: query.waiter,
   };
 }
 
 /**
- * Sends the browser on another trip of the same session, after one that brought no refresh token: this time in the
- * words that make the provider give one, with the account that was chosen.
+ * Begins another authorization of the same session, after one without a refresh token: with the parameters that make
+ * the provider issue one, and with the account that was chosen.
  */
 export async function beginAgain(
   deps: ConnectDeps,
@@ -96,7 +100,7 @@ export async function beginAgain(
 ): Promise<string> {
   const { integration, session } = flow.target;
   const chosen = account?.email ?? account?.id;
-  return startTrip(deps, {
+  return startAuthorization(deps, {
     ...flow,
     extraParams: {
       ...session.settings.integrations_config_defaults?.[integration.key]?.authorization_params,
@@ -118,7 +122,7 @@ type Start = {
   isRepeated: boolean;
 };
 
-async function startTrip(deps: ConnectDeps, flow: Start): Promise<string> {
+async function startAuthorization(deps: ConnectDeps, flow: Start): Promise<string> {
   const { db, reading, now } = deps;
   const { target, plan, connectionConfig, extraParams, ownClient, browser, waiter, isRepeated } = flow;
   const { session, integration } = target;
@@ -157,20 +161,20 @@ async function startTrip(deps: ConnectDeps, flow: Start): Promise<string> {
   }
 }
 
-function paramsOf(target: Target, wishes: Wishes): Record<string, string> {
+function paramsOf(target: Target, query: ConnectQuery): Record<string, string> {
   const { session, integration, current } = target;
   const { settings } = session;
-  for (const [name, value] of Object.entries(wishes.authorizationParams)) {
+  for (const [name, value] of Object.entries(query.authorizationParams)) {
     const fault = paramFault(integration.provider, { name, value });
     if (fault !== undefined)
       throw fieldError('invalid_query_params', [`authorization_params[${name}]`], fault);
   }
-  // The provider preselects the account that is expected; the callback checks which one it was.
+  // The provider preselects the expected account; the callback checks the actual one.
   const before = allowsOtherAccount(target) ? undefined : current?.account?.email;
   const expected = before ?? (settings.require_same_account ? settings.end_user?.email : undefined);
   return {
     ...(expected && { login_hint: expected }),
-    ...wishes.authorizationParams,
+    ...query.authorizationParams,
     ...settings.integrations_config_defaults?.[integration.key]?.authorization_params,
   };
 }

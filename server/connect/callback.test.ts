@@ -304,10 +304,10 @@ test('a connection that was deleted cannot be renewed', async () => {
   await bench.db.query('update connection set data_key = null, credentials = null, deleted_at = now()');
   const answer = await bench.browser().visit(`/oauth/connect/sheets?connect_session_token=${token}`);
   assert.equal(answer.status, 400);
-  assert.match(answer.text, /has been deleted/);
+  assert.match(answer.text, /to renew was deleted/);
 });
 
-test('an outage of the provider is said to be one, and nothing of ours is broken', async () => {
+test('an outage of the provider is said to be one, and nothing of the service is broken', async () => {
   await bench.control('POST /faults', { case: 'token_503', times: 1 });
   const browser = bench.browser();
   const token = await bench.session();

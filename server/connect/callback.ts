@@ -1,50 +1,49 @@
 import { readAccount } from '../auth-modes/account.ts';
-import { type Credentials, ownClientOf } from '../auth-modes/mode.ts';
+import { type Credentials, ownClientOf } from '../auth-modes/modes.ts';
 import { exchangeCode } from '../auth-modes/oauth2.ts';
-import { credentialsFrom, type OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
+import { credentialsFrom, type OAuth2Credentials, oauth2 } from '../auth-modes/oauth2-credentials.ts';
 import type { OAuthContext } from '../auth-modes/oauth2-request.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
-import { noteClientVerdict } from '../connections/client-verdict.ts';
-import { noteIssuedToken } from '../connections/grants.ts';
-import { whileExchanging } from '../connections/revocation-lock.ts';
-import { templateValues } from '../connections/values.ts';
-import { testFailed, verify } from '../connections/verify.ts';
+import { recordIssuedToken } from '../connections/revocation/issued-tokens.ts';
+import { whileExchanging } from '../connections/revocation/revocation-lock.ts';
+import { templateValues } from '../connections/store/reader.ts';
+import { asAppError, recordClientVerdict, testFailed, verify } from '../connections/verify.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
 import { type Attempt, endAttempt, takeAttempt } from './attempts.ts';
 import { beginAgain, redirectUriOf } from './begin.ts';
-import { failureOf, queueFailure } from './failures.ts';
 import {
   explainError,
+  failureOf,
+  flowEnded,
+  flowFailed,
   foreignBrowser,
   ownClientFault,
   providerFault,
+  queueFailure,
   unexpected,
   unknownState,
-} from './fault.ts';
-import { flowEnded, flowFailed } from './flow-log.ts';
-import { errorMessage, notifyClient, successMessage } from './notices.ts';
+} from './failures.ts';
 import { type AuthorizationResult, checkAccount, isSameAccount, type Saved, saveConnection } from './save.ts';
-import { getSession, noteFailure, type SessionSettings } from './sessions.ts';
-import { asAppError, type ConnectDeps, getTarget, type Target } from './target.ts';
+import { getSession, type SessionSettings, storeFailure } from './sessions.ts';
+import { errorMessage, notifyClient, successMessage } from './socket.ts';
+import { type ConnectDeps, getTarget, type Target } from './target.ts';
 
-/** A trip that made or renewed a connection, or one that has to be gone once more. */
-export type Finished =
-  | (Saved & { kind: 'saved'; integration: Integration })
-  | { kind: 'again'; location: string };
+/** An authorization that made or renewed a connection, or that must be repeated. */
+type Finished = (Saved & { kind: 'saved'; integration: Integration }) | { kind: 'again'; location: string };
 
 type AuthorizationFlow = { attempt: Attempt; target: Target; params: URLSearchParams; state: string };
 
 /**
- * Ends a trip to the provider: takes the pending attempt, exchanges the code, saves the connection. Where no refresh
- * token came and none is stored that lives and is of the same account, the browser is sent once more, with words that
- * make the provider give one.
+ * Ends an authorization: takes the pending attempt, exchanges the code, saves the connection. If there is no refresh
+ * token, neither a new one nor a valid stored one of the same account, the browser is sent once more, with the
+ * parameters that make the provider issue one.
  *
- * `params` is the callback's query, `secrets` what the browser's cookies hold. Throws ConnectFault for what happened at
- * the provider and for a state that is not waited for; AppError for the rest, as `saveConnection` does. Whatever is
- * thrown, no connection was touched, the same state never works again, and the application is told of what a person
- * or a provider did.
+ * `params` is the callback's query; `secrets` are those of the browser's cookies. Throws ConnectFault for a fault at
+ * the provider and for an unknown state; AppError for the rest, as `saveConnection` does. After an error, no
+ * connection was changed, the state is used up, and the application receives the failures that a user or a provider
+ * caused.
  */
 export async function finish(
   deps: ConnectDeps,
@@ -59,15 +58,16 @@ export async function finish(
     if (taken.kind === 'another browser') throw foreignBrowser(deps.baseUrl);
     const { attempt, browser } = taken;
     const finished = await complete(deps, { attempt, params, state, browser });
-    await forget(deps, state);
-    const ended = flowEnded(finished, { attempt, at: now() });
-    if (ended !== undefined) deps.activity.log(ended);
+    await endAttempt(db, state).catch((err: unknown) =>
+      deps.log.warn({ err }, 'an authorization attempt could not be ended; a job ends it later'),
+    );
     if (finished.kind === 'saved') {
+      deps.activity.log(flowEnded(finished, { attempt, at: now() }));
       await notifyClient(deps, { waiter: attempt.waiter, message: successMessage(finished.connection) });
     }
     return finished;
   } catch (error) {
-    await tellFailure(deps, { state, error });
+    await reportFailure(deps, { state, error });
     const { waiter, integrationKey } = taken.kind === 'taken' ? taken.attempt : taken;
     await notifyClient(deps, { waiter, message: errorMessage(error, integrationKey) });
     throw asAppError(error);
@@ -84,14 +84,9 @@ async function complete(
     environmentId: attempt.environmentId,
     vault: reading.vault,
   });
-  // Asked before the exchange, so that no grant is taken that cannot be kept; `saveConnection` makes sure.
+  // Checked before the exchange, to take no grant that cannot be kept; `saveConnection` checks it again.
   if (session.usedAt !== undefined) throw new AppError('unknown_connect_session_token');
-  const target = await getTarget(db, {
-    reading,
-    session,
-    key: attempt.integrationKey,
-    mode: 'OAUTH2',
-  });
+  const target = await getTarget(db, { reading, session, key: attempt.integrationKey, mode: oauth2.name });
   const { integration } = target;
   if (integration.id !== attempt.integrationId) throw new AppError('unknown_provider_config');
   const { ownClient } = attempt;
@@ -107,25 +102,21 @@ async function settle(deps: ConnectDeps, flow: AuthorizationFlow & { browser: st
   try {
     checkAccount(target, authorization);
     if (lacksRefreshToken(authorization, flow)) {
-      const { connectionConfig, ownClient, waiter, scopes: asked, scopesRequested: requested } = attempt;
-      const { browser } = flow;
-      const next = {
-        ...{ target, plan: { asked, requested }, connectionConfig, ownClient, browser, waiter },
-      };
+      const { scopes: asked, scopesRequested: requested } = attempt;
+      const next = { ...attempt, target, plan: { asked, requested }, browser: flow.browser };
       return { kind: 'again', location: await beginAgain(deps, next, authorization.grant.account) };
     }
-    await refuseRejected(deps, { attempt, integration, authorization });
+    await refuseRejected(deps, { integration, authorization });
     const saved = await saveConnection(deps, { session, tried: integration, authorization });
     return { ...saved, kind: 'saved', integration };
   } catch (error) {
-    if (authorization.isRefreshable) await noteUnkept(deps, { target, authorization });
+    if (authorization.isRefreshable) await countUnkeptToken(deps, { target, authorization });
     throw error;
   }
 }
 
 /**
- * The stored refresh token serves where none came, if it is of the same account, and not known to be dead or of no use
- * to the client.
+ * A stored refresh token is sufficient if it is of the same account, and if its connection is active and not suspended.
  */
 function lacksRefreshToken(
   authorization: AuthorizationResult,
@@ -139,7 +130,7 @@ function lacksRefreshToken(
   return kept?.refresh_token === undefined;
 }
 
-/** Credentials of the client that the trip was for: a refresh token of another one is of no use to it. */
+/** The credentials if they are of this attempt's client, which cannot use a refresh token of another one. */
 function ofClient(
   credentials: Credentials | undefined,
   { ownClient }: Pick<Attempt, 'ownClient'>,
@@ -148,39 +139,33 @@ function ofClient(
   return credentials.config_override?.client_id === ownClient?.clientId ? credentials : undefined;
 }
 
-/** A process that is told to stop ends soon after, and until it is saved the grant is nowhere but here. */
+/** A stopping process ends soon, and the grant exists nowhere else before it is saved. */
 const rejectionMs = 4_000;
 
 /**
- * Throws `connection_test_failed` where the provider's API refuses the token that the provider has just given. What
- * proves nothing stops nobody: the code is spent, and the grant is good by all that is known.
+ * Throws `connection_test_failed` if the provider's API refuses the new token. A test without a result is ignored: the
+ * code is used up, and nothing is known against the grant.
  */
 async function refuseRejected(
   { fetchFor, log }: ConnectDeps,
-  {
-    attempt,
-    integration,
-    authorization,
-  }: { attempt: Attempt; integration: Integration; authorization: AuthorizationResult },
+  { integration, authorization }: { integration: Integration; authorization: AuthorizationResult },
 ): Promise<void> {
   const credentials = authorization.credentials(undefined);
-  const { connectionConfig } = attempt;
+  const { connectionConfig } = authorization;
   const fetch = fetchFor(integration);
-  const verdict = await verify(
-    { integration, credentials, connectionConfig },
-    { fetch, timeoutMs: rejectionMs },
-  );
+  const tried = { integration, credentials, connectionConfig };
+  const verdict = await verify(tried, { fetch, timeoutMs: rejectionMs });
   if (verdict.kind === 'accepted') return;
   const facts = { integration: integration.key, step: 'verification', ...verdict };
   if (verdict.kind === 'refused') {
-    log.warn(facts, 'connecting failed');
+    log.warn(facts, 'an authorization failed');
     throw testFailed(integration, verdict);
   }
-  log.info(facts, 'the credentials were not proven');
+  log.info(facts, 'the credentials could not be verified');
 }
 
-/** A token that nobody keeps is alive at the provider all the same. Never throws. */
-async function noteUnkept(
+/** Counts a token that was not kept, since it is valid at the provider. Never throws. */
+async function countUnkeptToken(
   { db, log, now }: ConnectDeps,
   { target: { integration }, authorization }: { target: Target; authorization: AuthorizationResult },
 ): Promise<void> {
@@ -189,24 +174,19 @@ async function noteUnkept(
   const of = { integration: { ...integration, client }, account, connection: undefined };
   const token = { ...of, wasDead: false, at: now() };
   await db
-    .transaction((tx) => noteIssuedToken(tx, token))
-    .catch((err: unknown) => log.warn({ err }, 'a token that was not kept was not counted'));
-}
-
-/** Never throws: the trip is done, and the sweep removes what is left of it. */
-async function forget({ db, log }: ConnectDeps, state: string): Promise<void> {
-  await endAttempt(db, state).catch((err: unknown) => log.warn({ err }, 'a trip is left to the sweep'));
+    .transaction((tx) => recordIssuedToken(tx, token))
+    .catch((err: unknown) => log.warn({ err }, 'an unused token could not be counted'));
 }
 
 /**
- * Never throws: what failed before is what matters, and what is not told now is left to the sweep. Where the session
- * has made its connection by another trip, nothing is missing.
+ * Reports the failure to the application, the session and the activity log, unless the session has made its connection
+ * by another attempt. Never throws: the original error matters, and the sweep reports what is left.
  */
-async function tellFailure(
+async function reportFailure(
   { db, log, now, activity, reading: { vault } }: ConnectDeps,
   { state, error }: { state: string; error: unknown },
 ): Promise<void> {
-  const tell = db.transaction(async (tx) => {
+  const reporting = db.transaction(async (tx) => {
     const ended = await endAttempt(tx, state);
     if (ended === undefined || ended.isUsed) return undefined;
     const key = await environmentKey(tx, { environmentId: ended.environmentId, vault });
@@ -214,16 +194,16 @@ async function tellFailure(
     const facts = { ...ended, settings, ...failureOf(error) };
     const { cause, evidence } = facts;
     const { type } = explainError(error) ?? unexpected;
-    await noteFailure(tx, {
+    await storeFailure(tx, {
       id: ended.sessionId,
       failure: { cause, type, evidence, at: now().toISOString() },
     });
     await queueFailure(tx, 'connection.connect_failed', facts);
     return flowFailed(facts, now());
   });
-  await tell
+  await reporting
     .then((failed) => failed && activity.log(failed))
-    .catch((err: unknown) => log.warn({ err }, 'a failed connect was not told'));
+    .catch((err: unknown) => log.warn({ err }, 'a failed authorization could not be reported'));
 }
 
 async function exchange(
@@ -234,7 +214,8 @@ async function exchange(
   const isAddition = attempt.scopes.length < attempt.scopesRequested.length;
   const context: OAuthContext = {
     definition: integration.provider,
-    // What a silent answer grants (RFC 6749 §5.1): what was asked for, beside what an addition adds to.
+    // The scopes that a response without scopes grants (RFC 6749 §5.1): the requested ones, and those of the grant to
+    // which they are added.
     client: {
       ...(ownClient ?? clientOf(integration)),
       scopes: [...attempt.scopes, ...((isAddition && current?.scopesGranted) || [])],
@@ -252,16 +233,17 @@ async function exchange(
     now: deps.now(),
   });
   if (!params.has('error') && ownClient === undefined) {
-    await noteClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
+    await recordClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
   }
   if (!outcome.ok) {
-    note(deps, { integration, fault: outcome.fault, step: params.has('error') ? 'callback' : 'exchange' });
+    const { fault } = outcome;
+    logFault(deps, { integration, fault, step: params.has('error') ? 'callback' : 'exchange' });
     const { display_name: provider } = integration.provider;
-    throw ownClient ? ownClientFault(outcome.fault, provider) : providerFault(outcome.fault, provider);
+    throw ownClient ? ownClientFault(fault, provider) : providerFault(fault, provider);
   }
   const { tokens } = outcome;
   const read = await readAccount({ ...context, tokens, fetch });
-  if (!read.ok) note(deps, { integration, fault: read.fault, step: 'account' });
+  if (!read.ok) logFault(deps, { integration, fault: read.fault, step: 'account' });
   const account = read.ok ? read.account : {};
   return {
     credentials: (previous) => {
@@ -285,8 +267,8 @@ async function exchange(
   };
 }
 
-/** The provider's code alone: its text may hold anything. A person who says no is no reason to look. */
-function note(
+/** Logs the provider's code, and never its text, which may contain anything. A refusal by the user is no warning. */
+function logFault(
   { log }: ConnectDeps,
   {
     integration,
@@ -295,6 +277,6 @@ function note(
   }: { integration: Integration; fault: TokenFault; step: 'callback' | 'exchange' | 'account' },
 ): void {
   const facts = { integration: integration.key, step, kind, fault: error, status: httpStatus };
-  if (kind === 'denied') log.info(facts, 'access was not given');
-  else log.warn(facts, 'connecting failed');
+  if (kind === 'denied') log.info(facts, 'access was denied');
+  else log.warn(facts, 'an authorization failed');
 }

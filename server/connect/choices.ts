@@ -1,75 +1,79 @@
 import { z } from 'zod';
-import { ownClientOf } from '../auth-modes/mode.ts';
-import type { Connection } from '../connections/store.ts';
-import { findIntegration, type Integration, listIntegrations } from '../integrations/store.ts';
+import { authModes, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
+import type { Connection } from '../connections/store/store.ts';
+import { listIntegrations } from '../integrations/store.ts';
 import type { FormField } from '../providers/definition.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
-import { wayOut } from './own-pages.ts';
 import { masked } from './save.ts';
-import { allowsOtherAccount, planScopes } from './scopes.ts';
-import { fixedConfig } from './session-input.ts';
+import { exitAddress, fixedConfig } from './session-input.ts';
 import type { Session } from './sessions.ts';
-import { type ConnectDeps, getTarget, type Target } from './target.ts';
+import { allowsOtherAccount, type ConnectDeps, getTarget, planScopes, type Target } from './target.ts';
 
 /**
- * What a connect page shows before anything begins: whom it is for, what may be connected, what will be asked.
+ * The data of a connect page before an authorization begins: the end user, the integrations, the scopes and fields.
  *
- * Does not own: what beginning does (`begin.ts`, `submit.ts`). Reading it changes nothing: a mail scanner that opens
- * the link takes nothing from the person it was sent to.
+ * Does not own: the beginning (`begin.ts`, `form.ts`). Reading changes nothing: a mail scanner that opens the link
+ * does not use it up.
  */
 const field = z.object({
-  /** As the route takes it: `params[x]` in the query, all else in the body. */
+  /** As the route takes it: `params[x]` in the query, all others in the body. */
   name: z.string(),
-  /** Null: a word that pages know by the name. */
+  /** Null: pages have a text for this name. */
   title: z.string().nullable(),
   description: z.string().nullable(),
   secret: z.boolean(),
-  /** Null: nothing is said about it. */
+  /** Null: neither is marked. */
   required: z.boolean().nullable(),
   example: z.string().nullable(),
 });
-const choice = z.object({
-  unique_key: z.string(),
-  display_name: z.string(),
-  provider_display_name: z.string(),
-  logo: z.string(),
-  test: z.boolean(),
-  auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'NONE']),
-  /** The application's own help. */
-  docs_connect: z.string().nullable(),
-  /** The account that is expected, as far as it is known. */
-  account: z.object({ email: z.string(), rule: z.enum(['same', 'replaceable', 'end_user']) }).nullable(),
-  /** What the provider will ask for. */
-  scopes: z.array(explainedScopeWire),
-  /** Whether that is beside what was granted before. */
-  adds_scopes: z.boolean(),
-  fields: z.array(field),
-});
-export const choicesWire = z.object({
-  environment: z.string(),
-  reconnect: z.boolean(),
-  end_user: z
-    .object({
-      name: z.string().nullable(),
-      email: z.string().nullable(),
-      organization: z.string().nullable(),
-    })
-    .nullable(),
-  choices: z.array(choice),
-});
-type Choices = z.input<typeof choicesWire>;
+const choiceWire = (modes: readonly string[]) =>
+  z.object({
+    unique_key: z.string(),
+    display_name: z.string(),
+    provider_display_name: z.string(),
+    logo: z.string(),
+    test: z.boolean(),
+    auth_mode: z.enum(modes),
+    /** The route that takes the fields; null: the connection begins at the provider. */
+    form_path: z.string().nullable(),
+    /** The application's own help. */
+    docs_connect: z.string().nullable(),
+    /** The expected account, if it is known. */
+    account: z.object({ email: z.string(), rule: z.enum(['same', 'replaceable', 'end_user']) }).nullable(),
+    /** The scopes to request. */
+    scopes: z.array(explainedScopeWire),
+    /** Whether they are added to a previous grant. */
+    adds_scopes: z.boolean(),
+    fields: z.array(field),
+  });
+/** With the modes at the time of the call. */
+export const choicesWire = () =>
+  z.object({
+    environment: z.string(),
+    reconnect: z.boolean(),
+    end_user: z
+      .object({
+        name: z.string().nullable(),
+        email: z.string().nullable(),
+        organization: z.string().nullable(),
+      })
+      .nullable(),
+    choices: z.array(choiceWire([...authModes.keys()])),
+  });
+type Choices = z.input<ReturnType<typeof choicesWire>>;
 type Choice = Choices['choices'][number];
 type Field = z.input<typeof field>;
 
 /**
- * Throws what `getTarget` throws where the session leaves nothing to choose, so that a page can say at once why
- * nothing can be connected.
+ * Throws the errors of `getTarget` if the session allows one integration only, so that a page can show at once why it
+ * cannot be connected.
  */
 export async function readChoices(
   { db, reading, baseUrl }: Pick<ConnectDeps, 'db' | 'reading' | 'baseUrl'>,
   session: Session,
 ): Promise<Choices> {
-  const integrations = await allowedTo(session, { db, reading });
+  const { environmentId, allowedIntegrations: keys } = session;
+  const integrations = await listIntegrations(db, { ...reading, environmentId, keys });
   const [only, ...others] = integrations;
   const targets: Target[] =
     only !== undefined && others.length === 0
@@ -84,20 +88,7 @@ export async function readChoices(
   };
 }
 
-async function allowedTo(
-  { environmentId, allowedIntegrations: keys }: Session,
-  { db, reading }: Pick<ConnectDeps, 'db' | 'reading'>,
-): Promise<Integration[]> {
-  const [only, ...others] = keys ?? [];
-  if (only !== undefined && others.length === 0) {
-    const found = await findIntegration(db, { ...reading, environmentId, key: only });
-    return found === undefined ? [] : [found];
-  }
-  const all = await listIntegrations(db, { environmentId, ...reading });
-  return keys === undefined ? all : all.filter(({ key }) => keys.includes(key));
-}
-
-/** The user that the session names, or the one of the connection that is renewed. */
+/** The end user of the session, or else of the connection that it renews. */
 export function endUserOf({ settings }: Session, current: Connection | undefined): Choices['end_user'] {
   const endUser = settings.end_user ?? current?.endUser;
   if (!endUser) return null;
@@ -111,8 +102,8 @@ export function endUserOf({ settings }: Session, current: Connection | undefined
 function toChoice(target: Target, { logosUrl, baseUrl }: { logosUrl: string; baseUrl: string }): Choice {
   const { session, integration } = target;
   const { provider, key } = integration;
-  const isOAuth = provider.auth_mode === 'OAUTH2';
-  const { asked, requested } = isOAuth ? planScopes(target) : { asked: [], requested: [] };
+  const { form } = modeNamed(provider.auth_mode);
+  const { asked, requested } = form === undefined ? planScopes(target) : { asked: [], requested: [] };
   return {
     unique_key: key,
     display_name: integration.displayName,
@@ -120,7 +111,8 @@ function toChoice(target: Target, { logosUrl, baseUrl }: { logosUrl: string; bas
     logo: `${logosUrl}/${provider.logo}`,
     test: integration.isTest,
     auth_mode: provider.auth_mode,
-    docs_connect: wayOut(session.settings.overrides?.[key]?.docs_connect, baseUrl),
+    form_path: form === undefined ? null : `${form.path}/${encodeURIComponent(key)}`,
+    docs_connect: exitAddress(session.settings.overrides?.[key]?.docs_connect, baseUrl),
     account: expectedAccount(target),
     scopes: asked.map((scope) => explainScope(provider, scope)),
     adds_scopes: asked.length < requested.length,
@@ -137,7 +129,7 @@ function expectedAccount(target: Target): Choice['account'] {
   return isFixed && endUser?.email ? { email: endUser.email, rule: 'end_user' } : null;
 }
 
-/** Fields that neither the application fixed nor the connection has. */
+/** Fields that neither the application nor the connection has set. */
 function configFields({ session, integration, current }: Target): Field[] {
   const known = {
     ...current?.connectionConfig,
@@ -148,21 +140,14 @@ function configFields({ session, integration, current }: Target): Field[] {
     .map(([name, given]) => toField(`params[${name}]`, given));
 }
 
-const plainFields = {
-  API_KEY: { apiKey: { secret: true } },
-  BASIC: { username: { secret: false }, password: { secret: true } },
-  OAUTH2_CC: { client_id: { secret: false }, client_secret: { secret: true } },
-} as const;
-
 function credentialFields({ integration, current }: Target): Field[] {
-  const { provider, client } = integration;
-  const mode = provider.auth_mode;
-  if (mode === 'OAUTH2' || mode === 'NONE') return [];
-  // A connection that brought its own client is renewed by one of its own.
+  const { provider } = integration;
+  const { client, form } = modeNamed(provider.auth_mode);
+  // A connection with a client of its own is renewed by a client of its own.
   const hasOwnClient = current !== undefined && ownClientOf(current.credentials) !== undefined;
-  if (mode === 'OAUTH2_CC' && client !== undefined && !hasOwnClient) return [];
-  return Object.entries(plainFields[mode]).map(([name, plain]) =>
-    toField(name, { ...plain, ...(mode !== 'BASIC' && { required: true }), ...provider.credentials[name] }),
+  if (client === 'optional' && integration.client !== undefined && !hasOwnClient) return [];
+  return Object.entries(form?.fields ?? {}).map(([name, field]) =>
+    toField(name, { ...field, ...provider.credentials[name] }),
   );
 }
 

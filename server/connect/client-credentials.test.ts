@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
-import { findConnection } from '../connections/store.ts';
+import { findConnection } from '../connections/store/store.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
 
 let bench: ConnectBench;
@@ -123,7 +123,7 @@ describe('a client of the connection', () => {
       await strike(name, { times: 1 });
       const { status, body } = await submit('machine', client);
       assert.deepEqual([status, body.error?.code], [400, 'connection_test_failed'], name);
-      assert.match(body.error.message, /proves nothing/);
+      assert.match(body.error.message, /their validity is unknown/);
     }
     assert.deepEqual(await bench.connections(), []);
   });
@@ -134,7 +134,7 @@ describe('a client of the connection', () => {
     assert.deepEqual([refused.status, refused.body.error.code], [400, 'connection_test_failed']);
     assert.match(refused.body.error.message, /refused these credentials \(status 401\)/);
     const elsewhere = await submit('checked', client);
-    assert.match(elsewhere.body.error.message, /status 404 .* proves nothing/);
+    assert.match(elsewhere.body.error.message, /status 404 .* their validity is unknown/);
     assert.deepEqual(await bench.connections(), []);
   });
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { findConnection } from '../connections/store.ts';
+import { findConnection } from '../connections/store/store.ts';
 import type { ConnectBench } from './connect.fixture.ts';
 
 export type Decision = Parameters<ConnectBench['consent']>[1];

@@ -147,7 +147,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(more, []);
     assert.deepEqual([told?.type, told?.data.cause], ['connection.connect_abandoned', 'nothing_came_back']);
     assert.deepEqual(told?.data.end_user, { id: 'u1' });
-    assert.match(String(told?.data.next_step), /redirect address not registered/);
+    assert.match(String(told?.data.next_step), /redirect URI not registered/);
   });
 
   test('waits for the last trip of the session', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { environmentKey } from '../environments/store.ts';
 import { type ConnectBench, openConnectBench } from './connect.fixture.ts';
-import { leadsToOwnPages } from './own-pages.ts';
+import { leadsToOwnPages } from './session-input.ts';
 
 const base = 'https://trellis.example/in/here';
 

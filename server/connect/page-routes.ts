@@ -1,31 +1,31 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { AppError } from '../errors.ts';
-import { type Page, privateHeaders } from '../http/page.ts';
+import { type Page, privateHeaders } from '../http/pages/page.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { announce, begin } from './begin.ts';
 import { createBrowserCookies } from './browser-cookies.ts';
 import { finish } from './callback.ts';
-import { ConnectFault, explainError, unexpected } from './fault.ts';
-import { errorMessage, notifyClient } from './notices.ts';
-import { askPage, donePage, faultPage, type MissingScopes } from './pages.ts';
-import { queryOf } from './query.ts';
-import type { ConnectDeps } from './target.ts';
+import { ConnectFault, explainError, unexpected } from './failures.ts';
+import { confirmPage, donePage, faultPage, type MissingScopes } from './pages.ts';
+import { callerSession } from './sessions.ts';
+import { errorMessage, notifyClient } from './socket.ts';
+import { type ConnectDeps, queryOf } from './target.ts';
 
 const pageAnswer = { type: 'text/html', schema: { type: 'string' }, example: '<!doctype html>' } as const;
-/** What an error is shown as here. */
+/** The pages for errors. */
 const faultPages = Object.fromEntries(
   [400, 401, 404, 409, 424, 500].map((status) => [
     status,
-    { description: 'A page that says why.', ...pageAnswer },
+    { description: 'A page with the reason.', ...pageAnswer },
   ]),
 );
 
 /**
- * The routes that a browser is led through: where a trip begins and ends. Their faults are pages, too. Does not own: the
- * connect page (`web/connect/`, served by `http/static.ts`).
+ * The routes through which a browser passes at the beginning and the end of an authorization. Their errors are pages,
+ * too. Does not own: the connect page (`web/connect/`, served by `http/pages/static.ts`).
  */
 export function pageRoutes(app: App, deps: ConnectDeps): void {
   const { brand, baseUrl } = deps;
@@ -33,10 +33,10 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   const cookies = createBrowserCookies({ brand, baseUrl });
   const errorHandler = (error: Error, request: FastifyRequest, reply: FastifyReply) =>
     sendPage(reply, pageOf(error, { request, deps }));
-  // With it the clients that open this address in a window of the application know of no page before the provider's.
-  const asksFirst = brand.word !== 'nango';
-  /** Also of a token that is used up or cut off, which is refused before the route is reached. */
-  const tellAndShow = async (error: Error, request: FastifyRequest, reply: FastifyReply) => {
+  // Clients of that brand open this address in a window of the application and expect the provider's page at once.
+  const confirmsFirst = brand.word !== 'nango';
+  /** Also for a used or malformed token, which is refused before the handler runs. */
+  const notifyAndShow = async (error: Error, request: FastifyRequest, reply: FastifyReply) => {
     const waiter = queryOf(request.originalUrl).get('ws_client_id') ?? undefined;
     const { key = '' } = request.params as { key?: string };
     await notifyClient(deps, { waiter, message: errorMessage(error, key) });
@@ -46,30 +46,35 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   app.get(
     '/oauth/connect/:key',
     {
-      // A HEAD of a link checker would bind the session, and in the route below take the attempt.
+      // A HEAD request of a link checker would bind the session, and take the attempt in the route below.
       exposeHeadRoute: false,
       config: { access: { by: 'session in query' } },
-      errorHandler: tellAndShow,
+      errorHandler: notifyAndShow,
       schema: {
         operationId: 'beginConnect',
-        summary: 'Begin the trip to the provider',
+        summary: 'Start an authorization at the provider',
         description:
-          'For a browser, with the token of a session as `connect_session_token`. One that another site, a message or a ' +
-          'person led here is first asked, on a page that says for whom the account will be connected, whether to go on; ' +
-          'with the brand of the official clients it goes on at once. Faults are pages, too.',
+          'For a browser, with the token of a session as `connect_session_token`. If the browser does not come from a page ' +
+          'of this service, a page shows for whom the account will be connected, and the user must confirm; with the brand ' +
+          'of the official clients, the browser is redirected immediately. Errors are also pages.',
         params: z.object({ key: text({ min: 1, max: 255 }) }),
         answers: {
-          200: { description: 'The page that asks whether to go on.', ...pageAnswer },
-          302: { description: 'To the page of the provider.' },
+          200: { description: 'The page on which the user confirms.', ...pageAnswer },
+          302: { description: 'A redirect to the provider.' },
           ...faultPages,
         },
       },
     },
     async (request, reply) => {
-      if (request.caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
       const { key } = request.params;
-      const flow = { session: request.caller, key, url: request.originalUrl, secrets: cookies.read(request) };
-      if (asksFirst && isLedHere(request)) return sendPage(reply, askPage(await announce(deps, flow), deps));
+      const flow = {
+        session: callerSession(request.caller),
+        key,
+        url: request.originalUrl,
+        secrets: cookies.read(request),
+      };
+      if (confirmsFirst && isLedHere(request))
+        return sendPage(reply, confirmPage(await announce(deps, flow), deps));
       const { location, browser } = await begin(deps, flow);
       cookies.set(reply, browser);
       return reply.headers(privateHeaders).redirect(location, 302);
@@ -84,21 +89,19 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       errorHandler,
       schema: {
         operationId: 'endConnect',
-        summary: 'Where the provider sends the browser back to',
+        summary: 'The callback of the provider',
         description:
-          'The address that is registered at the provider. The page that it answers closes itself.',
+          'The redirect URI that is registered at the provider. Returns a page that closes itself.',
         answers: {
           200: { description: 'The account is connected.', ...pageAnswer },
-          302: { description: 'To the provider once more, where no refresh token came.' },
+          302: { description: 'A second redirect to the provider, if it issued no refresh token.' },
           ...faultPages,
         },
       },
     },
     async (request, reply) => {
       const flow = { params: queryOf(request.originalUrl), secrets: cookies.read(request) };
-      const finished = await finish(deps, flow).catch((error) => {
-        throw asCallbackError(error);
-      });
+      const finished = await finish(deps, flow).catch((error) => Promise.reject(asCallbackError(error)));
       if (finished.kind === 'again') return reply.headers(privateHeaders).redirect(finished.location, 302);
       const { provider } = finished.integration;
       return sendPage(
@@ -117,10 +120,11 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
 }
 
 /**
- * Whether the browser did not come from a page of this service. Otherwise the holder of a session could make a stranger's
- * browser connect the stranger's account for him, if the provider does not ask either.
+ * Whether the browser came from a page other than ours. Otherwise the holder of a session could make a victim's
+ * browser connect the victim's account for the holder, if the provider does not ask either.
  *
- * `Sec-Fetch-Site` is missing in requests of programs, of browsers from before 2023, and over plain http to another machine.
+ * `Sec-Fetch-Site` is missing in requests of programs, of browsers before 2023, and over plain http to another
+ * machine.
  */
 function isLedHere({ headers }: FastifyRequest): boolean {
   const site = headers['sec-fetch-site'];
@@ -131,7 +135,7 @@ function described({ scopes }: ProviderDefinition, missing: readonly string[]): 
   return missing.map((scope) => ({ scope, description: scopes.catalogue[scope]?.description }));
 }
 
-/** The callback is 400 for whatever went wrong on the way: it is no resource that could be absent. */
+/** Every error of the callback has status 400: the callback is not a resource that can be absent. */
 function asCallbackError(error: unknown): unknown {
   const explanation = explainError(error);
   return explanation === undefined ? error : new ConnectFault({ ...explanation, cause: error });
@@ -157,15 +161,15 @@ function pageOf(error: Error, { request, deps }: { request: FastifyRequest; deps
   return faultPage(
     {
       type: 'invalid_query_params',
-      title: 'Something in the link does not fit',
+      title: 'This link is not valid',
       message: 'It may have been changed when it was copied.',
-      nextStep: 'Open it again exactly as the application gave it to you.',
+      nextStep: 'Open it exactly as you received it from the application.',
     },
     { brand, status: 400, connectPath },
   );
 }
 
-/** Where the connect page is; in front of it may stand the path of a proxy. */
+/** The path of the connect page, with the path prefix of a proxy. */
 function connectPathOf(baseUrl: string): string {
   return `${new URL(baseUrl).pathname.replace(/\/$/, '')}/connect/`;
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { html } from '../http/html.ts';
+import { html } from '../http/pages/page.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
 import { people } from './consent.fixture.ts';
 
@@ -90,7 +90,7 @@ test('behind https the addresses are those of the proxy in front', async () => {
   }
 });
 
-test('a fault of ours names the request and nothing else', async () => {
+test('a fault of the service names the request and nothing else', async () => {
   const token = await bench.session();
   await bench.db.query("update integration set provider = 'gone' where key = 'drive'");
   try {

@@ -1,13 +1,12 @@
 import { z } from 'zod';
 import { writeAudit } from '../activity/audit.ts';
-import { findConnection, findHead } from '../connections/store.ts';
-import type { Queryable } from '../db/pool.ts';
-import { connectToWire, connectWire, readConnectSettings } from '../environments/connect-settings.ts';
+import { findConnection, findHead } from '../connections/store/store.ts';
+import { connectWire } from '../environments/connect-settings.ts';
 import { AppError } from '../errors.ts';
 import { findIntegration } from '../integrations/store.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
 import { hasAttempt } from './attempts.ts';
-import { wayOut } from './own-pages.ts';
+import { exitAddress } from './session-input.ts';
 import { getSession, isMadeBy, reopenSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
@@ -18,9 +17,9 @@ import type { ConnectDeps } from './target.ts';
 export const progressWire = z.object({
   state: z.enum(['open', 'connected', 'expired']),
   expires_at: z.string(),
-  /** Whether somebody went to the provider and may still come back, also after the session has expired. */
+  /** Whether an end user is at the provider and may still return, also after the session has expired. */
   under_way: z.boolean(),
-  /** Why the last trip made no connection. */
+  /** Why the last authorization failed. */
   failure: z
     .object({
       cause: z.string(),
@@ -29,7 +28,9 @@ export const progressWire = z.object({
       at: z.string(),
     })
     .nullable(),
-  /** What was made; the session may be open again for what was not granted. Nothing is missing of one that was replaced. */
+  /**
+   * The connection of the session, which may be open again for missing scopes. A replaced connection has none missing.
+   */
   connection: z
     .object({
       provider_config_key: z.string(),
@@ -39,19 +40,19 @@ export const progressWire = z.object({
       missing_scopes: z.array(explainedScopeWire),
     })
     .nullable(),
-  /** What the end user is to choose before all is done: see `/connect/session/setup`. */
+  /** The choice that is still open: see `/connect/session/setup`. */
   setup: z.literal('sheet').nullable(),
-  /** Where the page leads back to, as the application said. */
+  /** The application's address to return to. */
   return_url: z.string().nullable(),
-  /** How the page looks, where it was asked for: a logo is too large to come with every answer. */
+  /** The appearance of the page, on request: a logo is too large for every response. */
   settings: connectWire.optional(),
 });
 
 /**
- * Of a used or expired session, too. One that has expired with nothing under way makes no connection any more.
+ * Also of a used or expired session. An expired session without a pending authorization makes no connection any more.
  *
- * After a failure nothing is under way: beginning a trip forgets the failure, and a trip from before it whose window
- * was closed would hide it for as long as an attempt lasts.
+ * After a failure nothing is pending: a new authorization clears the failure, and an older one whose window was closed
+ * would hide it for the lifetime of an attempt.
  */
 export async function readProgress(
   { db, reading, now, baseUrl }: Pick<ConnectDeps, 'db' | 'reading' | 'now' | 'baseUrl'>,
@@ -59,7 +60,7 @@ export async function readProgress(
 ): Promise<z.input<typeof progressWire>> {
   const at = now();
   const hasTrip = await hasAttempt(db, { sessionId: id, environmentId, now: at });
-  // Read after its trips, so that what a trip that ended between the two has made is seen.
+  // Read after its attempts, to include the result of one that ends between the two reads.
   const session = await getSession(db, { id, environmentId, vault: reading.vault });
   const { usedAt, expiresAt, failure } = session;
   const isExpired = expiresAt <= at;
@@ -71,14 +72,14 @@ export async function readProgress(
     failure: failure ?? null,
     connection: made?.wire ?? null,
     setup: isExpired || made === undefined || !made.isThere ? null : toChoose(session, made.provider),
-    return_url: wayOut(session.settings.return_url, baseUrl),
+    return_url: exitAddress(session.settings.return_url, baseUrl),
   };
 }
 
 /** The provider whose sheets can be chosen. */
 const sheetProvider = 'google-sheet';
 
-/** What is still to be chosen of the connection that the session has made at this provider. */
+/** The open choice for the connection that the session has made at this provider. */
 export function toChoose(
   { settings, outcome }: Pick<Session, 'settings' | 'outcome'>,
   provider: string,
@@ -87,31 +88,17 @@ export function toChoose(
   return isOpen ? (settings.setup ?? null) : null;
 }
 
-/** What the page looks like. */
-export async function readLook(
-  { db }: Pick<ConnectDeps, 'db'>,
-  { environmentId }: Pick<Session, 'environmentId'>,
-): Promise<z.input<typeof connectWire>> {
-  return connectToWire(await readConnectSettings(db, environmentId));
-}
-
-type Made = {
-  wire: z.input<typeof progressWire>['connection'];
-  provider: string;
-  /** Whether the connection is there with the grant that the session made. */
-  isThere: boolean;
-};
-
-async function madeBy(
-  session: Session,
-  { db, reading }: Pick<ConnectDeps, 'db' | 'reading'>,
-): Promise<Made | undefined> {
+async function madeBy(session: Session, { db, reading }: Pick<ConnectDeps, 'db' | 'reading'>) {
   const { environmentId, outcome } = session;
   if (outcome === undefined) return undefined;
   const integration = await findIntegration(db, { ...reading, environmentId, key: outcome.integration });
   if (integration === undefined) return undefined;
   const { provider } = integration;
-  const isThere = await isStillMade(db, session);
+  const { grant } = outcome;
+  const head = grant && (await findHead(db, { id: grant.row, environmentId }));
+  // Whether the connection exists with the grant of this session. Without a stored grant, routes check the connection
+  // when they use it.
+  const isThere = grant === undefined || (head !== undefined && isMadeBy(session, head));
   const missing = isThere ? outcome.missing_scopes : [];
   const wire = {
     provider_config_key: outcome.integration,
@@ -123,21 +110,13 @@ async function madeBy(
   return { wire, isThere, provider: provider.name };
 }
 
-/** Where no grant is noted, it is looked at when something is asked of the connection. */
-async function isStillMade(db: Queryable, session: Session): Promise<boolean> {
-  const { grant } = session.outcome ?? {};
-  if (grant === undefined) return true;
-  const head = await findHead(db, { id: grant.row, environmentId: session.environmentId });
-  return head !== undefined && isMadeBy(session, head);
-}
-
 /**
- * Lets a session that has made its connection ask for what was not granted: once more, by the same browser, until the
- * session ends. One that is open stays so. Throws `unknown_connect_session_token` where it has expired, nothing is
- * missing, or another connection or grant has come in place of what it made, and `unknown_connection` where that has been
+ * Opens a session that has made its connection again, for the missing scopes: once more, for the same browser, until
+ * the session expires. Does nothing if it is open. Throws `unknown_connect_session_token` if it has expired, nothing
+ * is missing, or another connection or grant has replaced its own, and `unknown_connection` if the connection was
  * deleted.
  */
-export async function askForTheRest(
+export async function reopenForMissingScopes(
   { db, reading, now }: Pick<ConnectDeps, 'db' | 'reading' | 'now'>,
   session: Session,
 ): Promise<void> {
@@ -147,30 +126,18 @@ export async function askForTheRest(
     throw new AppError('unknown_connect_session_token');
   if (usedAt === undefined) return;
   await db.transaction(async (tx) => {
-    const connection = await madeConnection(tx, { session, reading });
-    await reopenSession(tx, { session, connection, vault: reading.vault, at });
+    const { vault } = reading;
+    const { integration: integrationKey, connection: connectionId } = outcome;
+    const connection = await findConnection(tx, { environmentId, integrationKey, connectionId, vault });
+    if (connection === undefined) throw new AppError('unknown_connection');
+    if (!isMadeBy(session, connection)) throw new AppError('unknown_connect_session_token');
+    await reopenSession(tx, { session, connection, vault, at });
     await writeAudit(tx, {
       environmentId,
       actor: `session:${session.id}`,
       action: 'connect_session.reopened',
-      target: `${connection.integration}/${connection.id}`,
+      target: `${integrationKey}/${connectionId}`,
       details: { missing_scopes: outcome.missing_scopes.length },
     });
   });
-}
-
-async function madeConnection(
-  tx: Queryable,
-  { session, reading }: { session: Session; reading: ConnectDeps['reading'] },
-): Promise<{ row: number; integration: string; id: string }> {
-  const { integration = '', connection: id = '' } = session.outcome ?? {};
-  const found = await findConnection(tx, {
-    environmentId: session.environmentId,
-    integrationKey: integration,
-    connectionId: id,
-    vault: reading.vault,
-  });
-  if (found === undefined) throw new AppError('unknown_connection');
-  if (!isMadeBy(session, found)) throw new AppError('unknown_connect_session_token');
-  return { row: found.id, integration, id };
 }

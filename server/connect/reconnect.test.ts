@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { swapCredentials } from '../connections/save.ts';
-import { updateConnection } from '../connections/store.ts';
+import { replaceSettings, swapCredentials } from '../connections/store/save.ts';
 import { type ConnectBench, openConnectBench, sheetsScope } from './connect.fixture.ts';
 import { people } from './consent.fixture.ts';
 
@@ -185,7 +184,7 @@ test('what a refresh and a change of tags store while a reconnect is saved is no
     while (!(await isSomebodyWaiting())) await pause(10);
     const credentials = { ...before.credentials, refresh_token: 'rotated' };
     assert.ok(await swapCredentials(tx, { current: before, credentials, grant: {}, at: new Date() }));
-    await updateConnection(tx, { id: before.id, tags: { plan: 'gold' } });
+    await replaceSettings(tx, { connection: before, at: new Date(), tags: { plan: 'gold' } });
     return { landed: answer };
   });
   assert.equal((await landed).status, 200);

@@ -1,17 +1,31 @@
+/**
+ * Routes to connect an account: sessions, and the data of connect pages.
+ *
+ * All auth modes share one pipeline: a session has a target (`target.ts`), the mode returns credentials (`begin.ts` and
+ * `callback.ts`, or `form.ts`), and `save.ts` saves the connection. Routes elsewhere: pages and the callback
+ * (`page-routes.ts`), forms (`form.ts`), the socket of browser clients (`socket.ts`).
+ */
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
-import { findConnection } from '../connections/store.ts';
-import { type ConnectSettings, readConnectSettings } from '../environments/connect-settings.ts';
+import { findConnection } from '../connections/store/store.ts';
+import {
+  type ConnectSettings,
+  connectToWire,
+  readConnectSettings,
+} from '../environments/connect-settings.ts';
 import { fieldError } from '../errors.ts';
-import { type Caller, requireScope } from '../http/caller.ts';
-import { privateHeaders } from '../http/page.ts';
+import { type Access, type Caller, requireScope } from '../http/auth/caller.ts';
+import { privateHeaders } from '../http/pages/page.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration } from '../integrations/store.ts';
-import { formRoutes, sessionOf } from './form-routes.ts';
+import { choicesWire, readChoices } from './choices.ts';
+import { formRoutes } from './form.ts';
 import { pageRoutes } from './page-routes.ts';
+import { progressWire, readProgress, reopenForMissingScopes } from './progress.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
-import { connectSessionRoutes, sessionOfRequest } from './session-routes.ts';
 import {
+  bearerSession,
+  callerSession,
   createSession,
   createSessionReader,
   deleteSession,
@@ -27,16 +41,10 @@ const created = {
 };
 const json = z.record(z.string(), z.unknown());
 
-/** How far a browser's clock may be off before its report is refused. */
+/** The tolerated difference of a browser's clock. */
 const clockToleranceMs = 2 * 60 * 60_000;
 
-/**
- * Connecting an account: sessions, the trip to a provider and back, forms for keys and passwords, the pages.
- *
- * All modes share one pipeline: a session gives a target (`target.ts`), the mode brings credentials (`begin.ts` and
- * `callback.ts`, or `submit.ts`), `save.ts` makes the connection. What is HTML stands in `page-routes.ts`,
- * what our own page asks for in `session-routes.ts`.
- */
+/** Adds all routes of this folder. */
 export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> {
   sessionRoutes(app, deps);
   connectSessionRoutes(app, deps);
@@ -55,8 +63,9 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       config: { access },
       schema: {
         operationId: 'createConnectSession',
-        summary: 'Let an end user connect an account',
-        description: 'The token is good for 30 minutes and for one connection.',
+        summary: 'Create a connect session',
+        description:
+          'The end user connects an account with the token, which is valid for 30 minutes and for one connection.',
         errors: ['address_not_allowed'],
         example: {
           body: {
@@ -70,12 +79,8 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
     },
     async ({ body, caller }, reply) => {
       requireSetUpRight(caller, body);
-      const settings = await readSettings(db, {
-        body,
-        environmentId: caller.environmentId,
-        reading,
-        baseUrl,
-      });
+      const { environmentId } = caller;
+      const settings = await readSettings(db, { body, environmentId, reading, baseUrl });
       const allowedIntegrations = body.allowed_integrations;
       return reply.code(201).send(await create(deps, { caller, settings, allowedIntegrations }));
     },
@@ -87,10 +92,10 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       config: { access },
       schema: {
         operationId: 'createReconnectSession',
-        summary: 'Let an end user renew a connection',
+        summary: 'Create a connect session that renews a connection',
         description:
-          'The connection keeps its ID, metadata and tags, and stays with the account it has unless ' +
-          '`require_same_account` is false. `scopes` asks for what is missing, or for what it lists, alone.',
+          'The connection keeps its ID, metadata and tags. The user must choose the same account as before, unless ' +
+          '`require_same_account` is false. With `scopes`, only the missing scopes or only the listed scopes are requested.',
         errors: ['address_not_allowed', 'unknown_provider_config'],
         body: reconnectInput,
         response: created,
@@ -106,11 +111,8 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
         vault: reading.vault,
       });
       if (connection === undefined) {
-        throw fieldError(
-          'invalid_body',
-          ['connection_id'],
-          'The integration has no connection with this ID.',
-        );
+        const message = 'The integration has no connection with this ID.';
+        throw fieldError('invalid_body', ['connection_id'], message);
       }
       const settings = await readSettings(db, { body, environmentId, reading, baseUrl });
       const integration = await getIntegration(db, { ...reading, environmentId, key: body.integration_id });
@@ -130,16 +132,16 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       config: { access: { by: 'session' } },
       schema: {
         operationId: 'getConnectSession',
-        summary: 'What the session is for',
-        description: 'For pages of the application; what is fixed and secret to the application is not told.',
+        summary: 'Get the settings of the session',
+        description: 'For pages of the application. Settings that the application keeps secret are omitted.',
         response: { 200: z.object({ data: json }) },
       },
     },
     async ({ caller }, reply) => {
       reply.headers(privateHeaders);
-      const session = await getSession(db, { ...placeOf(caller), vault: reading.vault });
+      const session = await getSession(db, { ...callerSession(caller), vault: reading.vault });
       const settings = await readConnectSettings(db, caller.environmentId);
-      // Official clients take it from the origin, not from the base address.
+      // Official clients resolve it against the origin, not against the base address.
       const websocketsPath = `${new URL(baseUrl).pathname.replace(/\/$/, '')}/`;
       return { data: { ...toWire(session, settings), websocketsPath } };
     },
@@ -148,21 +150,22 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
   app.delete(
     '/connect/session',
     {
-      // A used session ends, too, with what it may still set up.
+      // Also for a used session, whose set-up ends.
       config: { access: { by: 'anyone' } },
       schema: {
         operationId: 'endConnectSession',
         security: [{ session: [] }],
-        answers: { 204: { description: 'Done; there is no body.' } },
+        answers: { 204: { description: 'Done. The response has no body.' } },
         summary: 'End the session',
         description:
-          'With its token as Bearer, which is refused from now on; also that of a used session, whose set-up ends, or of ' +
-          'one that has expired while somebody is at the provider. The connection that it made stays.',
+          'Send the token of the session as Bearer; it is rejected from now on. The token of a used session is also ' +
+          'accepted: it ends the set-up of the session. The token of an expired session is accepted while the user is at ' +
+          'the provider. The connection that the session created stays.',
         errors: ['invalid_connect_session_token_format', 'unknown_connect_session_token'],
       },
     },
     async (request, reply) => {
-      const { id, environmentId } = await sessionOfRequest(deps, request);
+      const { id, environmentId } = await bearerSession(deps, request);
       await db.transaction(async (tx) => {
         await deleteSession(tx, { id, environmentId });
         const entry = { environmentId, actor: `session:${id}`, target: `session:${id}` };
@@ -179,9 +182,11 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
       config: { access: { by: 'anyone' } },
       schema: {
         operationId: 'reportConnectStep',
-        answers: { 204: { description: 'Done; there is no body.' } },
-        summary: 'Taken and not kept',
-        description: 'Official connect pages report their steps here. The token stands in the body.',
+        answers: { 204: { description: 'Done. The response has no body.' } },
+        summary: 'Accept reports of official connect pages',
+        description:
+          'Official connect pages report their steps here. The service does not store the reports. The token is in the ' +
+          'body.',
         errors: ['invalid_connect_session_token_format', 'unknown_connect_session_token'],
         body: z.strictObject({
           token: z.string(),
@@ -201,7 +206,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
   );
 }
 
-/** What an end user chooses puts functions on the integration and starts syncs. */
+/** The end user's choice enables functions on the integration and starts syncs. */
 function requireSetUpRight(caller: Caller, { setup }: { setup?: 'sheet' | undefined }): void {
   if (setup !== undefined) requireScope(caller, 'functions:write');
 }
@@ -220,13 +225,8 @@ async function create(
 ): Promise<{ data: { token: string; connect_link: string; expires_at: string } }> {
   const { environmentId } = caller;
   const { token, expiresAt } = await db.transaction(async (tx) => {
-    const session = await createSession(tx, {
-      ...given,
-      environmentId,
-      brand,
-      vault: reading.vault,
-      now: now(),
-    });
+    const about = { environmentId, brand, vault: reading.vault, now: now() };
+    const session = await createSession(tx, { ...given, ...about });
     await writeAudit(tx, {
       environmentId,
       actor: actorOf(caller),
@@ -239,16 +239,11 @@ async function create(
     });
     return session;
   });
-  return {
-    data: {
-      token,
-      connect_link: `${baseUrl}/connect/?session_token=${token}`,
-      expires_at: expiresAt.toISOString(),
-    },
-  };
+  const connect_link = `${baseUrl}/connect/?session_token=${token}`;
+  return { data: { token, connect_link, expires_at: expiresAt.toISOString() } };
 }
 
-/** A session as the page of an application sees it. What is fixed and secret to the application stays here. */
+/** A session for the pages of an application, without the settings that the application keeps secret. */
 function toWire(
   { settings, allowedIntegrations }: Session,
   { theme, primary, appName, logo, language }: ConnectSettings,
@@ -287,7 +282,82 @@ function toWire(
   };
 }
 
-function placeOf(caller: Caller): { id: number; environmentId: number } {
-  const { sessionId, environmentId } = sessionOf(caller);
-  return { id: sessionId, environmentId };
+/**
+ * The routes for the connect page, and for any other page with the token of a session. The token is sent as Bearer: an
+ * address would end up in logs and histories.
+ */
+function connectSessionRoutes(app: App, deps: ConnectDeps): void {
+  const { db, reading } = deps;
+  /** For a session in any state: the route itself reads the token. */
+  const anyState = { access: { by: 'anyone' } as const satisfies Access };
+
+  app.get(
+    '/connect/session/choices',
+    {
+      config: { access: { by: 'session' } },
+      schema: {
+        operationId: 'getConnectChoices',
+        summary: 'Get the integrations, the end user and the scopes of the session',
+        description: 'For a connect page, before the end user begins the authorization.',
+        response: { 200: z.object({ data: choicesWire() }) },
+      },
+    },
+    async ({ caller }, reply) => {
+      reply.headers(privateHeaders);
+      const session = await getSession(db, { ...callerSession(caller), vault: reading.vault });
+      return { data: await readChoices(deps, session) };
+    },
+  );
+
+  app.get(
+    '/connect/session/progress',
+    {
+      config: anyState,
+      schema: {
+        operationId: 'getConnectProgress',
+        security: [{ session: [] }],
+        summary: 'Get the progress of the session',
+        description:
+          'Send the token of the session as Bearer; the token of a used or expired session is also accepted. The response ' +
+          'is the same on every node, regardless of the node that received the callback. With `settings=true`, it includes ' +
+          'the appearance of the page.',
+        errors: [
+          'invalid_connect_session_token_format',
+          'unknown_connect_session_token',
+          'unknown_connection',
+        ],
+        querystring: z.strictObject({ settings: z.enum(['true', 'false']).default('false') }),
+        response: { 200: z.object({ data: progressWire }) },
+      },
+    },
+    async (request, reply) => {
+      reply.headers(privateHeaders);
+      const session = await bearerSession(deps, request);
+      const progress = await readProgress(deps, session);
+      if (request.query.settings === 'false') return { data: progress };
+      const look = await readConnectSettings(db, session.environmentId);
+      return { data: { ...progress, settings: connectToWire(look) } };
+    },
+  );
+
+  app.post(
+    '/connect/session/rest',
+    {
+      config: anyState,
+      schema: {
+        operationId: 'askForMissingScopes',
+        security: [{ session: [] }],
+        answers: { 204: { description: 'Done. The response has no body.' } },
+        summary: 'Request the scopes that were not granted',
+        description:
+          'Send the token of a used session as Bearer. The session is open again until it expires, in the browser that ' +
+          'began it, to renew its connection with the missing scopes.',
+        errors: ['invalid_connect_session_token_format', 'unknown_connect_session_token'],
+      },
+    },
+    async (request, reply) => {
+      await reopenForMissingScopes(deps, await bearerSession(deps, request));
+      return reply.headers(privateHeaders).code(204).send();
+    },
+  );
 }

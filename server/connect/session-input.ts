@@ -1,18 +1,18 @@
 import { z } from 'zod';
-import type { Connection, EndUser } from '../connections/store.ts';
-import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connections/tags.ts';
-import { connectionId } from '../connections/wire.ts';
+import { modeNamed } from '../auth-modes/modes.ts';
+import { connectionId } from '../connections/routes/wire.ts';
+import type { Connection, EndUser } from '../connections/store/store.ts';
+import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connections/store/tags.ts';
 import type { Queryable } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import { text, webAddress } from '../http/text.ts';
-import { findIntegrations, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import { type Integration, type IntegrationReading, listIntegrations } from '../integrations/store.ts';
 import { integrationKey, readScopes } from '../integrations/wire.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
-import { leadsToOwnPages } from './own-pages.ts';
 import type { ConnectDefaults, SessionSettings } from './sessions.ts';
 
-/** As many integrations as a body may name in one place, and faults as an answer names. */
+/** The limit of integrations that a body may name in one place, and of errors in a response. */
 const maxItems = 100;
 
 const texts = z.record(z.string(), text({ max: 8192 }));
@@ -30,22 +30,19 @@ const common = {
   overrides: perIntegration(z.strictObject({ docs_connect: webAddress().optional() })).optional(),
   webhook_url_override: webAddress().optional(),
   require_same_account: z.boolean().optional(),
-  /** What the end user is to choose on the connect page once the connection is made. */
+  /** The choice of the end user on the connect page after the connection is made. */
   setup: z.literal('sheet').optional(),
-  /** Where the connect page leads back to when it was the whole page. */
+  /** The address to return to, for a connect page that was opened as a whole page. */
   return_url: webAddress().optional(),
 };
 
-/** Body of `POST /connect/sessions`. `end_user` may be left out only where there are `tags`, even empty ones. */
+/** Body of `POST /connect/sessions`. `end_user` is optional only if there are `tags`, even empty ones. */
 export const sessionInput = z
   .strictObject({ ...common, allowed_integrations: z.array(integrationKey).min(1).max(maxItems).optional() })
   .superRefine((body, context) => {
     if (body.end_user === undefined && body.tags === undefined) {
-      context.addIssue({
-        code: 'custom',
-        message: 'is required where there are no tags',
-        path: ['end_user'],
-      });
+      const message = 'is required if there are no tags';
+      context.addIssue({ code: 'custom', message, path: ['end_user'] });
     }
     if (body.require_same_account && !body.end_user?.email) {
       const message = 'needs end_user.email, which the account is compared with';
@@ -78,8 +75,8 @@ function perIntegration<T extends z.ZodType>(value: T) {
 type Input = z.output<typeof sessionInput> | z.output<typeof reconnectInput>;
 
 /**
- * The settings to store. Throws `invalid_body` naming each default that the provider's definition does not know, and each
- * link that leads to our own pages.
+ * The settings to store. Throws `invalid_body` naming each default that the provider's definition does not allow, and
+ * each link to our own pages.
  */
 export async function readSettings(
   db: Queryable,
@@ -96,7 +93,7 @@ export async function readSettings(
   const allowed = ('allowed_integrations' in body && body.allowed_integrations) || [];
   const overridden = Object.keys(body.overrides ?? {});
   const keys = [...new Set([...allowed, ...Object.keys(defaults ?? {}), ...overridden])];
-  const found = keys.length > 0 ? await findIntegrations(db, { ...reading, environmentId, keys }) : [];
+  const found = keys.length > 0 ? await listIntegrations(db, { ...reading, environmentId, keys }) : [];
   const known = new Map(found.map((integration) => [integration.key, integration]));
   for (const [index, key] of allowed.entries()) {
     if (!known.has(key)) faults.push(unknown(key, ['allowed_integrations', String(index)]));
@@ -112,9 +109,11 @@ export async function readSettings(
   }
   if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults.slice(0, maxItems) });
   const isTagged = given !== undefined || organization !== undefined || body.tags !== undefined;
+  // An organization without an end user is only in the tags.
+  const tagged = endUser ?? { id: '', organization: organization ?? null };
   return {
     end_user: endUser,
-    ...(isTagged && { tags: tagsFor({ endUser, organization, tags: body.tags }) }),
+    ...(isTagged && { tags: tagsOf({ endUser: tagged, tags: body.tags }) }),
     integrations_config_defaults: defaults,
     overrides: body.overrides,
     webhook_url_override: body.webhook_url_override,
@@ -125,42 +124,32 @@ export async function readSettings(
 }
 
 /**
- * The settings of a session that renews `connection`. Throws `invalid_body` where the scopes to add are none, or are
- * fixed in another place, too.
+ * The settings of a session that renews `connection`. Throws `invalid_body` if the scopes to add are invalid or also
+ * fixed elsewhere.
  */
 export function reconnectSettings(
   settings: SessionSettings,
-  { connection, integration, scopes }: ReconnectOf,
+  given: { connection: Connection; integration: Integration; scopes: SessionSettings['scopes'] },
 ): SessionSettings {
+  const { connection, integration, scopes } = given;
   const { integrationKey: key, connectionId: id } = connection;
-  if (scopes !== undefined) {
-    const faults = addedScopeFaults(settings, { integration, scopes });
-    if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults });
-  }
+  const faults = scopes === undefined ? [] : addedScopeFaults(settings, { integration, scopes });
+  if (faults.length > 0) throw new AppError('invalid_body', undefined, { errors: faults });
   return { ...settings, scopes, reconnect: { integration: key, connection: id } };
 }
-
-type ReconnectOf = {
-  connection: Connection;
-  integration: Integration;
-  scopes: 'missing' | string[] | undefined;
-};
 
 function addedScopeFaults(
   { integrations_config_defaults: defaults }: SessionSettings,
   { integration, scopes }: { integration: Integration; scopes: 'missing' | string[] },
 ): FieldError[] {
-  const fault = (message: string, ...at: string[]) => ({
-    code: 'custom',
-    message,
-    path: ['scopes', ...at],
-  });
-  if (integration.provider.auth_mode !== 'OAUTH2') return [fault('the provider has no scopes')];
+  const fault = (message: string, ...at: string[]) => ({ code: 'custom', message, path: ['scopes', ...at] });
+  if (modeNamed(integration.provider.auth_mode).form !== undefined)
+    return [fault('the provider has no scopes')];
   if (fixedScopes(defaults?.[integration.key]) !== undefined)
-    return [fault('stands beside scopes in integrations_config_defaults')];
+    return [fault('conflicts with the scopes in integrations_config_defaults')];
   if (scopes === 'missing') return [];
   return scopes.flatMap((scope, index) =>
-    scopeToken.test(scope) ? [] : [fault('is no scope (RFC 6749 §3.3)', String(index))],
+    scopeToken.test(scope) ? [] : [fault('is not a scope (RFC 6749 §3.3)', String(index))],
   );
 }
 
@@ -168,39 +157,26 @@ function linkFaults({ return_url: returnUrl, overrides }: Input, baseUrl: string
   const links = Object.entries(overrides ?? {}).map(
     ([key, { docs_connect: link }]) => [link, ['overrides', key, 'docs_connect']] as const,
   );
+  const message = 'leads to a page of this service that connects accounts';
   return [[returnUrl, ['return_url']] as const, ...links]
     .filter(([link]) => link !== undefined && leadsToOwnPages(link, baseUrl))
-    .map(([, path]) => ({
-      code: 'custom',
-      message: 'leads to a page of this service that connects accounts',
-      path: [...path],
-    }));
+    .map(([, path]) => ({ code: 'custom', message, path: [...path] }));
 }
 
-/** The scopes that an application fixed for one integration; undefined where it fixed none. */
+/** The scopes that the application fixed for one integration, if any. */
 export function fixedScopes(defaults: ConnectDefaults | undefined): string[] | undefined {
   return readScopes(defaults?.connection_config?.[scopesOverride] ?? defaults?.user_scopes);
 }
 
-/** The fixed fields of `connection_config`, without what is none of the provider's. */
+/** The fixed fields of `connection_config`, without the entry that is not the provider's. */
 export function fixedConfig(defaults: ConnectDefaults | undefined): Record<string, string> {
   const { [scopesOverride]: _scopes, ...fields } = defaults?.connection_config ?? {};
   return fields;
 }
 
-/** Official clients put scopes that replace the integration's among the configuration. */
+/** Official clients send scopes that replace the integration's in the configuration. */
 const scopesOverride = 'oauth_scopes_override';
 const scopeToken = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
-
-function tagsFor(given: {
-  endUser: EndUser | undefined;
-  organization: z.output<typeof organizationInput> | undefined;
-  tags: Record<string, string> | undefined;
-}): Record<string, string> {
-  const { endUser, organization, tags } = given;
-  // An organization without an end user names itself by its tags alone.
-  return tagsOf({ endUser: endUser ?? { id: '', organization: organization ?? null }, tags });
-}
 
 function unknown(key: string, path: string[]): FieldError {
   return { code: 'custom', message: `This environment has no integration with the ID "${key}".`, path };
@@ -218,10 +194,10 @@ function defaultFaults(
   const scopesAt = wanted.connection_config?.[scopesOverride]
     ? ['connection_config', scopesOverride]
     : ['user_scopes'];
-  if (scopes !== undefined && provider.auth_mode !== 'OAUTH2')
+  if (scopes !== undefined && modeNamed(provider.auth_mode).form !== undefined)
     report('the provider has no scopes', ...scopesAt);
   for (const scope of scopes ?? [])
-    if (!scopeToken.test(scope)) report('holds what is no scope', ...scopesAt);
+    if (!scopeToken.test(scope)) report('contains a text that is not a scope (RFC 6749 §3.3)', ...scopesAt);
   for (const [name, value] of Object.entries(wanted.authorization_params ?? {})) {
     const fault = paramFault(provider, { name, value });
     if (fault !== undefined) report(fault, 'authorization_params', name);
@@ -229,13 +205,13 @@ function defaultFaults(
   const config = fixedConfig(wanted);
   const read = readFields(provider.connection_config, config);
   for (const { field, message } of read.ok ? [] : read.issues) {
-    // What is required and not fixed is asked of the end user.
+    // The end user enters the other required fields.
     if (Object.hasOwn(config, field)) report(message, 'connection_config', field);
   }
   return faults;
 }
 
-/** Why a parameter may not go to the authorization page, if so; one that only repeats what is always sent may. */
+/** Why a parameter may not be sent to the authorization page; undefined if it may, or if it repeats a fixed one. */
 export function paramFault(
   { authorization }: ProviderDefinition,
   { name, value }: { name: string; value: string },
@@ -244,5 +220,43 @@ export function paramFault(
   const rule =
     authorization && Object.hasOwn(authorization.browser_params, name) && authorization.browser_params[name];
   if (!rule) return 'is not a parameter that may be set for this provider';
-  return new RegExp(`^(?:${rule.pattern})$`, 'u').test(value) ? undefined : 'does not fit the pattern';
+  return new RegExp(`^(?:${rule.pattern})$`, 'u').test(value) ? undefined : 'does not match the pattern';
+}
+
+/**
+ * Whether an address leads to the pages of this service that connect accounts. Throws if `address` is not a URL.
+ *
+ * A link of the connect page must not lead there: an authorization that begins from one of our pages shows no page
+ * that asks (`page-routes.ts`), so an application could make a victim begin with a session of the application's own.
+ * Other paths of the same origin are allowed: the application may be there.
+ */
+export function leadsToOwnPages(address: string, baseUrl: string): boolean {
+  const [url, base] = [new URL(address), new URL(baseUrl)];
+  // For a host with HSTS, a browser sends no request over http, and has one origin (RFC 6797 §8.3).
+  if (base.protocol === 'https:') url.protocol = base.protocol;
+  if (url.origin !== base.origin) return false;
+  const [path, own] = [routedPath(url), routedPath(base).replace(/\/$/, '')];
+  return path.startsWith(`${own}/`) && /^\/(oauth|connect)(\/|$)/.test(path.slice(own.length));
+}
+
+/** The exit address of a connect page; null if it leads to a page of this service, or is not set. */
+export function exitAddress(address: string | undefined, baseUrl: string): string | null {
+  return address === undefined || leadsToOwnPages(address, baseUrl) ? null : address;
+}
+
+/**
+ * The path as a router or a proxy may read it: percent-encoded ASCII decoded until nothing changes, slashes merged, no
+ * `.` and `..`.
+ */
+function routedPath({ pathname }: URL): string {
+  const routed = new URL('http://routed');
+  let path = pathname;
+  for (;;) {
+    const decoded = path.replaceAll(/%([0-7][0-9a-f])/gi, (_, hex) =>
+      String.fromCharCode(Number.parseInt(hex, 16)),
+    );
+    routed.pathname = decoded.replaceAll(/[/\\]+/g, '/');
+    if (routed.pathname === path) return path;
+    path = routed.pathname;
+  }
 }

@@ -219,8 +219,8 @@ test('the link of an OAuth trip is refused as a page that says what does not fit
   const open = (path: string) => bench.browser().visit(path);
   await bench.db.query('delete from auth_attempt');
   for (const [path, status, words] of [
-    ['/oauth/connect/sheets', 401, /not complete/],
-    [`/oauth/connect/sheets?connect_session_token=${token}0`, 401, /not complete/],
+    ['/oauth/connect/sheets', 401, /incomplete/],
+    [`/oauth/connect/sheets?connect_session_token=${token}0`, 401, /incomplete/],
     [`/oauth/connect/drive?connect_session_token=${token}`, 400, /does not allow/],
     [`/oauth/connect/private?connect_session_token=${token}`, 400, /API_KEY/],
     [`/oauth/connect/sheets?connect_session_token=${token}&connection_id=x`, 400, /connection_id/],
@@ -235,7 +235,7 @@ test('the link of an OAuth trip is refused as a page that says what does not fit
     [
       `/oauth/connect/sheets?connect_session_token=${token}&user_scope=https://x/admin`,
       400,
-      /more than allowed/,
+      /more scopes than allowed/,
     ],
   ] as const) {
     const answer = await open(path);

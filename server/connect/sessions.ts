@@ -1,23 +1,23 @@
 import { createHash, randomBytes } from 'node:crypto';
+import type { InferResult } from 'kysely';
 import type { Brand } from '../brand.ts';
-import type { Evidence } from '../connections/health.ts';
-import type { ConnectionHead, EndUser } from '../connections/store.ts';
-import { type Db, first, type Queryable, tables } from '../db/pool.ts';
+import type { ConnectionHead, EndUser, Evidence } from '../connections/store/store.ts';
+import { type Db, first, type Queryable, tables, withoutNulls } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import type { Vault } from '../vault.ts';
 import type { ConnectCause } from './failures.ts';
 
 /**
- * Connect sessions: the short-lived right of an end user to make or renew one connection.
+ * Connect sessions: the short-lived permission of an end user to make or renew one connection.
  *
- * Owns: the table `connect_session`. Does not own: what a body of `POST /connect/sessions` may say
- * (`session-input.ts`), trips to a provider (`attempts.ts`), the connection that comes out (`save.ts`).
+ * Owns: the table `connect_session`. Does not own: the body of `POST /connect/sessions` (`session-input.ts`),
+ * authorizations (`attempts.ts`), the connection (`save.ts`).
  */
 export const sessionLifeMs = 30 * 60_000;
 
-/** What an application may fix in advance for one integration. */
+/** The values that an application fixes for one integration. */
 export type ConnectDefaults = {
   user_scopes?: string | undefined;
   authorization_params?: Record<string, string> | undefined;
@@ -34,36 +34,39 @@ export type SessionSettings = {
   require_same_account?: boolean | undefined;
   /** The connection that the session renews. */
   reconnect?: { integration: string; connection: string } | undefined;
-  /** What a renewal is to add to the scopes that the connection has; without it all are asked for again. */
+  /** The scopes that a renewal adds to those of the connection; without it, all are requested again. */
   scopes?: 'missing' | string[] | undefined;
-  /** What the end user is to choose once the connection is made. */
+  /** The choice of the end user after the connection is made. */
   setup?: 'sheet' | undefined;
-  /** Where the connect page leads back to. */
+  /** The address to which the connect page returns. */
   return_url?: string | undefined;
 };
 
-/** What a session has made; also of one that was opened again for what was not granted. */
+/** The connection that a session has made; also of a session that was opened again for missing scopes. */
 type SessionOutcome = {
   integration: string;
   connection: string;
   missing_scopes: string[];
-  /** Another row may come to have the ID, and another grant the row. A service that did not know of it notes none. */
+  /**
+   * The row and the time of the grant: another row can get the same ID, and a row another grant. Older releases stored
+   * none.
+   */
   grant?: { row: number; given_at: string };
-  /** What was to be chosen has been. */
+  /** The choice is made. */
   setup?: 'done';
 };
 
-/** Why the last trip made no connection: for the page that waits. */
+/** Why the last authorization failed: for the connect page. */
 type SessionFailure = { cause: ConnectCause; type: string; evidence: Evidence; at: string };
 
-export type Session = {
-  id: number;
-  environmentId: number;
+export type SessionRef = { id: number; environmentId: number };
+
+export type Session = SessionRef & {
   environment: string;
   allowedIntegrations: readonly string[] | undefined;
-  /** The row of the connection that is renewed. */
+  /** The row of the connection to renew. */
   connectionRow: number | undefined;
-  /** Of the secret of the browser that has begun with it. */
+  /** The hash of the secret of the browser that began. */
   browserHash: Buffer | undefined;
   settings: SessionSettings;
   usedAt: Date | undefined;
@@ -72,7 +75,7 @@ export type Session = {
   expiresAt: Date;
 };
 
-/** A new session; the token is told once and stored as a hash. */
+/** A new session. The token is returned once and stored as a hash. */
 export async function createSession(
   tx: Queryable,
   given: {
@@ -105,18 +108,15 @@ export async function createSession(
 }
 
 /**
- * Turns a token into its caller. Throws `invalid_connect_session_token_format`, and
- * `unknown_connect_session_token` for one that is unknown, used or expired.
+ * Resolves a token to its caller. Throws `invalid_connect_session_token_format`, and `unknown_connect_session_token`
+ * for a token that is unknown, used or expired.
  */
-export function createSessionReader({
-  db,
-  brand,
-  now = () => new Date(),
-}: {
+export function createSessionReader(given: {
   db: Db;
   brand: Brand;
   now?: () => Date;
 }): (token: string) => Promise<Caller> {
+  const { db, brand, now = () => new Date() } = given;
   return async (token) => {
     if (!isToken(token, brand)) throw new AppError('invalid_connect_session_token_format');
     const row = first(
@@ -141,35 +141,42 @@ export function createSessionReader({
   };
 }
 
-/** The session of a token, used and expired ones too, so that a page can say which it is. */
-export async function findSession(
-  db: Queryable,
-  { token, brand, vault }: { token: string; brand: Brand; vault: Vault },
-): Promise<Session | undefined> {
-  if (!isToken(token, brand)) return undefined;
-  const row = first(await db.run(selectSessions().where('token_hash', '=', hashOf(token))));
-  return row && fromRow(db, { row, vault });
-}
-
-/** Throws `unknown_connect_session_token` where the environment has no such session any more. */
-export async function getSession(
-  db: Queryable,
-  { id, environmentId, vault }: { id: number; environmentId: number; vault: Vault },
-): Promise<Session> {
-  const row = first(
-    await db.run(
-      selectSessions()
-        .where('connect_session.id', '=', id)
-        .where('connect_session.environment_id', '=', environmentId),
-    ),
-  );
-  if (row === undefined) throw new AppError('unknown_connect_session_token');
-  return fromRow(db, { row, vault });
+/** The session that a request acts for. Throws if the caller is not a session. */
+export function callerSession(caller: Caller): SessionRef {
+  if (caller.kind !== 'session') throw new AppError('invalid_connect_session_token_format');
+  return { id: caller.sessionId, environmentId: caller.environmentId };
 }
 
 /**
- * Ties the session to the browser that begins first, and forgets why a trip before failed; false where another browser
- * was first.
+ * The session whose token a request has as Bearer, in any state. Throws `invalid_connect_session_token_format` and
+ * `unknown_connect_session_token`.
+ */
+export async function bearerSession(
+  { db, brand, reading: { vault } }: { db: Queryable; brand: Brand; reading: { vault: Vault } },
+  { headers }: { headers: { authorization?: string | undefined } },
+): Promise<Session> {
+  const [, token = ''] = /^Bearer +([^\s]+) *$/i.exec(headers.authorization ?? '') ?? [];
+  if (!token.startsWith(brand.sessionTokenPrefix)) throw new AppError('invalid_connect_session_token_format');
+  const rows = isToken(token, brand)
+    ? await db.run(selectSessions().where('token_hash', '=', hashOf(token)))
+    : [];
+  return getFirst(db, { rows, vault });
+}
+
+/** Throws `unknown_connect_session_token` if the environment has no such session. */
+export async function getSession(
+  db: Queryable,
+  { id, environmentId, vault }: SessionRef & { vault: Vault },
+): Promise<Session> {
+  const one = selectSessions()
+    .where('connect_session.id', '=', id)
+    .where('connect_session.environment_id', '=', environmentId);
+  return getFirst(db, { rows: await db.run(one), vault });
+}
+
+/**
+ * Binds the session to the browser that begins first, and clears the failure of a previous authorization. False if it
+ * is bound to another browser.
  */
 export async function bindSession(
   tx: Queryable,
@@ -186,7 +193,7 @@ export async function bindSession(
   return bound.length === 1;
 }
 
-/** Uses the session up, in the transaction of what it makes; throws where it is used or gone. */
+/** Marks the session as used, in the transaction of its connection. Throws if it is used or deleted. */
 export async function useSession(tx: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
   const used = await tx.run(
     tables
@@ -199,8 +206,8 @@ export async function useSession(tx: Queryable, { id, at }: { id: number; at: Da
   if (used.length === 0) throw new AppError('unknown_connect_session_token');
 }
 
-/** Says what a session that was just used up has made. What was chosen before it was opened again stays so. */
-export async function noteOutcome(
+/** Stores the connection of a session that was just used. A choice from before it was opened again stays made. */
+export async function storeOutcome(
   tx: Queryable,
   { id, outcome }: { id: number; outcome: Omit<SessionOutcome, 'setup'> },
 ): Promise<void> {
@@ -213,8 +220,8 @@ export async function noteOutcome(
 }
 
 /**
- * Whether a connection is what the session has made: the same row with the same grant. What was imported under its ID
- * since, or connected in its place, is not.
+ * Whether a connection is the one that the session has made: the same row with the same grant. A connection that was
+ * imported under its ID since, or that replaced it, is not.
  */
 export function isMadeBy(
   { outcome, usedAt, connectionRow }: Session,
@@ -227,8 +234,8 @@ export function isMadeBy(
 }
 
 /**
- * Says that what was to be chosen has been, in the transaction that stores the choice. Throws
- * `unknown_connect_session_token` where it was before, and where the session has expired.
+ * Marks the choice as made, in the transaction that stores it. Throws `unknown_connect_session_token` if it was made
+ * before, or if the session has expired.
  */
 export async function finishSetUp(
   tx: Queryable,
@@ -248,8 +255,8 @@ export async function finishSetUp(
   if (finished.length === 0) throw new AppError('unknown_connect_session_token');
 }
 
-/** Says why a trip made no connection, unless another one has made it. */
-export async function noteFailure(
+/** Stores why an authorization failed, unless another one has made the connection. */
+export async function storeFailure(
   tx: Queryable,
   { id, failure }: { id: number; failure: SessionFailure },
 ): Promise<void> {
@@ -260,8 +267,8 @@ export async function noteFailure(
 }
 
 /**
- * Opens a used session again, to renew the connection that it made by what was not granted: for the same browser, and
- * until the session ends as it would have. Changes nothing where it is open or has expired.
+ * Opens a used session again, to renew its connection with the missing scopes: for the same browser, with the same
+ * expiry. Changes nothing if it is open or has expired.
  */
 export async function reopenSession(
   tx: Queryable,
@@ -272,13 +279,13 @@ export async function reopenSession(
     at,
   }: {
     session: Session;
-    connection: { row: number; integration: string; id: string };
+    connection: Pick<ConnectionHead, 'id' | 'integrationKey' | 'connectionId'>;
     vault: Vault;
     at: Date;
   },
 ): Promise<void> {
   const key = await environmentKey(tx, { environmentId, vault });
-  const { integration, id: connectionId } = connection;
+  const { id: row, integrationKey: integration, connectionId } = connection;
   const reopened: SessionSettings = {
     ...settings,
     reconnect: { integration, connection: connectionId },
@@ -291,21 +298,18 @@ export async function reopenSession(
        and environment_id = $2
        and used_at is not null
        and expires_at > $6`,
-    [id, environmentId, connection.row, integration, key.sealJson(reopened, 'connect session'), at],
+    [id, environmentId, row, integration, key.sealJson(reopened, 'connect session'), at],
   );
 }
 
-/** Ends a session, and every trip that it began. */
-export async function deleteSession(
-  db: Queryable,
-  { id, environmentId }: { id: number; environmentId: number },
-): Promise<void> {
+/** Deletes a session and its attempts. */
+export async function deleteSession(db: Queryable, { id, environmentId }: SessionRef): Promise<void> {
   await db.run(
     tables.deleteFrom('connect_session').where('id', '=', id).where('environment_id', '=', environmentId),
   );
 }
 
-/** What is stored of a token, a state or a cookie. */
+/** The hash under which a token, a state or a cookie is stored. */
 export function hashOf(secret: string): Buffer {
   return createHash('sha256').update(secret).digest();
 }
@@ -323,44 +327,29 @@ const selectSessions = () =>
     .innerJoin('environment', 'environment.id', 'connect_session.environment_id')
     .select([
       'connect_session.id',
-      'environment_id',
+      'environment_id as environmentId',
       'environment.name as environment',
-      'allowed_integrations',
-      'connection',
-      'browser_hash',
+      'allowed_integrations as allowedIntegrations',
+      'connection as connectionRow',
+      'browser_hash as browserHash',
       'settings',
-      'used_at',
+      'used_at as usedAt',
       'outcome',
       'failure',
-      'expires_at',
+      'expires_at as expiresAt',
     ]);
-type Row = {
-  id: number;
-  environment_id: number;
-  environment: string;
-  allowed_integrations: string[] | null;
-  connection: number | null;
-  browser_hash: Buffer | null;
-  settings: Buffer;
-  used_at: Date | null;
-  outcome: unknown;
-  failure: unknown;
-  expires_at: Date;
-};
+type SessionRow = InferResult<ReturnType<typeof selectSessions>>[number];
 
-async function fromRow(db: Queryable, { row, vault }: { row: Row; vault: Vault }): Promise<Session> {
-  const key = await environmentKey(db, { environmentId: row.environment_id, vault });
+async function getFirst(
+  db: Queryable,
+  { rows: [row], vault }: { rows: SessionRow[]; vault: Vault },
+): Promise<Session> {
+  if (row === undefined) throw new AppError('unknown_connect_session_token');
+  const key = await environmentKey(db, { environmentId: row.environmentId, vault });
   return {
-    id: row.id,
-    environmentId: row.environment_id,
-    environment: row.environment,
-    allowedIntegrations: row.allowed_integrations ?? undefined,
-    connectionRow: row.connection ?? undefined,
-    browserHash: row.browser_hash ?? undefined,
+    ...withoutNulls(row),
     settings: key.openJson(row.settings, 'connect session') as SessionSettings,
-    usedAt: row.used_at ?? undefined,
     outcome: (row.outcome as SessionOutcome | null) ?? undefined,
     failure: (row.failure as SessionFailure | null) ?? undefined,
-    expiresAt: row.expires_at,
   };
 }

@@ -3,19 +3,71 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { createNetworkReader } from '../http/address.ts';
-import type { Operation } from '../http/openapi-operation.ts';
+import type { Operation } from '../http/openapi/openapi-operation.ts';
 import type { App } from '../http/server.ts';
-import { type Notice, takeNotices } from './notices.ts';
+import { explainError, unexpected } from './failures.ts';
 import { hashOf } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
 /**
- * The socket on which official browser clients wait for the end of a trip, at `/`.
+ * The result of an authorization for official browser clients, which wait for it on a WebSocket at `/`.
  *
- * Each is given an ID, which its window takes along to `/oauth/connect`; the node where the trip ends leaves a notice
- * under it (`notices.ts`), and the node that holds the socket asks for notices while somebody waits. Nothing that a
- * client says is listened to, so a socket carries no right and no credential.
+ * A client receives an ID, which its window passes to `/oauth/connect`. The node where the authorization ends stores a
+ * notice under the hash of the ID (table `connect_notice`), and the node that holds the socket polls for notices while
+ * clients wait. Messages of clients are ignored, so a socket carries no right and no credential.
  */
+
+type Notice =
+  | { message_type: 'success'; provider_config_key: string; connection_id: string; is_pending: false }
+  | {
+      message_type: 'error';
+      provider_config_key: string;
+      connection_id: string;
+      error_type: string;
+      error_desc: string;
+    };
+
+export function successMessage(made: { integrationKey: string; connectionId: string }): Notice {
+  return {
+    message_type: 'success',
+    provider_config_key: made.integrationKey,
+    connection_id: made.connectionId,
+    is_pending: false,
+  };
+}
+
+export function errorMessage(error: unknown, integrationKey: string): Notice {
+  const { type, message, evidence } = { evidence: undefined, ...(explainError(error) ?? unexpected) };
+  return {
+    message_type: 'error',
+    provider_config_key: integrationKey,
+    connection_id: '',
+    error_type: type,
+    error_desc: evidence === undefined ? message : `${message} (${evidence})`,
+  };
+}
+
+/** Stores the notice for a client, unless it has one. Does nothing without a client. Never throws. */
+export async function notifyClient(
+  { db, log, now }: Pick<ConnectDeps, 'db' | 'log' | 'now'>,
+  { waiter, message }: { waiter: string | undefined; message: Notice },
+): Promise<void> {
+  if (waiter === undefined || !isWaiter(waiter)) return;
+  await db
+    .query(
+      `insert into connect_notice (waiter_hash, message, created_at)
+       values ($1, $2, $3)
+       on conflict do nothing`,
+      [hashOf(waiter), JSON.stringify(message), now()],
+    )
+    .catch((err: unknown) => log.warn({ err }, 'the notification for a waiting client could not be stored'));
+}
+
+/** Whether the text has the form of our IDs; a browser may send any text. */
+function isWaiter(text: string): boolean {
+  return /^[A-Za-z0-9_-]{32}$/.test(text);
+}
+
 type Waiter = {
   hash: Buffer;
   socket: WebSocket;
@@ -25,21 +77,21 @@ type Waiter = {
   isAlive: boolean;
 };
 
-/** How soon a waiting client knows. */
-const askEveryMs = 500;
-/** A trip lasts half an hour at most. */
+/** The interval at which a node reads the notices of its clients. */
+const pollEveryMs = 500;
+/** An authorization lasts half an hour at most. */
 const longestMs = 35 * 60_000;
-/** Sockets of one node; one more is refused. */
+/** The limit of sockets of a node, which refuses further ones. */
 const maxWaiters = 2_000;
-/** Of these those of one network; one more ends its oldest, so that nobody can hold the places of everybody. */
+/** The limit of sockets of one network. A further one closes the oldest, so that one network cannot take all sockets. */
 const maxOfNetwork = 100;
 
 const socketOperation: Operation = {
   operationId: 'waitForConnect',
-  summary: 'The socket on which official browser clients wait',
+  summary: 'Open the WebSocket of official browser clients',
   description:
-    'A WebSocket (RFC 6455). Its first message carries an ID, which goes along as `ws_client_id` to the page that begins; the ' +
-    'second says how it ended. Without an upgrade this is the dashboard.',
+    'A WebSocket (RFC 6455). Its first message has an ID, which the client passes as `ws_client_id` to the page that ' +
+    'begins the authorization; the second message has the result. Without an upgrade, the response is the dashboard.',
   tags: ['connect'],
   security: [],
   responses: {
@@ -48,7 +100,7 @@ const socketOperation: Operation = {
       description: 'The dashboard.',
       content: { 'text/html': { schema: { type: 'string' }, example: '<!doctype html>' } },
     },
-    '503': { description: 'As many wait as a node lets, or it stops.' },
+    '503': { description: 'The node has the maximum number of sockets, or is about to stop.' },
   },
 };
 
@@ -61,14 +113,13 @@ export function connectSocket(
   app.describe(() => ({ paths: { '/': { get: socketOperation } } }));
   const networkOf = createNetworkReader(deps.trustedProxies);
   const waiters = new Map<string, Waiter>();
-  let asking: ReturnType<typeof setInterval> | undefined;
+  let polling: ReturnType<typeof setInterval> | undefined;
   let pinging: ReturnType<typeof setInterval> | undefined;
   let isStopping = false;
   const server: Server & { shouldUpgradeCallback?: (request: IncomingMessage) => boolean } = app.server;
-  // Whatever else asks for an upgrade, as clients of the proxy may, is answered as if it had not; so is what is refused
-  // before anything else.
+  // Other requests with an upgrade, such as those of proxy clients, are served without it; so are refused requests.
   server.shouldUpgradeCallback = (request) => isForUs(request) && deps.guard?.(request) === undefined;
-  // A client has nothing to say that is longer than a control frame.
+  // The longest message that a client needs is a control frame.
   const upgrades = new WebSocketServer({
     ...{ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload: 125 },
   });
@@ -84,7 +135,7 @@ export function connectSocket(
   });
   app.addHook('preClose', async () => {
     isStopping = true;
-    clearInterval(asking);
+    clearInterval(polling);
     clearInterval(pinging);
     for (const { socket } of waiters.values()) socket.terminate();
   });
@@ -94,15 +145,15 @@ export function connectSocket(
     const hash = hashOf(id);
     const tooLong = setTimeout(() => socket.close(), longestMs);
     tooLong.unref();
-    // What is wrong with a socket ends it, and is told by `close`.
+    // An error closes the socket; `close` cleans up.
     socket.on('error', () => socket.terminate());
     socket.on('close', () => {
       clearTimeout(tooLong);
       waiters.delete(hash.toString('hex'));
       if (waiters.size > 0) return;
-      clearInterval(asking);
+      clearInterval(polling);
       clearInterval(pinging);
-      asking = undefined;
+      polling = undefined;
       pinging = undefined;
     });
     const waiter: Waiter = { hash, socket, network, isAlive: true };
@@ -111,11 +162,11 @@ export function connectSocket(
     });
     waiters.set(hash.toString('hex'), waiter);
     socket.send(JSON.stringify({ message_type: 'connection_ack', ws_client_id: id }));
-    asking ??= setInterval(ask, askEveryMs);
+    polling ??= setInterval(poll, pollEveryMs);
     pinging ??= setInterval(ping, pingEveryMs);
   }
 
-  /** At once: of many that come together each takes the place of another one. */
+  /** Removes it at once, so that each of many simultaneous sockets replaces another one. */
   function drop({ hash, socket }: Waiter): void {
     waiters.delete(hash.toString('hex'));
     socket.terminate();
@@ -132,22 +183,23 @@ export function connectSocket(
     }
   }
 
-  let isAsking = false;
-  async function ask(): Promise<void> {
-    if (isAsking) return;
-    isAsking = true;
+  let isPolling = false;
+  /** Reads and removes the notices of the waiting clients. */
+  async function poll(): Promise<void> {
+    if (isPolling) return;
+    isPolling = true;
     try {
-      const found = await takeNotices(
-        deps,
-        Array.from(waiters.values(), ({ hash }) => hash),
+      const found = await deps.db.query<{ hash: string; message: Notice }>(
+        `delete from connect_notice
+         where waiter_hash = any($1)
+         returning encode(waiter_hash, 'hex') as hash, message`,
+        [Array.from(waiters.values(), ({ hash }) => hash)],
       );
-      for (const [hash, notice] of found) {
-        waiters.get(hash)?.socket.send(JSON.stringify(notice satisfies Notice));
-      }
+      for (const { hash, message } of found) waiters.get(hash)?.socket.send(JSON.stringify(message));
     } catch (err) {
-      deps.log.warn({ err }, 'waiting clients were not asked for');
+      deps.log.warn({ err }, 'the notifications for waiting clients could not be read');
     } finally {
-      isAsking = false;
+      isPolling = false;
     }
   }
 }

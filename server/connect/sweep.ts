@@ -2,27 +2,26 @@ import type { Operation } from '../activity/operations.ts';
 import { type Activity, noActivity } from '../activity/writer.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
-import { eachInTurn } from '../jobs/each.ts';
-import type { Job } from '../jobs/jobs.ts';
+import { eachInTurn, type Job } from '../jobs/jobs.ts';
 import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
-import { type ConnectFailure, type FlowFacts, queueFailure } from './failures.ts';
-import { flowFailed } from './flow-log.ts';
+import { type ConnectFailure, type FlowFacts, flowFailed, queueFailure } from './failures.ts';
 import { type SessionSettings, sessionLifeMs } from './sessions.ts';
 
 /**
- * What is left of connect sessions that are over.
+ * The cleanup after connect sessions.
  *
- * Owns: that a trip which never came back, or was cut off, is told of once, and that expired rows go. A provider shows most of its
- * refusals on pages of its own and sends nobody back, so silence is the only sign there is.
+ * Owns: the one report of an authorization that never ended or was interrupted, and the removal of expired rows. A
+ * provider shows most of its refusals on its own pages and does not send the user back, so a missing callback is the
+ * only sign of them.
  */
-type Deps = { db: Db; vault: Vault; log: Logger; activity?: Activity; now?: () => Date };
+type SweepDeps = { db: Db; vault: Vault; log: Logger; activity?: Activity; now?: () => Date };
 type Abandoned = { id: number; environmentId: number };
 type Attempt = { begunAt: Date; isTaken: boolean; key: string; providerName: string; isTest: boolean };
 
 const sweepJobName = 'connect.sweep';
 const maxAtOnce = 200;
-/** Anybody can leave a notice, by asking for a page that refuses him. */
+/** Short, because any refused request for a page can store a notice. */
 const noticeLifeMs = 2 * 60_000;
 
 /**
@@ -31,7 +30,7 @@ const noticeLifeMs = 2 * 60_000;
  * expired may still return, and the page can say that it has expired.
  */
 export async function sweepConnect(
-  { db, vault, log, activity = noActivity, now = () => new Date() }: Deps,
+  { db, vault, log, activity = noActivity, now = () => new Date() }: SweepDeps,
   signal: AbortSignal = AbortSignal.timeout(60_000),
 ): Promise<void> {
   const at = now();
@@ -51,7 +50,7 @@ export async function sweepConnect(
     log,
     signal,
     async work(session) {
-      const failed = await db.transaction((tx) => tellAbandoned(tx, { session, vault, log, at }));
+      const failed = await db.transaction((tx) => reportAbandoned(tx, { session, vault, log, at }));
       if (failed !== undefined) activity.log(failed);
     },
   });
@@ -69,19 +68,19 @@ export async function sweepConnect(
        and not exists (select from auth_attempt where session_id = connect_session.id)`,
     [new Date(at.getTime() - sessionLifeMs)],
   );
-  // Of clients that were gone before they were told: one that waits asks twice a second.
+  // Notices of clients that have disconnected: a waiting one reads them twice a second.
   await db.query('delete from connect_notice where created_at <= $1', [
     new Date(at.getTime() - noticeLifeMs),
   ]);
 }
 
 /** Each minute on one node. */
-export function sweepJob(deps: Deps): Job<Record<string, never>> {
+export function sweepJob(deps: SweepDeps): Job<Record<string, never>> {
   return { name: sweepJobName, run: (_, signal) => sweepConnect(deps, signal) };
 }
 
 /** The statement that finds the attempts deletes them, so only one transaction reports them, once. */
-async function tellAbandoned(
+async function reportAbandoned(
   tx: Queryable,
   { session, vault, log, at }: { session: Abandoned; vault: Vault; log: Logger; at: Date },
 ): Promise<Operation | undefined> {
@@ -110,8 +109,8 @@ async function tellAbandoned(
     const key = await environmentKey(tx, { environmentId: session.environmentId, vault });
     settings = key.openJson(row.settings, 'connect session') as SessionSettings;
   } catch (error) {
-    // Nothing can be told of whom it was for, now or later: its attempts go all the same.
-    log.warn({ err: error, session: session.id }, 'a connect session cannot be opened');
+    // The settings cannot be read, now or later. The attempts are removed without a report.
+    log.warn({ err: error, session: session.id }, 'a connect session cannot be decrypted');
     return undefined;
   }
   const facts: FlowFacts & ConnectFailure = {

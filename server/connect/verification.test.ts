@@ -36,7 +36,7 @@ test('a token that the API takes makes a connection, after one call', async () =
 test('a token that the API refuses makes none: the page says so, and the application hears of it once', async () => {
   const { status, text } = await dance([{ case: 'api_401' }]);
   assert.equal(status, 400);
-  assert.match(text, /does not accept this account here/);
+  assert.match(text, /does not accept this account/);
   assert.match(text, /Google Drive refused these credentials \(status 401\)/);
   assert.match(text, /trellis_oauth_callback_error/);
   assert.deepEqual(await bench.connections(), []);

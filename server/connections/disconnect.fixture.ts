@@ -7,28 +7,29 @@ import { join } from 'node:path';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
-import type { Fetch } from '../auth-modes/token-response.ts';
+import { authModes } from '../auth-modes/modes.ts';
 import { readMasterKeys } from '../config/config.ts';
 import { ensureEnvironment } from '../environments/store.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import { type Catalog, loadCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { openVault } from '../vault.ts';
-import { createCredentialSource } from './credentials.ts';
 import { disconnect, type RevokeChoice } from './disconnect.ts';
-import { createConnectionReader } from './reader.ts';
-import { revocationJob } from './revocations.ts';
-import { insertConnection } from './save.ts';
-import { createStatusTransitions } from './status-transitions.ts';
-import { type Connection, findConnection } from './store.ts';
+import { createStatusTransitions } from './health/status-transitions.ts';
+import { createCredentialSource } from './refresh/credentials.ts';
+import { revocationJob } from './revocation/revocations.ts';
+import { createConnectionReader } from './store/reader.ts';
+import { insertConnection } from './store/save.ts';
+import { type Connection, findConnection } from './store/store.ts';
 
 export const clientSecret = 'GOCSPX-of-the-client';
 const host = 'apps.googleusercontent.com';
-const shipped = loadCatalog(join(import.meta.dirname, '../../providers'));
+const shipped = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const google = shipped.get('google-sheet');
-/** Beside those that are shipped one that replaces refresh tokens, and revokes each alone. */
+/** The shipped providers, and one that replaces refresh tokens and revokes each of them alone. */
 const rotating: ProviderDefinition = {
   ...google,
   name: 'rotating',
@@ -43,7 +44,7 @@ const catalog: Catalog = {
 
 export type DisconnectBench = Awaited<ReturnType<typeof openDisconnectBench>>;
 
-/** `end` closes everything, and fails where a secret got out. */
+/** `end` closes everything, and fails if a secret has leaked. */
 export async function openDisconnectBench() {
   const { db, drop } = await openTestDatabase();
   const watch = openSecretWatch();
@@ -82,7 +83,7 @@ export async function openDisconnectBench() {
         provider: name,
         ...(client !== null && { client: { clientId: `${client}.${host}`, clientSecret } }),
       }),
-    /** With `client` it is one of the connection's own. */
+    /** `client`: the connection's own OAuth client. */
     async connect(integration: Integration, account?: string, client?: string) {
       const credentials = {
         type: 'OAUTH2' as const,
@@ -119,7 +120,7 @@ export async function openDisconnectBench() {
         confirmedOthers,
       }),
     now: (connection: Connection) => findConnection(db, { ...connection, vault }),
-    /** The token endpoint takes the token, whatever was revoked, and answers once it has a next one. */
+    /** The token endpoint accepts the token, also after a revocation, and answers when a next token is set. */
     async refresh(connection: Connection, next: Promise<string | undefined> = Promise.resolve(undefined)) {
       const { reader, log } = deps;
       const answer = async () => {
@@ -176,7 +177,7 @@ function callerIn(environmentId: number): Caller {
   return { kind: 'key', environmentId, environment: 'dev', keyId: 1, scopes: new Set(['*']) };
 }
 
-/** Google's revocation endpoint, wherever its address says that it is. */
+/** Google's revocation endpoint at any address. */
 async function startProvider() {
   const revoked: string[] = [];
   type Answer = [status: number, body: unknown, headers?: Record<string, string>];
@@ -200,12 +201,12 @@ async function startProvider() {
     answers(status: number, body: unknown = {}, headers: Record<string, string> = {}) {
       state.answer = async () => [status, body, headers];
     },
-    /** Takes these tokens for dead; answers others with `status`. */
+    /** Treats these tokens as invalid; answers others with `status`. */
     knowsAsDead(tokens: string[], status = 200) {
       const dead: Answer = [400, { error: 'invalid_token', error_description: 'Token expired or revoked' }];
       state.answer = async (token) => (tokens.includes(token) ? dead : [status, {}]);
     },
-    /** Ends the socket instead of an answer. */
+    /** Closes the socket instead of an answer. */
     hangsUp() {
       state.answer = async () => [0, {}];
     },

@@ -4,8 +4,8 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import { type DisconnectBench, openDisconnectBench, tokenOf } from './disconnect.fixture.ts';
-import { sendingMs, whileExchanging } from './revocation-lock.ts';
-import { findConnection } from './store.ts';
+import { sendingMs, whileExchanging } from './revocation/revocation-lock.ts';
+import { findConnection } from './store/store.ts';
 
 const hour = 3600_000;
 let bench: DisconnectBench;

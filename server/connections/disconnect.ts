@@ -1,149 +1,127 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { actorOf, writeAudit } from '../activity/audit.ts';
-import type { Credentials } from '../auth-modes/mode.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
 import type { Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueEvent } from '../events/outbox.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import { findIntegration, type Integration } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { Vault } from '../vault.ts';
-import { connectionEvent } from './event.ts';
-import { type ConnectionHooks, noHooks } from './hooks.ts';
-import { isLeasedAfterEnd } from './lease.ts';
-import { openKept } from './previous-refresh-tokens.ts';
-import type { ConnectionReader, LiveConnection } from './reader.ts';
-import { lockUnit, unitOf } from './revocation-lock.ts';
-import type { RevocationOutcome } from './revocation-queue.ts';
-import { queueRevocation } from './revocation-store.ts';
-import { type RevocationDeps, sendRevocation } from './revocations.ts';
-import { fromRow, selectConnections } from './rows.ts';
-import { countSharedGrants, isGrantShared } from './shared-grants.ts';
-import { endConnection } from './status-transitions.ts';
+import { endConnection } from './health/status-transitions.ts';
+import { isLeasedAfterDeletion } from './refresh/lease.ts';
+import { openKept } from './refresh/previous-refresh-tokens.ts';
+import { lockUnit, unitOf } from './revocation/revocation-lock.ts';
+import { queueRevocation, type RevocationOutcome } from './revocation/revocation-queue.ts';
+import { type RevocationDeps, sendRevocation } from './revocation/revocations.ts';
+import { countSharedGrants, isGrantShared } from './revocation/shared-grants.ts';
+import { type ConnectionHooks, noHooks } from './store/hooks.ts';
+import type { ConnectionReader, LiveConnection } from './store/reader.ts';
+import { destroyConnection } from './store/save.ts';
 import {
+  auditConnection,
   type Connection,
   type ConnectionHead,
-  destroyConnection,
+  type ConnectionPlace,
   findHeadForUpdate,
+  fromRow,
   getConnection,
+  queueConnectionEvent,
+  selectConnections,
   unknownMessage,
-} from './store.ts';
+} from './store/store.ts';
 
 /**
- * The end of a connection, here and at its provider.
+ * The deletion of a connection and the revocation of its grant.
  *
- * Owns: whether a deletion also revokes the grant, and what that means for others who share it. Does not own: the
- * destruction of the data key (`store.ts`), when a revocation is sent (`revocations.ts`).
+ * Owns: whether a deletion revokes the grant, and the consequences for connections that share it. Does not own: the
+ * destruction of the data key (`store/save.ts`), when a revocation is sent (`revocation/`).
  */
 
-/** `auto`: where nobody else loses access; `always`: also where others do, who were counted; `never`. */
+/**
+ * `auto`: revoke if no other connection loses access; `always`: revoke also if a confirmed number of others does;
+ * `never`.
+ */
 export const revokeChoices = ['auto', 'always', 'never'] as const;
 export type RevokeChoice = (typeof revokeChoices)[number];
 
-/** As a revocation ends; `none` where the provider takes none, there is no token, or none was wanted. */
-type Disconnected = { revocation: RevocationOutcome | 'none' };
+type DisconnectRequest = {
+  at: ConnectionPlace;
+  caller: Caller;
+  revoke: RevokeChoice;
+  confirmedOthers: number;
+};
 
-/** How long a caller waits for the provider; the job goes on where that is not enough. */
-const patienceMs = 4_000;
+/** How long a caller waits for the provider. Then the job continues. */
+const maxWaitMs = 4_000;
 const pollMs = 50;
 
 /**
- * Deletes a connection: its data key is destroyed at once, event and audit entry in the same transaction. Then its
- * grant is revoked at the provider, as `revoke` says. Nothing that the provider does makes the deletion fail.
+ * Deletes a connection: destroys its data key and writes event and audit entry in one transaction. Then revokes its
+ * grant at the provider, as `revoke` says. A failure of the provider does not fail the deletion.
  *
- * Throws `unknown_connection`, and `revocation_ends_others` (409, `payload.others`), with nothing changed, where a
- * forced revocation would end a number of other connections that is not the confirmed one.
+ * The result is `none` if the provider has no revocation, there is no token, or the caller wanted none.
+ *
+ * Throws `unknown_connection`. Throws `revocation_ends_others` (409, `payload.others`), with nothing changed, if a
+ * forced revocation would end another number of other connections than the confirmed one.
  */
 export async function disconnect(
   deps: RevocationDeps & { reader: ConnectionReader; hooks?: ConnectionHooks },
-  {
-    at,
-    caller,
-    revoke,
-    confirmedOthers,
-  }: {
-    at: { environmentId: number; integrationKey: string; connectionId: string };
-    caller: Caller;
-    revoke: RevokeChoice;
-    confirmedOthers: number;
-  },
-): Promise<Disconnected> {
+  request: DisconnectRequest,
+): Promise<{ revocation: RevocationOutcome | 'none' }> {
   const { db, reading, reader, hooks = noHooks } = deps;
+  const { at } = request;
   const integration = await findIntegration(db, {
     ...reading,
     environmentId: at.environmentId,
     key: at.integrationKey,
   });
   if (integration === undefined) throw new AppError('unknown_connection', unknownMessage(at));
-  // Before anything is locked: it takes as long as the application's own code.
-  await hooks.beforeDelete(await liveOf(deps, { at, integration }));
-  const { plan, ended, connection } = await destroyWhole(deps, {
-    ...{ at, integration, caller, revoke, confirmedOthers },
-  });
+  // Before any lock, because the customer's code may take long.
+  await hooks.beforeDelete({ ...(await getConnection(db, { ...at, vault: reading.vault })), integration });
+  let destroyed: Destroyed | undefined;
+  do {
+    destroyed = await db.transaction((tx) => destroy(tx, { ...deps, ...request, integration }));
+  } while (destroyed === undefined);
+  const { plan, ended, connection } = destroyed;
   reader.forget(at);
   for (const other of ended) reader.forget(other);
   if (typeof plan === 'string') return { revocation: plan };
   const id = plan.revocationId;
-  return { revocation: await attempt(deps, { id, connection: { ...connection, integration } }) };
-}
-
-/** Also of an integration whose calls are refused at the moment. Throws `unknown_connection`. */
-async function liveOf(
-  { db, reading: { vault } }: RevocationDeps,
-  { at, integration }: { at: Parameters<typeof disconnect>[1]['at']; integration: Integration },
-): Promise<LiveConnection> {
-  return { ...(await getConnection(db, { ...at, vault })), integration };
+  return { revocation: await revokeNow(deps, { id, connection: { ...connection, integration } }) };
 }
 
 type Plan = 'none' | 'shared' | { revocationId: number };
 type Others = { id: number; environmentId: number }[];
 type Destroyed = { plan: Plan; ended: ConnectionHead[]; connection: Connection };
 
-async function destroyWhole(
-  deps: RevocationDeps,
-  given: Parameters<typeof disconnect>[1] & { integration: Integration },
-): Promise<Destroyed> {
-  for (;;) {
-    const destroyed = await deps.db.transaction((tx) => destroy(tx, { ...deps, ...given }));
-    if (destroyed !== undefined) return destroyed;
-  }
-}
-
-/** Undefined, with nothing changed, where somebody connected another account or by another client meanwhile. */
+/** Undefined, with nothing changed, if another account or another client was connected since. */
 async function destroy(
   tx: Tx,
-  {
-    reading,
-    log,
-    now = () => new Date(),
-    at,
-    integration,
-    caller,
-    revoke,
-    confirmedOthers,
-  }: RevocationDeps & Parameters<typeof disconnect>[1] & { integration: Integration },
+  given: RevocationDeps & DisconnectRequest & { integration: Integration },
 ): Promise<Destroyed | undefined> {
+  const { reading, log, now = () => new Date(), at, integration, caller, revoke, confirmedOthers } = given;
   const { vault } = reading;
-  const seen = await getConnection(tx, { ...at, vault });
-  const unit = unitOf(seen.credentials, integration);
+  const before = await getConnection(tx, { ...at, vault });
+  const unit = unitOf(before.credentials, integration);
   if (unit !== undefined) await lockUnit(tx, unit);
-  const isWanted = revoke !== 'never' && isRevocable(seen.credentials, integration);
+  const isWanted = revoke !== 'never' && isRevocable(before.credentials, integration);
   const isForced = revoke === 'always';
-  const asked = unit !== undefined && { unit, accountId: seen.account?.id, exceptId: seen.id, reading };
+  const query = unit !== undefined && {
+    ...{ unit, accountId: before.account?.id, exceptId: before.id, reading },
+  };
   const others =
-    asked && isWanted && isForced ? await countSharedGrants(tx, asked) : { count: 0, certain: [] as Others };
+    query && isWanted && isForced ? await countSharedGrants(tx, query) : { count: 0, certain: [] as Others };
   if (isForced && others.count !== confirmedOthers) throw endsOthers(others.count);
-  const isShared = asked && isWanted && !isForced && (await isGrantShared(tx, asked));
+  const isShared = query && isWanted && !isForced && (await isGrantShared(tx, query));
 
-  // In the order of their IDs, as everyone does who locks several.
-  const locked = [seen, ...others.certain];
+  // In the order of their IDs, as all transactions lock several connections.
+  const locked = [before, ...others.certain];
   await tx.query('select from connection where id = any($1) order by id for update', [
     locked.map(({ id }) => id),
   ]);
-  // Read again under the lock: a refresh may have stored the successor of the token.
+  // Read again under the lock: a refresh may have stored a newer token.
   const connection = await getConnection(tx, { ...at, vault });
-  const isAsSeen = connection.id === seen.id && connection.account?.id === seen.account?.id;
-  if (!isAsSeen || unitOf(connection.credentials, integration) !== unit) return undefined;
+  const isUnchanged = connection.id === before.id && connection.account?.id === before.account?.id;
+  if (!isUnchanged || unitOf(connection.credentials, integration) !== unit) return undefined;
   const tokens =
     isWanted && !isShared && isRevocable(connection.credentials, integration)
       ? await listGrantTokens(tx, { connections: locked, vault, log })
@@ -152,64 +130,52 @@ async function destroy(
   let plan: Plan = 'none';
   if (isShared) plan = 'shared';
   else if (tokens.length > 0) {
-    const given = { connection, integration, tokens, isForced, vault, at: now() };
-    plan = { revocationId: await queueRevocation(tx, given) };
+    const revocation = { connection, integration, tokens, isForced, vault, at: now() };
+    plan = { revocationId: await queueRevocation(tx, revocation) };
   }
   await destroyConnection(tx, { id: connection.id, at: now() });
-  await queueEvent(tx, {
-    environmentId: connection.environmentId,
-    type: 'connection.deleted',
-    data: connectionEvent(connection),
-  });
-  await writeAudit(tx, {
-    environmentId: caller.environmentId,
-    actor: actorOf(caller),
-    action: 'connection.deleted',
-    target: `${at.integrationKey}/${at.connectionId}`,
-    details: { revocation: typeof plan === 'string' ? plan : 'queued', ended_others: ended.length },
-  });
+  await queueConnectionEvent(tx, connection, { type: 'connection.deleted' });
+  const details = { revocation: typeof plan === 'string' ? plan : 'queued', ended_others: ended.length };
+  await auditConnection(tx, connection, { caller, action: 'connection.deleted', details });
   return { plan, ended, connection };
 }
 
-/** Those of the same account are known to lose access, so they are told at once instead of at their next refresh. */
+/** Connections of the same account lose access, so they end at once instead of at their next refresh. */
 async function endOthers(
   tx: Tx,
   { others, caller, at }: { others: Others; caller: Caller; at: Date },
 ): Promise<ConnectionHead[]> {
+  const cause = 'revoked_by_disconnect';
   const ended: ConnectionHead[] = [];
-  for (const { id, environmentId } of others) {
-    const other = await findHeadForUpdate(tx, { id, environmentId });
+  for (const found of others) {
+    const other = await findHeadForUpdate(tx, found);
     if (other === undefined) continue;
-    const change = { connection: other, cause: 'revoked_by_disconnect' as const, evidence: {}, at };
-    if (!(await endConnection(tx, change))) continue;
-    // Where it is looked for: the caller may be of another environment.
-    await writeAudit(tx, {
-      environmentId,
-      actor: actorOf(caller),
-      action: 'connection.ended',
-      target: `${other.integrationKey}/${other.connectionId}`,
-      details: { cause: 'revoked_by_disconnect' },
-    });
+    if (!(await endConnection(tx, { connection: other, cause, evidence: {}, at }))) continue;
+    // In the other connection's environment: the caller may belong to another one.
+    await auditConnection(tx, other, { caller, action: 'connection.ended', details: { cause } });
     ended.push(other);
   }
   return ended;
 }
 
-/** Whatever goes wrong, the deletion is done and the note stays for the job. */
-async function attempt(
+/** Never throws: the deletion is done, and after a failure the job sends the revocation. */
+async function revokeNow(
   deps: RevocationDeps,
   { id, connection }: { id: number; connection: LiveConnection },
 ): Promise<RevocationOutcome> {
-  const signal = AbortSignal.timeout(patienceMs);
+  const signal = AbortSignal.timeout(maxWaitMs);
   try {
-    // The token of a refresh that was under way is revoked, too.
-    while (connection.integration.provider.refresh.rotates && (await isLeasedAfterEnd(deps.db, connection))) {
+    // The token of a running refresh must be revoked, too.
+    while (
+      connection.integration.provider.refresh.rotates &&
+      (await isLeasedAfterDeletion(deps.db, connection))
+    ) {
       if (signal.aborted) return 'queued';
       await pause(pollMs);
     }
     return await sendRevocation(deps, { id, signal });
   } catch (error) {
-    deps.log.warn({ err: error }, 'a revocation is left to the job');
+    deps.log.warn({ err: error }, 'a grant could not be revoked immediately; a job retries it');
     return 'queued';
   }
 }
@@ -217,23 +183,20 @@ async function attempt(
 function endsOthers(others: number): AppError {
   const message =
     others === 0
-      ? 'The revocation would end no other connection. Send confirm_others=0, or leave it out.'
+      ? 'The revocation would end no other connection. Send confirm_others=0, or omit it.'
       : `The revocation would also end ${others} other connection(s) of this installation, which share the account's ` +
-        `grant or may share it. Send confirm_others=${others} if that is meant.`;
+        `grant or may share it. Send confirm_others=${others} to confirm.`;
   return new AppError('revocation_ends_others', message, { payload: { others } });
 }
 
-/** Which tokens a revocation names: those of the grants that are to end. */
-
-/** Whether there is something to end at the provider. */
 function isRevocable(credentials: Credentials, { provider, client }: Integration): boolean {
-  // A test integration whose sandbox is off has the real provider's addresses, and no client.
+  // Without the sandbox a test integration has the real provider's addresses, and no client.
   return credentials.type === 'OAUTH2' && provider.revocation !== undefined && client !== undefined;
 }
 
 /**
- * The tokens that stand for the grants of these connections, which are locked, in their order: of each the one in use,
- * then those that are kept beside it and may be the good one. A connection that cannot be opened has none.
+ * The tokens of these locked connections, in their order: of each the current token, then the kept ones, one of which
+ * may be the valid one. A connection that cannot be opened has none.
  */
 async function listGrantTokens(
   tx: Tx,
@@ -243,15 +206,15 @@ async function listGrantTokens(
   const rows = await tx.run(
     selectConnections().select('connection.kept_tokens').where('connection.id', 'in', ids),
   );
-  const tokensOf = (row: (typeof rows)[number]): string[] => {
+  const tokensOf = ({ kept_tokens: kept, ...row }: (typeof rows)[number]): string[] => {
     try {
       const connection = fromRow(row, vault);
       const { credentials } = connection;
       if (credentials.type !== 'OAUTH2') return [];
       const { refresh_token: refreshToken, access_token: accessToken } = credentials;
-      return [refreshToken ?? accessToken, ...openKept(connection, row.kept_tokens)];
+      return [refreshToken ?? accessToken, ...openKept(connection, kept)];
     } catch (error) {
-      log.warn({ err: error, connection: row.connection_id }, 'credentials cannot be opened');
+      log.warn({ err: error, connection: row.connectionId }, 'credentials cannot be decrypted');
       return [];
     }
   };

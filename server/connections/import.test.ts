@@ -3,9 +3,9 @@ import { describe, test } from 'node:test';
 import type { RefreshNode } from '../../test/support/refresh-node.ts';
 import type { OAuth2Credentials } from '../auth-modes/oauth2-credentials.ts';
 import { importConnection } from './import.ts';
-import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
+import { codeOf, hour, name, refreshTests } from './refresh/refresh.fixture.ts';
 
-/** What becomes of a connection whose tokens are imported, with a provider that takes each refresh token once. */
+/** Imports the tokens of a connection, with a provider that accepts each refresh token once. */
 const t = refreshTests();
 
 const site = { title: 'Site', description: 'The host.', required: true, secret: false, max_length: 63 };

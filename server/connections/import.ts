@@ -1,31 +1,48 @@
-import { authModes, type Credentials, isRenewable } from '../auth-modes/mode.ts';
+import {
+  type Credentials,
+  grantTypeOf,
+  isRenewable,
+  modeNamed,
+  refreshTokenOf,
+} from '../auth-modes/modes.ts';
 import type { Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { queueEvent } from '../events/outbox.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
-import { TemplateError } from '../providers/template-grammar.ts';
-import { auditConnection } from './audit.ts';
-import { connectionEvent } from './event.ts';
-import { firstToken, isJudged, missingClient, noFirstToken, type Trial } from './first-token.ts';
-import { type ConnectionHooks, noHooks } from './hooks.ts';
-import { assertIntegrationUnchanged } from './integration-unchanged.ts';
-import { isKept } from './previous-refresh-tokens.ts';
-import { isExpired } from './refresh-due.ts';
-import { type GrantFacts, insertConnection, type NewConnection, replaceCredentials } from './save.ts';
-import { type Connection, findConnectionForUpdate } from './store.ts';
-import { tagsOf } from './tags.ts';
-import { type Tried, testFailed, verify } from './verify.ts';
+import { TemplateError } from '../providers/template.ts';
+import { isSuperseded } from './refresh/previous-refresh-tokens.ts';
+import { isExpired } from './refresh/refresh-due.ts';
+import { type ConnectionHooks, noHooks } from './store/hooks.ts';
+import { type GrantFacts, insertConnection, type NewConnection, replaceCredentials } from './store/save.ts';
+import {
+  auditConnection,
+  type Connection,
+  findConnectionForUpdate,
+  queueConnectionEvent,
+} from './store/store.ts';
+import { tagsOf } from './store/tags.ts';
+import {
+  asAppError,
+  assertIntegrationUnchanged,
+  type FirstTokenDeps,
+  firstToken,
+  firstTokenFailed,
+  isJudged,
+  missingClient,
+  type NewCredentials,
+  testFailed,
+  verify,
+} from './verify.ts';
 
 /**
- * Makes a connection out of tokens that the application holds already. An existing ID gets the new credentials, and
- * its metadata and tags become what is given, beside the tags of its end user. Connection, event and audit entry stand or
- * fall together.
+ * Creates a connection from tokens that the application already has. A connection with this ID gets the new
+ * credentials, metadata and tags; the tags of its end user are added. Writes connection, event and audit entry in one
+ * transaction.
  *
- * A refresh token that was replaced by its successor is of the same grant, and used up: the stored tokens are the newer
- * ones, and stay.
+ * If the given refresh token was already replaced by a successor, the stored tokens are newer and stay.
  *
- * `integration` is the one that they were tried with. Throws `unknown_provider_config` where it is not that any more.
+ * `integration`: the one with which the credentials were tested. Throws `unknown_provider_config` if it was changed
+ * since.
  */
 export async function importConnection(
   tx: Tx,
@@ -49,13 +66,16 @@ export async function importConnection(
   const place = { environmentId: caller.environmentId, integrationKey: integration.key };
   const current =
     id === undefined ? undefined : await findConnectionForUpdate(tx, { ...place, connectionId: id, vault });
-  const kept = current && (await isReplaced(tx, current, given.credentials)) ? current : undefined;
+  const kept =
+    current && (await isSuperseded(tx, { connection: current, credentials: given.credentials }))
+      ? current
+      : undefined;
   const { credentials } = kept ?? given;
   const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
   const content = {
     ...given,
     ...(kept && { connectionConfig: configFor(kept, { integration, given }) }),
-    // An end user that stays the same keeps their tags.
+    // Without a new end user, the tags of the current one stay.
     tags: tagsOf({ endUser: given.endUser ?? current?.endUser, tags: given.tags }),
     credentials,
     grant: {
@@ -67,89 +87,81 @@ export async function importConnection(
     ? await replaceCredentials(tx, { vault, current, ...content })
     : await insertConnection(tx, { vault, integration, connectionId: id, ...content });
   await (current ? hooks.afterReconnect : hooks.afterCreate)(tx, { connection, at: given.at });
-  await assertIntegrationUnchanged(tx, { tried: integration, reading });
-  await queueEvent(tx, {
-    environmentId: caller.environmentId,
+  await assertIntegrationUnchanged(tx, { integration, reading });
+  await queueConnectionEvent(tx, connection, {
     type: current ? 'connection.reconnected' : 'connection.created',
-    data: connectionEvent(connection),
   });
-  await auditConnection(tx, {
-    caller,
-    connection,
-    action: current ? 'connection.overridden' : 'connection.imported',
-  });
+  const action = current ? 'connection.overridden' : 'connection.imported';
+  await auditConnection(tx, connection, { caller, action });
   return connection;
 }
 
-/** Stored tokens go where they went before: the fields that the provider's definition fills in stay with them. */
+/**
+ * Stored tokens keep the fields that determine the provider's addresses, so that they go to the same addresses as
+ * before.
+ */
 function configFor(
   { connectionConfig: stored }: Connection,
   { integration, given }: { integration: Integration; given: Pick<NewConnection, 'connectionConfig'> },
 ): Record<string, unknown> {
-  const isFilledIn = ([name]: [string, unknown]) =>
+  const isOfAddress = ([name]: [string, unknown]) =>
     Object.hasOwn(integration.provider.connection_config, name);
   return Object.fromEntries([
-    ...Object.entries(given.connectionConfig ?? {}).filter((entry) => !isFilledIn(entry)),
-    ...Object.entries(stored).filter(isFilledIn),
+    ...Object.entries(given.connectionConfig ?? {}).filter((entry) => !isOfAddress(entry)),
+    ...Object.entries(stored).filter(isOfAddress),
   ]);
 }
 
-/** Whether the stored tokens are those that the provider gave in place of `given`. */
-async function isReplaced(tx: Tx, current: Connection, given: Credentials): Promise<boolean> {
-  if (given.type !== 'OAUTH2' || given.refresh_token === undefined) return false;
-  return isKept(tx, { connection: current, token: given.refresh_token });
-}
-
 /**
- * The credentials as they are to be stored, with what the provider told of them: a client that came without a token has
- * one. Throws `connection_test_failed`
- * where the provider refuses them, `integration_misconfigured` where it refuses the integration's client, and
- * `invalid_body` where the configuration of the connection does not fit the provider's addresses. What the provider
- * does not judge is taken as it is: the application has reason to think that it works. So are tokens that have ended,
- * whose refresh token is not spent on a trial. An access token that is refused beside a refresh token proves that it has
- * ended, and no more: it is stored as one that is due.
+ * Tests imported credentials. Returns them in the form to store, with the facts that the provider returned; a client
+ * without a token gets one. Throws `connection_test_failed` if the provider refuses the credentials,
+ * `integration_misconfigured` if it refuses the integration's client, and `invalid_body` if the configuration of the
+ * connection does not fit the provider's addresses.
+ *
+ * Credentials that the provider does not judge are accepted, because the application vouches for them. So are expired
+ * tokens, because a test would use up their refresh token. If the provider refuses an access token that has a refresh
+ * token, the access token is stored as expired.
  */
 export async function tryImported(
-  given: Tried,
-  trial: Trial,
+  given: NewCredentials,
+  deps: FirstTokenDeps,
 ): Promise<{ credentials: Credentials; grant: GrantFacts }> {
-  const { fetch, now } = trial;
+  const { fetch, now } = deps;
   const untried = { credentials: given.credentials, grant: {} };
+  const isRefreshed = grantTypeOf(given.credentials) === 'refresh_token';
+  if (isRefreshed && isRenewable(given.credentials) && isExpired(given.credentials, now)) return untried;
   try {
-    if (given.credentials.type === 'OAUTH2' && isExpired(given.credentials, now)) return untried;
-    const first = await firstToken(given, trial);
+    const first = await firstToken(given, deps);
     if (!first.ok) {
-      if (isJudged(first.fault)) throw noFirstToken(given, first.fault);
+      if (isJudged(first.fault)) throw firstTokenFailed(given, first.fault);
       return untried;
     }
     const { credentials, grant } = first;
     const verdict = await verify({ ...given, credentials }, { fetch });
     if (verdict.kind !== 'refused') return { credentials, grant };
-    if (credentials.type === 'OAUTH2' && credentials.refresh_token !== undefined)
+    if (isRenewable(credentials) && refreshTokenOf(credentials) !== undefined)
       return { credentials: { ...credentials, expires_at: now.toISOString() }, grant };
     throw testFailed(given.integration, verdict);
   } catch (error) {
-    throw error instanceof TemplateError ? unfitting(error) : error;
+    throw settingError(error);
   }
 }
 
-function unfitting(error: TemplateError): AppError {
+function settingError(error: unknown): unknown {
+  if (!(error instanceof TemplateError)) return error;
   const [source, name] = error.field?.split('.') ?? [];
-  if (source === 'connectionConfig' && name !== undefined) {
-    const errors = [{ code: 'custom', message: error.message, path: ['connection_config', name] }];
-    return new AppError('invalid_body', undefined, { errors, cause: error });
-  }
-  const message = `A setting of the integration does not fit: ${error.message}.`;
-  return new AppError('integration_misconfigured', message, { status: 400, cause: error });
+  if (source !== 'connectionConfig' || name === undefined) return asAppError(error);
+  const errors = [{ code: 'custom', message: error.message, path: ['connection_config', name] }];
+  return new AppError('invalid_body', undefined, { errors, cause: error });
 }
 
-/** The credentials of a body as the provider's mode takes them; throws `invalid_body`, naming the field. */
+/** Parses the credentials of a body by the provider's mode. Throws `invalid_body` with the field. */
 export function readImported(integration: Integration, given: Record<string, unknown>): Credentials {
-  const mode = authModes[integration.provider.auth_mode];
+  const mode = modeNamed(integration.provider.auth_mode);
   if (given.type !== undefined && given.type !== mode.name) {
     throw new AppError(
       'invalid_body',
-      `${integration.provider.display_name} takes credentials of type ${mode.name}.`,
+      `${integration.provider.display_name} requires credentials of type ${mode.name}.`,
       {
         errors: [{ code: 'custom', message: `must be ${mode.name}`, path: ['credentials', 'type'] }],
       },

@@ -4,14 +4,14 @@ import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'nod
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { Credentials } from '../auth-modes/mode.ts';
-import type { Fetch } from '../auth-modes/token-response.ts';
+import { authModes, type Credentials } from '../auth-modes/modes.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { testFailed, verify } from './verify.ts';
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const seen: { path: string | undefined; headers: IncomingHttpHeaders }[] = [];
 let answer: (response: ServerResponse) => void;
 const server = createServer((request, response) => {
@@ -35,7 +35,7 @@ const of: Record<'API_KEY' | 'OAUTH2_CC' | 'OAUTH2', Credentials> = {
   OAUTH2: { type: 'OAUTH2', access_token: secret, raw: {} },
 };
 
-/** An integration whose provider has a call that tries credentials. */
+/** An integration whose provider has a call that verifies credentials. */
 function integrationOf(type: keyof typeof of, path = '/me'): Integration {
   const given = catalog.get(type === 'API_KEY' ? 'private-api-key' : 'private-client-credentials');
   const provider = { ...given, auth_mode: type };
@@ -59,7 +59,7 @@ for (const [code, ofKey, ofToken] of [
   [204, 'accepted', 'accepted'],
   [302, 'unproven', 'unproven'],
   [401, 'refused', 'refused'],
-  // A token that lacks a scope, or an API that is switched off.
+  // The token lacks a scope, or the API is disabled.
   [403, 'refused', 'unproven'],
   [404, 'unproven', 'unproven'],
   [429, 'unproven', 'unproven'],

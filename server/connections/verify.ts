@@ -1,65 +1,90 @@
-import { type Credentials, isRenewable } from '../auth-modes/mode.ts';
+import { isDeepStrictEqual } from 'node:util';
+import {
+  type Credentials,
+  grantTypeOf,
+  isRenewable,
+  modeNamed,
+  ownClientOf,
+  renewalOf,
+} from '../auth-modes/modes.ts';
 import { verificationRequest } from '../auth-modes/place.ts';
-import type { Fetch } from '../auth-modes/token-response.ts';
-import { AppError } from '../errors.ts';
-import type { Integration } from '../integrations/store.ts';
-import { templateValues } from './values.ts';
+import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { refusalBehind } from '../auth-modes/token-response.ts';
+import type { Db, Queryable } from '../db/pool.ts';
+import { AppError, type FieldError } from '../errors.ts';
+import {
+  clientFault,
+  isOfClient,
+  keepsFromRefresh,
+  noteMisconfigured,
+  noteProven,
+} from '../integrations/fault.ts';
+import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
+import type { Logger } from '../log.ts';
+import type { Fetch } from '../outbound/outbound.ts';
+import { TemplateError } from '../providers/template.ts';
+import { isExpired } from './refresh/refresh-due.ts';
+import { requestToken } from './refresh/refresh-request.ts';
+import { type ConnectionReader, templateValues } from './store/reader.ts';
+import type { GrantFacts } from './store/save.ts';
 
 /**
- * Whether a provider accepts credentials, by the call that its definition names for that.
+ * Tests credentials before they are stored.
  *
- * Owns: the call, and what its answer says. Does not own: what follows from it, which differs by who gave the
- * credentials: a form (`connect/submit.ts`), the provider itself (`connect/callback.ts`), or an application
- * (`import.ts`).
+ * Owns: the call that a provider's definition names for verification, the first token of a client, what either says
+ * about the integration's client. Does not own: the consequences, which depend on the source of the credentials: a
+ * form (`connect/form.ts`), the provider (`connect/callback.ts`) or an application (`import.ts`).
  */
-type Verdict =
-  /** Also where the definition names no call: then nothing is known against them. */
+type Verification =
+  /** Also if the definition names no call: then nothing speaks against the credentials. */
   | { readonly kind: 'accepted' }
   | { readonly kind: 'refused'; readonly status: number }
-  /** No answer, an outage, a redirect, a path that is not there: says nothing of the credentials. */
+  /** No response, an outage, a redirect or an unknown path: proves nothing about the credentials. */
   | { readonly kind: 'unproven'; readonly status: number | undefined };
 
-/** What is tried: credentials on their way into a connection of this integration. */
-export type Tried = {
+/** Credentials that are to become part of a connection of this integration. */
+export type NewCredentials = {
   integration: Integration;
   credentials: Credentials;
   connectionConfig: Record<string, unknown>;
 };
 
-/** How long the provider may take where nobody says less. */
-const longestMs = 15_000;
+const defaultTimeoutMs = 15_000;
 
-/** Tries them, for `timeoutMs` at most. Throws TemplateError, and AppError when the address may not be reached. */
+/** Calls the provider with the credentials. Throws TemplateError, and AppError if the address is not allowed. */
 export async function verify(
-  { integration, credentials, connectionConfig }: Tried,
-  { fetch, timeoutMs = longestMs }: { fetch: Fetch; timeoutMs?: number },
-): Promise<Verdict> {
+  { integration, credentials, connectionConfig }: NewCredentials,
+  { fetch, timeoutMs = defaultTimeoutMs }: { fetch: Fetch; timeoutMs?: number },
+): Promise<Verification> {
   const values = templateValues({ connectionConfig, integration });
   const request = verificationRequest({ definition: integration.provider, credentials, values });
   if (request === undefined) return { kind: 'accepted' };
   const status = await statusOf(request, { fetch, timeoutMs });
   if (status === undefined) return { kind: 'unproven', status };
   if (status >= 200 && status < 300) return { kind: 'accepted' };
-  // RFC 6750 §3.1: to a token that is good, 403 says that it lacks a scope, or that an API is switched off.
+  // RFC 6750 §3.1: a valid token gets 403 if it lacks a scope, or if the API is disabled.
   const isRefused = status === 401 || (status === 403 && !isRenewable(credentials));
   return { kind: isRefused ? 'refused' : 'unproven', status };
 }
 
-/** What to tell whose credentials were not accepted. Holds none of them, nor a word of the provider's. */
+/** The error for credentials that were not accepted. Has neither the credentials nor the provider's text. */
 export function testFailed(
   { provider: { display_name: provider } }: Integration,
-  { kind, status }: Exclude<Verdict, { kind: 'accepted' }>,
+  { kind, status }: Exclude<Verification, { kind: 'accepted' }>,
 ): AppError {
   const message =
     kind === 'refused'
       ? `${provider} refused these credentials (status ${status}).`
       : status === undefined
-        ? `${provider} did not answer when the credentials were tried.`
-        : `${provider} answered with status ${status} when the credentials were tried, which proves nothing.`;
+        ? `${provider} did not answer when the credentials were tested.`
+        : `${provider} answered with status ${status} when the credentials were tested, so their validity is unknown.`;
   return new AppError('connection_test_failed', message, { payload: { status: status ?? null } });
 }
 
-/** Known as soon as the head is there. Undefined where there was no answer. An address that may not be reached is the operator's to see: it throws. */
+/**
+ * The status of the response; undefined without a response. Does not wait for the body. Throws AppError if the
+ * address is not allowed, because the operator must see that.
+ */
 async function statusOf(
   request: { method: string; url: string; headers: Readonly<Record<string, string>> },
   { fetch, timeoutMs }: { fetch: Fetch; timeoutMs: number },
@@ -74,12 +99,139 @@ async function statusOf(
     });
     return response.status;
   } catch (error) {
-    for (let cause = error; cause instanceof Error; cause = cause.cause) {
-      if (cause instanceof AppError) throw cause;
-    }
+    const refusal = refusalBehind(error);
+    if (refusal !== undefined) throw refusal;
     return undefined;
   } finally {
-    // Nobody reads the body, and it may never end.
+    // The body is not used, and it may never end.
     over.abort();
   }
+}
+
+/**
+ * Records what the token endpoint says about the integration's client during a connect or an import: `fault` refuses
+ * the client, undefined means that the provider accepts it again. Never throws.
+ */
+export async function recordClientVerdict(
+  given: { db: Db; reader: Pick<ConnectionReader, 'forgetIntegration'>; log: Logger; now: () => Date },
+  { integration, fault }: { integration: Integration; fault: TokenFault | undefined },
+): Promise<void> {
+  const { db, reader, log, now } = given;
+  const at = now();
+  const isRefused = fault !== undefined && isOfClient(fault);
+  const isAccepted =
+    fault === undefined && integration.fault !== undefined && keepsFromRefresh(integration.fault);
+  if (!isRefused && !isAccepted) return;
+  try {
+    const isNews = await db.transaction((tx) =>
+      isRefused
+        ? noteMisconfigured(tx, { integration, fault: clientFault(fault, { at }) })
+        : noteProven(tx, { integration, at, proof: 'client' }),
+    );
+    const { environmentId, key: integrationKey } = integration;
+    if (isNews) reader.forgetIntegration({ environmentId, integrationKey });
+  } catch (err) {
+    log.warn(
+      { err, integration: integration.key },
+      "the provider's response about the OAuth client could not be recorded",
+    );
+  }
+}
+
+/** Credentials that can be sent to the API, and the facts that the provider returned with them. */
+type FirstToken =
+  | { readonly ok: true; readonly credentials: Credentials; readonly grant: GrantFacts }
+  | { readonly ok: false; readonly fault: TokenFault };
+
+export type FirstTokenDeps = {
+  fetch: Fetch;
+  now: Date;
+  /** Called with the provider's verdict on the integration's client; undefined: accepted. */
+  onClientVerdict: (fault: TokenFault | undefined) => Promise<void>;
+};
+
+/**
+ * Requests a token for a client that has none, or an expired one. Credentials of all other kinds are returned
+ * unchanged. Throws TemplateError, and AppError if the address is not allowed or if there is no client.
+ */
+export async function firstToken(
+  given: NewCredentials,
+  { fetch, now, onClientVerdict }: FirstTokenDeps,
+): Promise<FirstToken> {
+  const { credentials } = given;
+  const hasToken = !isRenewable(credentials) || !isExpired(credentials, now);
+  if (hasToken || grantTypeOf(credentials) !== 'client_credentials')
+    return { ok: true, credentials, grant: {} };
+  const renewal = renewalOf(credentials);
+  const secret = renewal.secretOf(credentials) ?? '';
+  const outcome = await requestToken({ ...given, credentials }, { secret, fetch, now });
+  if (ownClientOf(credentials) === undefined) await onClientVerdict(outcome.ok ? undefined : outcome.fault);
+  if (!outcome.ok) return outcome;
+  const { tokens } = outcome;
+  const grant = { accessExpiresAt: tokens.expiresAt, scopesGranted: tokens.scopes && [...tokens.scopes] };
+  return { ok: true, credentials: renewal.after(tokens, { previous: credentials, secret }), grant };
+}
+
+/** The provider judged the request, so a repetition would not help. */
+export function isJudged({ kind }: TokenFault): boolean {
+  return kind !== 'transient' && kind !== 'protocol';
+}
+
+/** The error for a client that got no token. Has the provider's error code, never its text. */
+export function firstTokenFailed(
+  { integration, credentials }: Pick<NewCredentials, 'integration' | 'credentials'>,
+  fault: TokenFault,
+): AppError {
+  const { display_name: provider } = integration.provider;
+  const payload = {
+    status: fault.httpStatus ?? null,
+    ...(fault.error !== undefined && { error: fault.error }),
+  };
+  const said = fault.error === undefined ? '' : ` (${fault.error})`;
+  const isOfIntegration = ownClientOf(credentials) === undefined || fault.kind === 'client_misconfigured';
+  if (isJudged(fault) && isOfIntegration) {
+    const message = `${provider} refuses the client or a setting of the integration${said}.`;
+    return new AppError('integration_misconfigured', message, { status: 400, payload });
+  }
+  const message = isJudged(fault)
+    ? `${provider} refused this client ID and secret${said}.`
+    : `${provider} issued no token when the credentials were tested${said}, so their validity is unknown.`;
+  return new AppError('connection_test_failed', message, { payload });
+}
+
+/** The missing fields of credentials without a client, if the integration has no client either. */
+export function missingClient(
+  credentials: Credentials,
+  { client }: Pick<Integration, 'client'>,
+): FieldError[] {
+  const mode = modeNamed(credentials.type);
+  if (mode.client !== 'optional' || (ownClientOf(credentials) ?? client) !== undefined) return [];
+  const error = { code: 'custom', message: 'is required' };
+  return Object.keys(mode.form?.fields ?? {}).map((name) => ({ ...error, path: [name] }));
+}
+
+/** Converts the error of a placeholder that cannot be filled to an error for callers; returns other errors unchanged. */
+export function asAppError(error: unknown): unknown {
+  if (!(error instanceof TemplateError)) return error;
+  const message = `A setting of the integration is not valid: ${error.message}.`;
+  return new AppError('integration_misconfigured', message, { status: 400, cause: error });
+}
+
+/**
+ * Throws `unknown_provider_config` if the integration was replaced or its settings were changed since the credentials
+ * were tested: new settings could send the credentials to another provider.
+ *
+ * Call it in the transaction that stores the connection, after that write: a later change of the integration waits
+ * for this transaction (`getIntegrationForUpdate`) and finds the connection.
+ */
+export async function assertIntegrationUnchanged(
+  tx: Queryable,
+  { integration, reading }: { integration: Integration; reading: IntegrationReading },
+): Promise<void> {
+  const { environmentId, key } = integration;
+  const found = await findIntegration(tx, { environmentId, key, ...reading });
+  const isSame = found?.id === integration.id && found.isTest === integration.isTest;
+  if (isSame && isDeepStrictEqual(found.integrationConfig, integration.integrationConfig)) return;
+  const message = `The integration "${key}" was changed while the credentials were tested. Try again.`;
+  throw new AppError('unknown_provider_config', message);
 }

@@ -6,7 +6,7 @@ import { insertDataKey } from './store.ts';
 
 export const masterKey = (id: string): MasterKey => ({ id, key: createSecretKey(randomBytes(32)) });
 
-/** A database of its own, and a master key that wraps in it. */
+/** A new database, and a master key that wraps in it. */
 export async function openKeyBench() {
   const { db, drop } = await openTestDatabase();
   const [old, young] = [masterKey('old'), masterKey('young')];
@@ -15,7 +15,7 @@ export async function openKeyBench() {
     ...{ db, drop, old, young, before },
     /** The ring in the middle of a rotation. */
     both: openVault([young, old]),
-    /** Data keys of nothing, wrapped by `old`, and something each has sealed. */
+    /** Data keys without an owner, wrapped by `old`, and a text that each has sealed. */
     async make(count: number): Promise<{ id: string; sealed: Buffer }[]> {
       const made: { id: string; sealed: Buffer }[] = [];
       for (let n = 0; n < count; n += 1) {

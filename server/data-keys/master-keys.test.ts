@@ -27,7 +27,7 @@ test('a start with a missing or different master key is refused by its id', asyn
   for (const key of [one, two]) await registerMasterKey(db, key);
   await proveKeyRing(db, [two, one]);
   await assert.rejects(proveKeyRing(db, [one]), /"two" is missing/);
-  await assert.rejects(proveKeyRing(db, [one, masterKey('two')]), /"two" is not the one/);
+  await assert.rejects(proveKeyRing(db, [one, masterKey('two')]), /"two" is not the key/);
 });
 
 test('a master key that was dropped while it wraps stops a start and a rotation', async () => {
@@ -48,8 +48,8 @@ test('a retired master key may be dropped; other bytes under its id stay refused
   await proveKeyRing(db, [young]);
   await proveKeyRing(db, [old, young]);
   await assert.rejects(proveKeyRing(db, [old]), /"young" is missing/);
-  await assert.rejects(proveKeyRing(db, [young, masterKey('old')]), /"old" is not the one/);
-  await assert.rejects(proveForRotation(db, [old, young]), /"old" is retired for good/);
+  await assert.rejects(proveKeyRing(db, [young, masterKey('old')]), /"old" is not the key/);
+  await assert.rejects(proveForRotation(db, [old, young]), /"old" is permanently retired/);
 });
 
 test('a ring in the order from before a rotation is noticed, until one of its keys is retired', async () => {
@@ -60,7 +60,7 @@ test('a ring in the order from before a rotation is noticed, until one of its ke
   await proveOrder(db, [old, young]);
   await registerMasterKey(db, young);
   await proveOrder(db, [young, old]);
-  await assert.rejects(proveOrder(db, [old, young]), /"young" came into use after "old"/);
+  await assert.rejects(proveOrder(db, [old, young]), /"young" was first used after "old"/);
   await rotateDataKeys(db, { vault: openVault([old, young]) });
   await retire('young');
   await proveOrder(db, both.masterKeys);
@@ -72,7 +72,7 @@ test('to prove a ring notes nothing: a start that fails afterwards is none that 
   await bench.make(1);
   await proveKeyRing(db, [young, old]);
   await proveForRotation(db, [young, old]);
-  await assert.rejects(proveStarted(db, [young, old]), /No service has started with the master key "young"/);
+  await assert.rejects(proveStarted(db, [young, old]), /No node was started with "young"/);
   assert.deepEqual(
     (await listMasterKeys(db)).map(({ id }) => id),
     ['old'],

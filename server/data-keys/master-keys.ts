@@ -3,23 +3,23 @@ import type { MasterKey } from '../config/config.ts';
 import type { Queryable, Tx } from '../db/pool.ts';
 import { proofOf } from '../vault.ts';
 
-/** Which master keys a database knows, and which may wrap. */
+/** The master keys that a database was used with, and which of them may wrap. */
 
-/** Whether anything in this database was sealed, by whichever master key. */
+/** Whether the database has data that any master key sealed. */
 export async function isSealed(db: Queryable): Promise<boolean> {
   return (await db.query('select from master_key limit 1')).length > 0;
 }
 
 type KnownMasterKey = {
   id: string;
-  /** As `proofOf` gives it. */
+  /** The result of `proofOf`. */
   proof: Buffer;
   dataKeys: number;
   createdAt: Date;
   retiredAt: Date | undefined;
 };
 
-/** All master keys that this database was ever used with, the oldest first. */
+/** All master keys that the database was ever used with, oldest first. */
 export async function listMasterKeys(db: Queryable): Promise<KnownMasterKey[]> {
   const rows = await db.query<Omit<KnownMasterKey, 'retiredAt'> & { retiredAt: Date | null }>(
     `select
@@ -31,22 +31,22 @@ export async function listMasterKeys(db: Queryable): Promise<KnownMasterKey[]> {
   return rows.map((row) => ({ ...row, retiredAt: row.retiredAt ?? undefined }));
 }
 
-/** Whether these are the bytes that the database knows under the id. */
+/** Whether the given key has the bytes that the database has registered under its ID. */
 export function isSameKey({ proof }: Pick<KnownMasterKey, 'proof'>, given: MasterKey): boolean {
   return timingSafeEqual(proofOf(given), proof);
 }
 
 /**
- * Compares the ring with the keys that this database knows. Throws, naming the id, where one that may have wrapped
- * something is missing, or where one differs: a service that cannot read its own data must not start. Notes nothing: the
- * first key counts as used when it wraps, or when the service has started (`registerMasterKey`).
+ * Compares the ring with the registered keys. Throws, with the ID, if a key that may have wrapped data is missing or
+ * differs: a service that cannot read its data must not start. Writes nothing: the first key is registered when it
+ * wraps, or when the service has started (`registerMasterKey`).
  */
 export async function proveKeyRing(db: Queryable, masterKeys: readonly MasterKey[]): Promise<void> {
   const known = await listMasterKeys(db);
   proveRing(known, { masterKeys, isNeeded: ({ retiredAt }) => retiredAt === undefined });
 }
 
-/** As `proveKeyRing`, but that it reads no counts and answers what it would throw: cheap enough to be asked every second. */
+/** As `proveKeyRing`, but returns the error and reads no counts, so that it can run each second. */
 export async function findKeyFault(
   db: Queryable,
   masterKeys: readonly MasterKey[],
@@ -58,7 +58,8 @@ export async function findKeyFault(
 }
 
 /**
- * As `proveKeyRing`, for a rotation: a key that wraps nothing may be missing. Throws too where the first one is retired.
+ * As `proveKeyRing`, for a rotation: a key that wraps nothing may be missing. Also throws if the first key is
+ * retired.
  */
 export async function proveForRotation(
   db: Queryable,
@@ -68,12 +69,12 @@ export async function proveForRotation(
   proveRing(known, { masterKeys, isNeeded: ({ dataKeys }) => dataKeys > 0 });
   const [sealing] = masterKeys;
   if (known.some(({ id, retiredAt }) => id === sealing.id && retiredAt !== undefined))
-    throw new Error(`The master key "${sealing.id}" is retired for good. Put another one first.`);
+    throw new Error(`The master key "${sealing.id}" is permanently retired. Put another key first.`);
 }
 
 /**
- * Throws where a key that came into use after the first one of the ring is not retired: the list is in the order from
- * before a rotation, and to go by it would retire the new key for good.
+ * Throws if a key that came into use after the first key of the ring is not retired: the list still has the order
+ * from before a rotation, and would retire the new key permanently.
  */
 export async function proveOrder(
   db: Queryable,
@@ -87,15 +88,15 @@ export async function proveOrder(
   );
   if (younger === undefined) return;
   throw new Error(
-    `The master key "${younger.id}" came into use after "${sealing.id}". Put it first; or, to go back to ` +
-      `"${sealing.id}" and retire "${younger.id}" for good, say --back.`,
+    `The master key "${younger.id}" was first used after "${sealing.id}". Put "${younger.id}" first, or use --back to ` +
+      `return to "${sealing.id}" and permanently retire "${younger.id}".`,
   );
 }
 
 /**
- * Throws where the first key of the ring was never used: no service has started with it in front, and nothing was wrapped
- * with it. Those that run may not have it then, and could read nothing that it wraps. It is proof of one node at most,
- * not of all.
+ * Throws if the first key of the ring was never used: no service has started with it in first place, and it wrapped
+ * nothing. Running nodes may lack it and could not read what it wraps. A used key proves that one node has it, not
+ * all nodes.
  */
 export async function proveStarted(
   db: Queryable,
@@ -105,8 +106,8 @@ export async function proveStarted(
   const [sealing] = masterKeys;
   if (known.length === 0 || known.some(({ id }) => id === sealing.id)) return;
   throw new Error(
-    `No service has started with the master key "${sealing.id}" in front yet: one that runs without it could read ` +
-      'nothing any more. Restart every node with these keys first.',
+    `No node was started with "${sealing.id}" as the first master key yet. A running node without this key could no ` +
+      'longer read the data. Restart all nodes with these keys first.',
   );
 }
 
@@ -125,22 +126,22 @@ function ringFault<Known extends RingKey>(
   for (const key of known) {
     const given = masterKeys.find(({ id }) => id === key.id);
     if (given && !isSameKey(key, given))
-      return new Error(`The master key "${key.id}" is not the one used before.`);
+      return new Error(`The master key "${key.id}" is not the key that was used before.`);
     if (!given && isNeeded(key))
       return new Error(
-        `The master key "${key.id}" is missing: this database holds data it wrapped. Put it back behind the first ` +
-          'one; "trellis keys rotate" says when it may be dropped.',
+        `The master key "${key.id}" is missing: it wraps data keys of this database. Add it again after the first ` +
+          'key; "trellis keys rotate" prints when it can be removed.',
       );
   }
   return undefined;
 }
 
 /**
- * Retires a master key if it wraps nothing, for good: no node wraps with it from now on, whatever its settings. False
- * where it still wraps, or was retired before.
+ * Permanently retires a master key that wraps nothing: no node wraps with it from now on, whatever its settings.
+ * False if it still wraps, or was already retired.
  */
 export async function retireMasterKey(tx: Tx, id: string): Promise<boolean> {
-  // Waits for those who are about to wrap with it. A statement of its own, so that the next one sees what they did.
+  // Waits for transactions that wrap with it. A separate statement, so that the next one sees their commits.
   await tx.query('select from master_key where id = $1 for update', [id]);
   const retired = await tx.query(
     `update master_key

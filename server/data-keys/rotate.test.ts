@@ -42,7 +42,7 @@ test('a key that was destroyed between its reading and its rewrapping stays gone
   const { db, both } = bench;
   const vault = {
     ...both,
-    // Where the rotation has read its batch and stored none of it yet.
+    // The rotation has read its batch and stored nothing yet.
     rewrap(wrapped: Buffer) {
       destroyed ??= Promise.all(made.slice(0, 10).map(({ id }) => destroyDataKey(db, id)));
       return both.rewrap(wrapped);

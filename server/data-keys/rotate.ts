@@ -4,13 +4,13 @@ import type { Vault } from '../vault.ts';
 import { listMasterKeys, proveForRotation } from './master-keys.ts';
 import { pagesOfDataKeys, registerMasterKey } from './store.ts';
 
-/** Keys rewrapped in one statement: some milliseconds, for which a deletion may have to wait. */
+/** Keys rewrapped in one statement, which takes a few milliseconds. A deletion may wait for it. */
 const batch = 200;
 const pauseMs = 100;
 
 type Progress = { rewrapped: number; total: number };
 
-/** Data keys that are wrapped by other master keys than the first one of the ring, by the id of that key. */
+/** Counts the data keys of all master keys other than the first one of the ring, by the ID of the master key. */
 export async function countOthers(db: Queryable, vault: Vault): Promise<Map<string, number>> {
   const [sealing] = vault.masterKeys;
   const others = (await listMasterKeys(db)).filter(({ id, dataKeys }) => id !== sealing.id && dataKeys > 0);
@@ -20,19 +20,16 @@ export async function countOthers(db: Queryable, vault: Vault): Promise<Map<stri
 /**
  * Wraps all data keys again, with the first master key of the ring; returns how many it wrapped.
  *
- * The sealed data are not touched, so a process with both master keys can read everything at each moment. No progress is
- * stored: the rotation takes the keys that are left, also after it was killed, and beside another rotation. A key that is
- * being destroyed, or that another process has wrapped meanwhile, is skipped and checked again, until `patienceMs` pass
- * without any progress. Throws as `proveForRotation` does.
+ * The sealed data are not touched, so a process with both master keys can read everything at each moment. No progress
+ * is stored: the rotation takes the keys that are left, also after it was killed, and beside another rotation. A key
+ * that is being destroyed, or that another process has wrapped meanwhile, is skipped and checked again, until
+ * `patienceMs` pass without any progress. Throws as `proveForRotation` does.
  */
 export async function rotateDataKeys(
   db: Db,
-  {
-    vault,
-    patienceMs = 10_000,
-    onProgress = () => {},
-  }: { vault: Vault; patienceMs?: number; onProgress?: (progress: Progress) => void },
+  given: { vault: Vault; patienceMs?: number; onProgress?: (progress: Progress) => void },
 ): Promise<number> {
+  const { vault, patienceMs = 10_000, onProgress = () => {} } = given;
   await proveForRotation(db, vault.masterKeys);
   await registerMasterKey(db, vault.masterKeys[0]);
   let rewrapped = 0;
@@ -57,8 +54,8 @@ export async function rotateDataKeys(
 }
 
 /**
- * Puts the new form of each key in the place of the old one, where that still stands. Rows that somebody has locked are
- * left out, so that a deletion of many connections and this never wait for each other in a circle.
+ * Replaces the wrapped form of each key that is unchanged. Skips locked rows, so that the rotation and a deletion of
+ * many connections cannot deadlock.
  */
 async function swap(
   db: Db,

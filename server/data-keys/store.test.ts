@@ -1,8 +1,15 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { openKeyBench } from './data-keys.fixture.ts';
-import { goesOnFrom, isNewerThanData, noteKeyFile } from './key-file-notes.ts';
-import { addDataKeys, pagesOfDataKeys, registerMasterKey, replaceDataKeys } from './store.ts';
+import {
+  addDataKeys,
+  continuesFrom,
+  isNewerThanData,
+  pagesOfDataKeys,
+  recordKeyFile,
+  registerMasterKey,
+  replaceDataKeys,
+} from './store.ts';
 
 let bench: Awaited<ReturnType<typeof openKeyBench>>;
 beforeEach(async () => {
@@ -53,7 +60,7 @@ test('keys are added beside those that stand, and all are wrapped by the first m
   const { db, both, young } = bench;
   const [held, lost] = await bench.make(2);
   const keys = [{ id: lost!.id, wrapped: (await bench.wrappedOf(lost!.id))! }];
-  // Of a key that both have, the one that stands opens what was sealed.
+  // If both have a key, the stored one opens the sealed data.
   keys.push({ id: held!.id, wrapped: keys[0]!.wrapped });
   await db.query('delete from data_key where id = $1', [lost!.id]);
   await registerMasterKey(db, young);
@@ -76,20 +83,20 @@ test('data go on from the files that they know, each by itself, for a year', asy
   const { db } = bench;
   const moments = ['2028-01-30', '2030-01-30', '2030-01-31'].map((day) => new Date(day));
   const [longAgo, yesterday, today] = moments as [Date, Date, Date];
-  for (const at of [longAgo, today]) await noteKeyFile(db, at);
-  const known = await Promise.all(moments.map((at) => goesOnFrom(db, at)));
+  for (const at of [longAgo, today]) await recordKeyFile(db, at);
+  const known = await Promise.all(moments.map((at) => continuesFrom(db, at)));
   assert.deepEqual(known, [false, false, true]);
-  await noteKeyFile(db, yesterday);
-  assert.deepEqual([await goesOnFrom(db, yesterday), await goesOnFrom(db, today)], [true, true]);
+  await recordKeyFile(db, yesterday);
+  assert.deepEqual([await continuesFrom(db, yesterday), await continuesFrom(db, today)], [true, true]);
 });
 
 test('data are older than a file that was written after them, and as old as the one they were given', async () => {
   const { db } = bench;
   const [yesterday, today] = [new Date('2030-01-30T12:00:00.001Z'), new Date('2030-01-31T12:00:00.002Z')];
   assert.equal(await isNewerThanData(db, yesterday), true);
-  for (const at of [yesterday, yesterday]) await noteKeyFile(db, at);
+  for (const at of [yesterday, yesterday]) await recordKeyFile(db, at);
   assert.deepEqual([await isNewerThanData(db, yesterday), await isNewerThanData(db, today)], [false, true]);
-  await noteKeyFile(db, today);
-  await noteKeyFile(db, yesterday);
+  await recordKeyFile(db, today);
+  await recordKeyFile(db, yesterday);
   assert.deepEqual([await isNewerThanData(db, yesterday), await isNewerThanData(db, today)], [false, false]);
 });

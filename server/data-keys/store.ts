@@ -5,16 +5,16 @@ import { type DataKey, proofOf, type Vault } from '../vault.ts';
 /**
  * Wrapped data keys.
  *
- * Owns: the tables `data_key` and `master_key`, which master key may wrap (`master-keys.ts`), rewrapping
- * (`rotate.ts`). Does not own: cryptography (`vault.ts`), what a key belongs to (`connections/`, `environments/`), the
- * file of keys that goes with a backup (`cli/key-file.ts`).
+ * Owns: the tables `data_key` and `key_file`; with `master-keys.ts` the table `master_key` and which key may wrap;
+ * with `rotate.ts` the rotation. Does not own: cryptography (`vault.ts`), the owners of data keys (`connections/`,
+ * `environments/`), the format of the key file that belongs to a backup (`ops/backup/key-file.ts`).
  *
- * A key goes when what it belongs to goes, in the same transaction: triggers see to it.
+ * Triggers delete a data key together with its owner, in the same transaction.
  */
 
 /**
- * A new data key, stored, wrapped by the first master key of the ring that is not retired. A node that was not told of
- * a rotation yet therefore wraps with the key that came out of it. Throws where all are retired.
+ * Stores a new data key, wrapped by the first master key of the ring that is not retired. So after a rotation, a node
+ * with the old settings wraps with the new key. Throws if all keys are retired.
  */
 export async function insertDataKey(tx: Queryable, vault: Vault): Promise<{ id: string; key: DataKey }> {
   for (const master of vault.masterKeys) {
@@ -22,7 +22,7 @@ export async function insertDataKey(tx: Queryable, vault: Vault): Promise<{ id: 
     let id = await insert(tx, { master, wrapped });
     if (id === undefined) {
       await registerMasterKey(tx, master);
-      // Also where somebody else has just noted it, for whose commit that waited.
+      // Another transaction may have registered it first; the statement waited for its commit.
       id = await insert(tx, { master, wrapped });
     }
     if (id !== undefined) return { id, key };
@@ -30,7 +30,7 @@ export async function insertDataKey(tx: Queryable, vault: Vault): Promise<{ id: 
   throw new Error('All master keys of TRELLIS_ENCRYPTION_KEYS are retired.');
 }
 
-/** Undefined where the master key is retired or unknown. It is not retired before the transaction ends. */
+/** Undefined if the master key is retired or unknown. The key cannot be retired before the transaction ends. */
 async function insert(
   tx: Queryable,
   { master, wrapped }: { master: MasterKey; wrapped: Buffer },
@@ -47,7 +47,7 @@ async function insert(
   return first(inserted)?.id;
 }
 
-/** Notes a master key that is going to wrap, unless it was noted before. */
+/** Registers a master key before it wraps its first data key. */
 export async function registerMasterKey(db: Queryable, master: MasterKey): Promise<void> {
   await db.query(
     `insert into master_key (id, proof)
@@ -57,14 +57,14 @@ export async function registerMasterKey(db: Queryable, master: MasterKey): Promi
   );
 }
 
-/** For a key that was stored and came to belong to nothing. */
+/** Deletes a stored key that got no owner. */
 export async function destroyDataKey(db: Queryable, id: string): Promise<void> {
   await db.query('delete from data_key where id = $1', [id]);
 }
 
 export type WrappedKey = { id: string; masterKey: string; wrapped: Buffer };
 
-/** All data keys in pages, or those that one master key wraps. Each page is read when it is asked for. */
+/** All data keys in pages, or those of one master key. Reads each page when the iteration reaches it. */
 export async function* pagesOfDataKeys(
   db: Queryable,
   { size, masterKey }: { size: number; masterKey?: string },
@@ -85,7 +85,7 @@ export async function* pagesOfDataKeys(
   }
 }
 
-/** Stores these keys in the place of all that the database holds, wrapped by the first master key of the ring. */
+/** Replaces all stored keys with these, wrapped by the first master key of the ring. */
 export async function replaceDataKeys(
   tx: Queryable,
   { keys, vault }: { keys: readonly Pick<WrappedKey, 'id' | 'wrapped'>[]; vault: Vault },
@@ -104,8 +104,8 @@ export async function replaceDataKeys(
 }
 
 /**
- * Stores these keys beside those that the database holds, which stand where both have one; all are wrapped by the first
- * master key of the ring afterwards. Nobody else makes or destroys a data key before the transaction ends.
+ * Adds these keys to the stored ones; a stored key wins over one of the same ID. Then the first master key of the
+ * ring wraps all of them. No other transaction creates or deletes a data key before this one ends.
  */
 export async function addDataKeys(
   tx: Tx,
@@ -113,6 +113,31 @@ export async function addDataKeys(
 ): Promise<void> {
   await tx.query('lock table data_key in exclusive mode');
   const all = new Map(keys.map((key) => [key.id, key]));
-  for await (const held of pagesOfDataKeys(tx, { size: 5_000 })) for (const key of held) all.set(key.id, key);
+  for await (const stored of pagesOfDataKeys(tx, { size: 5_000 }))
+    for (const key of stored) all.set(key.id, key);
   await replaceDataKeys(tx, { keys: [...all.values()], vault });
+}
+
+/**
+ * Records for a year that a key file of this time was written from this database, or restored into it. Neither a file
+ * nor the database alone shows which of them is older.
+ */
+export async function recordKeyFile(tx: Queryable, madeAt: Date): Promise<void> {
+  await tx.query('insert into key_file (made_at) values ($1) on conflict do nothing', [madeAt]);
+  await tx.query(`delete from key_file where made_at < $1::timestamptz - interval '1 year'`, [madeAt]);
+}
+
+/**
+ * Whether this database continues from the time of this key file. Then a key that the file lacks was deleted from the
+ * database, or created after the file. Another file, however recent, does not prove that.
+ */
+export async function continuesFrom(db: Queryable, madeAt: Date): Promise<boolean> {
+  const known = await db.query('select from key_file where made_at = $1', [madeAt]);
+  return known.length > 0;
+}
+
+/** Whether a key file is newer than the data, as after the restore of a backup, or belongs to another database. */
+export async function isNewerThanData(db: Queryable, madeAt: Date): Promise<boolean> {
+  const known = await db.query('select from key_file where made_at >= $1 limit 1', [madeAt]);
+  return known.length === 0;
 }

@@ -82,3 +82,15 @@ test('a connection that is lost between two statements fails the transaction, no
   await assert.rejects(losing, { code: 'unavailable' });
   assert.equal((await db.query('select from thing')).length, 4);
 });
+
+test('rows that cannot be encoded reject the transaction, and the connection stays usable', async () => {
+  const rows = new CopyRows(16);
+  rows.end = () => {
+    throw new RangeError('too large');
+  };
+  await assert.rejects(
+    db.transaction((tx) => tx.copyInto('thing (id)', rows)),
+    { message: 'too large' },
+  );
+  assert.equal((await db.query('select')).length, 1);
+});

@@ -1,55 +1,80 @@
+import type { Socket } from 'node:net';
 import type pg from 'pg';
 
-/** What `pg` hands a statement that is read by itself (`pg/lib/client.js`, `_handleCopyData` and its neighbours). */
-type CopyReader = {
-  submit(connection: { query(text: string): void }): void;
-  handleCopyData(message: { chunk: Buffer }): void;
-  handleCommandComplete(): void;
-  handleError(error: Error): void;
-  handleReadyForQuery(): void;
+/** The connection of `pg`, as far as statements use it. */
+type Wire = {
+  stream: Socket;
+  query(text: string): void;
+  sendCopyFromChunk(bytes: Buffer): void;
+  endCopyFrom(): void;
+  sendCopyFail(message: string): void;
+};
+/**
+ * The handlers of the server's messages, under the names that `pg` calls (`pg/lib/client.js`, `_handleCopyData` and its
+ * neighbours).
+ */
+type MessageHandlers = {
+  handleRowDescription?(): void;
+  handleDataRow?(message: { fields: (string | null)[] }): void;
+  handleCopyData?(message: { chunk: Buffer }): void;
+  handleCopyInResponse?(wire: Wire): void;
+  handleCommandComplete?(): void;
 };
 
-type CopyWriter = Omit<CopyReader, 'handleCopyData'> & {
-  handleCopyInResponse(connection: { sendCopyFromChunk(bytes: Buffer): void; endCopyFrom(): void }): void;
-};
+/**
+ * Runs a text of statements, and passes the server's messages to the handlers. Resolves when the server is ready for the next
+ * text. If a handler throws, no handler is called again, and this rejects with its error.
+ */
+export function runText(client: pg.ClientBase, text: string, handlers: MessageHandlers): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  let failure: unknown;
+  const guarded = Object.entries(handlers).map(([name, handle]) => [
+    name,
+    (message: never) => {
+      if (failure !== undefined) return;
+      try {
+        handle(message);
+      } catch (error) {
+        failure = error;
+      }
+    },
+  ]);
+  const statement = {
+    submit: (wire: Wire) => wire.query(text),
+    handleCommandComplete() {},
+    ...Object.fromEntries(guarded),
+    handleError: (error: unknown) => reject(failure ?? error),
+    handleReadyForQuery: () => (failure === undefined ? resolve() : reject(failure)),
+  };
+  client.query(statement as unknown as pg.Submittable);
+  return promise;
+}
 
 /** The head of the binary format (PostgreSQL manual, COPY, "Binary Format"), without flags or extensions. */
 const signature = 'PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0';
 
 /**
- * Runs a query and hands over each row as the bytes of its fields, as PostgreSQL keeps them: `int8` big-endian, `bytea`
- * as it is; null fields are undefined. The driver's ordinary way turns a bytea to hex text and back.
+ * Runs a query and passes each row as the bytes of its fields, in PostgreSQL's binary form: `int8` big-endian, `bytea`
+ * unchanged; null fields are undefined. An ordinary query converts a bytea to hex text and back.
  *
- * COPY takes no parameters: only numbers may be written into `query`. The fields are parts of the driver's buffer, good
- * until `onRow` returns. Where `onRow` throws, no more rows are handed over, and this rejects with what it threw.
+ * COPY has no parameters: only numbers may be written into `query`. The fields are parts of the driver's buffer, valid until
+ * `onRow` returns. If `onRow` throws, it is not called again, and this rejects with its error.
  */
 export function copyRows(
   client: pg.ClientBase,
   query: string,
   onRow: (fields: (Buffer | undefined)[]) => void,
 ): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
   const read = copyReader(onRow);
-  let failure: unknown;
-  const reader: CopyReader = {
-    submit: (connection) => connection.query(`copy (${query}) to stdout (format binary)`),
-    handleCopyData({ chunk }) {
-      if (failure !== undefined) return;
-      try {
-        read(chunk);
-      } catch (error) {
-        failure = error;
-      }
-    },
-    handleCommandComplete() {},
-    handleError: reject,
-    handleReadyForQuery: () => (failure === undefined ? resolve() : reject(failure)),
-  };
-  client.query(reader as unknown as pg.Submittable);
-  return promise;
+  return runText(client, copied(query), { handleCopyData: ({ chunk }) => read(chunk) });
 }
 
-/** What reads the messages of one COPY, in their order. */
+/** A query whose rows arrive as bytes. */
+export function copied(query: string): string {
+  return `copy (${query}) to stdout (format binary)`;
+}
+
+/** A reader for the messages of one COPY, in their order. */
 export function copyReader(onRow: (fields: (Buffer | undefined)[]) => void): (chunk: Buffer) => void {
   let isFirst = true;
   return (chunk) => {
@@ -59,7 +84,7 @@ export function copyReader(onRow: (fields: (Buffer | undefined)[]) => void): (ch
   };
 }
 
-/** A message holds whole rows (PostgreSQL manual, "COPY Operations": always one); after the last comes a count of -1. */
+/** A message holds whole rows (PostgreSQL manual, "COPY Operations": always one); a count of -1 follows the last one. */
 function readRows(bytes: Buffer, onRow: (fields: (Buffer | undefined)[]) => void): void {
   let at = 0;
   while (at < bytes.length) {
@@ -82,18 +107,18 @@ export class CopyRows {
   #bytes: Buffer;
   #length: number;
 
-  /** `capacity` is the bytes it is expected to take; it grows beyond. */
+  /** `capacity` is the expected size in bytes; the buffer grows beyond it. */
   constructor(capacity = 65_536) {
     this.#bytes = Buffer.allocUnsafe(Math.max(capacity, 64));
     this.#length = this.#bytes.write(signature, 'latin1');
   }
 
-  /** Takes the rows away; the memory stays. */
+  /** Removes the rows and keeps the memory. */
   clear(): void {
     this.#length = signature.length;
   }
 
-  /** Begins a row of so many fields. */
+  /** Begins a row with this number of fields. */
   row(fields: number): this {
     this.#reserve(2);
     this.#length = this.#bytes.writeInt16BE(fields, this.#length);
@@ -133,7 +158,7 @@ export class CopyRows {
     return this;
   }
 
-  /** The text of a JSON value, behind the version of the format (PostgreSQL source, `jsonb_recv`). */
+  /** The text of a JSON value, after the version of the format (PostgreSQL source, `jsonb_recv`). */
   jsonb(json: string): this {
     return this.text(`\x01${json}`);
   }
@@ -153,7 +178,7 @@ export class CopyRows {
     return this;
   }
 
-  /** A short text costs less so than by a call out of JavaScript. Undefined where it is none of ASCII. */
+  /** For a short text this costs less than a call out of JavaScript. Undefined if the text is not ASCII. */
   #writeAscii(value: string): number | undefined {
     if (value.length > 64) return undefined;
     for (let at = 0; at < value.length; at++) {
@@ -164,7 +189,7 @@ export class CopyRows {
     return value.length;
   }
 
-  /** Everything written so far, and the end mark. */
+  /** All rows, and the end mark. */
   end(): Buffer {
     this.#reserve(2);
     return this.#bytes.subarray(0, this.#bytes.writeInt16BE(-1, this.#length));
@@ -178,19 +203,54 @@ export class CopyRows {
   }
 }
 
-/** Inserts rows as COPY does, several a page at once; `into` names the table and its columns. */
+/** Inserts rows by COPY, which writes the rows of a page together; `into` names the table and its columns. */
 export function copyInto(client: pg.ClientBase, into: string, rows: CopyRows): Promise<void> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const writer: CopyWriter = {
-    submit: (connection) => connection.query(`copy ${into} from stdin (format binary)`),
-    handleCopyInResponse(connection) {
-      connection.sendCopyFromChunk(rows.end());
-      connection.endCopyFrom();
+  return runText(client, `copy ${into} from stdin (format binary)`, {
+    handleCopyInResponse(wire) {
+      try {
+        wire.sendCopyFromChunk(rows.end());
+        wire.endCopyFrom();
+      } catch (error) {
+        // Otherwise the server would wait for the rest of the rows, and this would never settle.
+        wire.sendCopyFail('the rows could not be sent');
+        throw error;
+      }
     },
-    handleCommandComplete() {},
-    handleError: reject,
-    handleReadyForQuery: () => resolve(),
-  };
-  client.query(writer as unknown as pg.Submittable);
-  return promise;
+  });
+}
+
+/**
+ * Copies the rows of the query `from` into `into` (`table (columns)`), in COPY's binary format, which every later version of
+ * PostgreSQL reads. Holds no more than the buffers of the sockets: a slow target pauses the source. Rejects with the error
+ * of either server; both connections are of no further use then.
+ */
+export function copyBetween(
+  source: pg.Client,
+  target: pg.Client,
+  { from, into }: { from: string; into: string },
+): Promise<void> {
+  const { stream } = (source as unknown as { connection: Wire }).connection;
+  const { promise: failed, reject } = Promise.withResolvers<never>();
+  const written = runText(target, `copy ${into} from stdin (format binary)`, {
+    handleCopyInResponse(wire) {
+      const read = runText(source, copied(from), {
+        handleCopyData({ chunk }) {
+          wire.sendCopyFromChunk(chunk);
+          // Rows that were read before a pause still arrive, and wait for the same drain.
+          if (!wire.stream.writableNeedDrain || stream.isPaused()) return;
+          stream.pause();
+          wire.stream.once('drain', () => stream.resume());
+        },
+      });
+      read.then(
+        () => wire.endCopyFrom(),
+        (error: unknown) => {
+          wire.sendCopyFail('the source failed');
+          reject(error);
+        },
+      );
+    },
+  });
+  // A source that stays paused never responds, not even when its connection is to end.
+  return Promise.race([written, failed]).finally(() => stream.resume());
 }

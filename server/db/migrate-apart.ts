@@ -1,39 +1,38 @@
 /**
- * Statements of a migration that cannot be run in a transaction, such as `create index concurrently`.
+ * Statements of a migration that cannot run in a transaction, such as `create index concurrently`.
  *
- * No lock_timeout bounds their waits, since there is no transaction to set it for, and behind a pooler no session either.
- * So another connection watches them. A statement that waits for a table is cancelled soon, since each other statement on
- * the table waits behind it. A statement that waits for older transactions to end is left alone: it blocks nothing, and
- * would have to start again.
+ * No lock_timeout limits their waits: there is no transaction for it, and behind a pooler no session. So another connection
+ * watches them. A statement that waits for a table is cancelled soon, because all other statements on the table queue behind
+ * it. A statement that waits for older transactions is not cancelled: it blocks nothing, and would have to start again.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Queryable } from './pool.ts';
 
 const lookEveryMs = 250;
-/** How often it is told of a wait that is let be. */
+/** How often a permitted wait is reported. */
 const tellEveryMs = 60_000;
 
 /** A statement that was cancelled because it waited for a table. */
 export class HeldUp extends Error {}
 
 type Watched = {
-  /** The migration's. */
+  /** The name of the migration. */
   name: string;
-  /** So long a statement may wait for a table. */
+  /** The longest wait of a statement for a table. */
   lockTimeoutMs: number;
-  /** Told each minute of transactions that are waited for. */
+  /** Called each minute while a statement waits for transactions. */
   onWaiting: (error: Error) => void;
 };
 
-/** What a migration's statements begin with, so that they are known among those of the server. */
+/** The beginning of a migration's statements, which identifies them at the server. */
 export function markOf(name: string): string {
   return `/* trellis migrates ${name} */`;
 }
 
 /**
- * Runs them one by one. To be called by the only node that migrates: what a node that died has left at the server is ended
- * first. Rejects with `HeldUp` where a table was held for too long; they are to be run again from the first one then.
+ * Runs the statements one by one. Only the node that migrates may call it: it first cancels statements that a dead node left
+ * at the server. Rejects with `HeldUp` if a table was locked for too long; then all statements must run again.
  */
 export async function runApart(db: Queryable, statements: readonly string[], of: Watched): Promise<void> {
   await db.query(
@@ -61,7 +60,7 @@ async function runWatched(db: Queryable, statement: string, of: Watched): Promis
   }
 }
 
-/** Until the signal; whether the statement was cancelled. */
+/** Watches until the signal; returns whether the statement was cancelled. */
 async function watch(
   db: Queryable,
   { mark, name, lockTimeoutMs, onWaiting, signal }: Watched & { mark: string; signal: AbortSignal },
@@ -82,7 +81,7 @@ async function watch(
   return isCancelled;
 }
 
-/** What the statement waits for; one that waits for a table for too long is cancelled. */
+/** The waits of the statement; cancels it if it waits for a table for too long. */
 const waiting = `
   select case
     when lock.locktype = 'relation' and lock.waitstart < clock_timestamp() - $2::float8 * interval '1 millisecond'

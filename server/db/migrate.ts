@@ -9,35 +9,35 @@ import {
 } from './migration-files.ts';
 import type { Db, Queryable, Tx } from './pool.ts';
 
-/** A number that stands for "Trellis migrates"; nodes that start at the same time wait for the holder of this lock. */
+/** The lock of the node that migrates; other nodes that start at the same time wait for it. */
 const lockKey = 0x7472656c;
-/** How often those who wait ask for it. Who waited inside a statement would hold up an index that is built concurrently. */
+/** How often the others try to take it. A wait within a statement would delay an index that is built concurrently. */
 const askAgainMs = 100;
-/** Whatever needs a table that a migration waits for waits behind it: longer than this the migration does not wait. */
+/** The longest wait of a migration for a table: all other statements on that table queue behind it. */
 const lockTimeoutMs = 2_000;
-/** Then the server ends the transaction of a node that is frozen or cut off, and with it the lock. */
+/** After this time the server ends the transaction of a frozen or disconnected node, and releases its lock. */
 const idleTimeoutMs = 60_000;
-/** Between one attempt and the next, so that those who waited behind it get on. */
+/** The pause between two attempts, in which the statements that queued behind the first one run. */
 const restMs = 1_000;
-/** Two minutes or so. */
+/** About two minutes. */
 const maxAttempts = 40;
 
 type MigrateOptions = {
   directory?: string;
   /**
-   * Told each time when somebody holds a table for so long that the migrations are tried again later, and each minute
-   * while an index is not ready because of transactions that are open.
+   * Called each time that the migrations are retried later because a table is locked for too long, and each minute while
+   * an index waits for open transactions.
    */
   onHeldUp?: (error: unknown) => void;
 };
 
 /**
- * Brings the database up to the newest migration, forward only; answers the names of those that were applied. All pending
- * ones are one transaction, so that a failure or a kill leaves the schema as it was; one that is run outside a transaction
- * parts those before it from those behind it. Safe when many nodes start at once, and while others run.
+ * Applies the pending migrations, forward only, and returns their names. They run in one transaction, so a failure or a kill
+ * leaves the schema unchanged; a migration that runs outside a transaction separates those before it from those after it.
+ * Safe if many nodes start at the same time, and while others run.
  *
- * Throws when the database knows a migration of a newer version that this one does not run with, and where the tables are
- * held by others for minutes.
+ * Throws if the database has a migration of a newer version with which this version does not run, and if tables stay locked
+ * for minutes.
  */
 export async function migrate(
   db: Db,
@@ -54,7 +54,7 @@ export async function migrate(
       const step = await db.transaction((tx) => takeStep(tx, { db, names, directory, onHeldUp }));
       if (step === undefined) await pause(askAgainMs);
       else applied.push(...step);
-      // Who has the lock may take as long as it needs.
+      // The holder of the lock may take any time.
       attempts = 0;
     } catch (error) {
       attempts += 1;
@@ -65,7 +65,7 @@ export async function migrate(
   }
 }
 
-/** Undefined where another node migrates just now. */
+/** Undefined if another node migrates at this moment. */
 async function takeStep(
   tx: Tx,
   { db, names, directory, onHeldUp }: { db: Db; names: string[] } & Required<MigrateOptions>,
@@ -87,7 +87,7 @@ async function takeStep(
   if (next === undefined) return [];
   const isMade = await makeTable(tx);
   if (Array.isArray(next.text)) {
-    // Who looks for what was applied would wait for this transaction, and an index that is built concurrently for them.
+    // Readers of the table would wait for this transaction, and a concurrent build of an index for these readers.
     if (isMade) return [];
     const { name, text: statements } = next;
     const watched = { name, lockTimeoutMs, onWaiting: onHeldUp };
@@ -104,7 +104,7 @@ async function takeStep(
   return together.map(({ name }) => name);
 }
 
-/** The table that says what was applied, as it is now; answers whether anything was lacking. */
+/** Creates or extends the table of applied migrations; returns whether it changed the table. */
 async function makeTable(tx: Tx): Promise<boolean> {
   const [column] = await tx.query(
     `select from pg_attribute where attrelid = to_regclass('migration') and attname = 'runs_with'`,
@@ -120,8 +120,8 @@ async function makeTable(tx: Tx): Promise<boolean> {
 }
 
 /**
- * While this transaction, which has the lock and no snapshot, waits; it says something so that it is not ended as frozen.
- * What it says takes no snapshot either, for which an index that is built concurrently would wait for ever.
+ * Runs `work` while this transaction holds the lock without a snapshot. A statement from time to time keeps the server from
+ * ending it as frozen. That statement takes no snapshot either: a concurrent build of an index would wait for it for ever.
  */
 async function beside(tx: Tx, work: () => Promise<void>): Promise<void> {
   const timer = setInterval(() => void tx.query('show server_version').catch(() => {}), idleTimeoutMs / 4);
@@ -145,11 +145,11 @@ async function note(tx: Tx, { name, runsWith }: Migration): Promise<void> {
   await tx.query('insert into migration (name, runs_with) values ($1, $2)', [name, runsWith ?? null]);
 }
 
-/** Each with the number of the oldest migration whose services run with it; null: none. */
+/** The applied migrations, each with the oldest migration whose services run with it; null: none. */
 async function findApplied(q: Queryable): Promise<Map<string, number | null>> {
   const [found] = await q.query<{ exists: boolean }>(`select to_regclass('migration') is not null as exists`);
   if (found?.exists !== true) return new Map();
-  // Services of before did not note it.
+  // Earlier versions of the service did not store it.
   const rows = await q.query<{ name: string; runsWith: number | null }>(
     `select name, (to_jsonb(migration) ->> 'runs_with')::integer as "runsWith" from migration`,
   );
@@ -157,13 +157,13 @@ async function findApplied(q: Queryable): Promise<Map<string, number | null>> {
 }
 
 type MigrationState = {
-  /** Brought by this version and not applied. */
+  /** Migrations of this version that are not applied. */
   pending: string[];
-  /** Applied by a newer version, which this one does not run with. */
+  /** Migrations of a newer version with which this version does not run. */
   refused: string[];
 };
 
-/** How the database stands to this version. Reads, and waits for no lock. */
+/** Compares the database with this version. Only reads, and waits for no lock. */
 export async function readMigrationState(
   db: Queryable,
   directory = migrationsDirectory,
@@ -183,10 +183,12 @@ function requireRunnable(known: Map<string, number | null>, names: string[]): vo
   const refused = refusedOf(known, names);
   if (refused.length === 0) return;
   const named = refused.join(', ');
-  throw new Error(`The database was migrated by a newer version (it knows ${named}). Upgrade this one.`);
+  throw new Error(
+    `A newer version of the service has migrated the database (${named}). Install that version.`,
+  );
 }
 
-/** Somebody held a lock for too long, or waited in a circle with us. */
+/** Whether a lock was held for too long, or a deadlock was detected. */
 function isHeldUp(error: unknown): boolean {
   if (error instanceof HeldUp) return true;
   return ['55P03', '40P01'].includes(String((error as { code?: unknown } | null)?.code));

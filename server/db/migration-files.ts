@@ -1,25 +1,25 @@
 /**
- * The migrations that this version brings: numbered `.sql` files, in their order.
+ * The migrations of this version: numbered `.sql` files, in their order.
  *
- * The comment that a file begins with says what the machinery has to know of it, a line each:
- * `-- runs with: 0033`: services whose newest migration is that one, or a later one, run on a schema that has this one too.
- * `-- outside a transaction`: its statements are run one by one, as `create index concurrently` has to be, and may be run again.
+ * The comment at the beginning of a file may have these lines:
+ * `-- runs with: 0033`: services whose newest migration is 0033 or a later one run on a schema with this migration.
+ * `-- outside a transaction`: the statements run one by one, as `create index concurrently` requires, and may run again.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export type Migration = {
-  /** The file's. */
+  /** The name of the file. */
   name: string;
-  /** The number of the oldest migration whose services run with it; undefined: none but those that bring it. */
+  /** The number of the oldest migration whose services run with it; undefined: only services that have it. */
   runsWith: number | undefined;
-  /** One text, or the statements of one that is run outside a transaction. */
+  /** One text, or the statements of a migration that runs outside a transaction. */
   text: string | string[];
 };
 
 export const migrationsDirectory = join(import.meta.dirname, '../../migrations');
 
-/** The number that a migration's name begins with. */
+/** The number at the beginning of a migration's name. */
 export function numberOf(name: string): number {
   return Number(name.slice(0, 4));
 }
@@ -39,7 +39,7 @@ export async function readMigration(name: string, directory = migrationsDirector
   };
 }
 
-/** Of a text without bodies of functions: a statement ends with the line that ends in a semicolon. */
+/** For a text without function bodies: a statement ends with a line that ends in a semicolon. */
 function statementsOf(text: string): string[] {
   return text.split(/;[ \t]*$/m).filter((part) => part.replace(/^\s*--.*$/gm, '').trim() !== '');
 }

@@ -10,58 +10,70 @@ import {
 import pg from 'pg';
 import { AppError } from '../errors.ts';
 import { metrics } from '../metrics/metrics.ts';
-import { outside } from '../tracing/cause.ts';
-import { type CopyRows, copyInto, copyRows } from './copy.ts';
-import { type Pipeline, runPipeline } from './pipeline.ts';
+import { outside } from '../tracing/tracing.ts';
+import { type CopyRows, copyInto, copyReader, copyRows, runText } from './copy.ts';
 import { endSilentOnes } from './silence.ts';
 import type { DB } from './tables.ts';
 
 /**
- * The one way to the database.
+ * All access to the database.
  *
- * Owns: the pool, transactions, how values come back. Every statement is unnamed and no session state is set,
- * so that a connection pooler in transaction mode may stand in between. Does not own: any table.
+ * Owns: the pool, transactions, the types of values. Every statement is unnamed and no session state is set, so a connection
+ * pooler in transaction mode works. Does not own: any table.
  */
 export type DbTarget = { url: string } | { host: string; port: number; user: string; database: string };
 
-/** Something that runs statements: the pool, or one transaction. */
+/** Runs statements: the pool, or one transaction. */
 export interface Queryable {
-  /** SQL text with $1, $2, ...; the rows. int8 comes back as a number, timestamps as Date, bytea as Buffer. */
+  /** SQL text with $1, $2, ...; returns the rows: int8 as a number, timestamps as Date, bytea as Buffer. */
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>;
-  /** A query built from `tables`; the rows. */
+  /** Runs a query that was built from `tables`; returns the rows. */
   run<R>(built: { compile(): CompiledQuery<R> }): Promise<R[]>;
 }
 
 /** Statements of one transaction. */
 export type Tx = Queryable & {
   readonly isTransaction: true;
-  /** Hands over rows as bytes, without parameters: see `copyRows`. */
+  /** Reads rows as bytes, without parameters: see `copyRows`. */
   copyRows(query: string, onRow: (fields: (Buffer | undefined)[]) => void): Promise<void>;
   /** Inserts rows faster than a statement does; `into` is `table (columns)`. */
   copyInto(into: string, rows: CopyRows): Promise<void>;
 };
 
+/** Statements that are sent together and whose responses arrive together. */
+type Pipeline = {
+  /**
+   * Queries, and at most one COPY, which `copied` makes from a query. Without parameters: only numbers may be written into
+   * them.
+   */
+  statements: readonly string[];
+  /** A row of the statement with this index, its values as PostgreSQL writes them. */
+  onRow(statement: number, values: readonly (string | null)[]): void;
+  /** A row of the COPY, as for `copyRows`. */
+  onCopied(fields: (Buffer | undefined)[]): void;
+};
+
 export interface Db extends Queryable {
   /**
-   * Commits when `work` resolves, rolls back when it throws. After `unavailable` it may have been committed all the
-   * same, where the server went away before it could say so.
+   * Commits when `work` resolves, rolls back when it throws. After `unavailable` the transaction may be committed: the
+   * connection can break before the server's response arrives.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>, mode?: 'read committed' | 'snapshot'): Promise<T>;
   /**
-   * As `transaction`, and given up after `ms`, also where the server says nothing at all: throws `unavailable`, and the
-   * connection is closed. `connectMs` of it (all, unless given) are for a connection and the answer to `begin`: a pooler
-   * in between takes logins while the server behind it is away. A fresh connection is in place of those of the pool,
-   * which may all lead nowhere after a failover.
+   * As `transaction`, with a time limit of `ms`, also if the server sends nothing at all: then it throws `unavailable` and
+   * closes the connection. The connection and the response to `begin` may take `connectMs` (by default `ms`): a pooler
+   * accepts logins while its server is away. A fresh connection replaces those of the pool, which may all be dead after a
+   * failover.
    */
   transactionWithin<T>(work: (tx: Tx) => Promise<T>, limit: Limit): Promise<T>;
-  /** Reads what one moment holds, in one exchange with the server: see `runPipeline`. */
+  /** Reads one snapshot in one exchange with the server: see `runPipeline`. */
   pipeline(pipeline: Pipeline): Promise<void>;
-  /** Connections in use, idle and awaited. */
+  /** The numbers of all connections, of idle ones, and of callers that wait for one. */
   load(): { total: number; idle: number; waiting: number };
   end(): Promise<void>;
 }
 
-/** Builds queries on the ordinary tables; executed by `run`. */
+/** Builds queries, which `run` executes. */
 export const tables = new Kysely<DB>({
   dialect: {
     createAdapter: () => new PostgresAdapter(),
@@ -82,7 +94,7 @@ function readSafeInteger(text: string): number {
 
 type Connected = Parameters<pg.Pool['connect']>[0];
 
-/** Tells how long is waited for a connection, of statements and transactions alike: both come by `connect`. */
+/** Measures the wait for a connection, of statements and transactions: both call `connect`. */
 class TimedPool extends pg.Pool {
   override connect(): Promise<pg.PoolClient>;
   override connect(callback: Connected): void;
@@ -99,13 +111,13 @@ class TimedPool extends pg.Pool {
 
 type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fresh' };
 
-/** Fresh connections at once, beside those of the pool, and how long one may take to come about. */
+/** The number of simultaneous fresh connections, and the time limit for opening one. */
 const maxFresh = 4;
 const freshWithinMs = 2_000;
-/** Whether a silent server works; also one that is slow to take logins says so. */
+/** The time limit for the question whether a silent server works; a server that is slow to accept logins responds too. */
 const askedWithinMs = 5_000;
 
-/** Who has taken a statement and is gone before its answer is found out by the kernel half a minute later. */
+/** The kernel detects a server that is lost during a statement half a minute later. */
 const keepAliveMs = 30_000;
 
 const connectionWait = metrics.dbConnectionWait.of([]);
@@ -114,23 +126,23 @@ function noteWait(since: number): void {
   connectionWait.observe((performance.now() - since) / 1000);
 }
 
-/** Opens a pool; no connection is made before the first statement. */
+/** Opens a pool, for `await using` or until `end`; no connection is made before the first statement. */
 export function openDb(
   target: DbTarget,
   options: {
     maxConnections?: number;
     onIdleError?: (error: Error) => void;
-    /** A connection on which a rollback is not answered by then is given up. */
+    /** A connection is closed if a rollback has no response within this time. */
     rollbackWithinMs?: number;
     /**
-     * If nothing has come or gone on a lent connection for this long, the server counts as working only if it confirms that
-     * on another connection: else the connection is given up, and its waiting query is `unavailable`. If no answer is
-     * possible, behind a pooler or at a server without a free connection, the query may wait five times as long. If the
-     * server was not reached, the query waits until the server is asked once more.
+     * If a lent connection sends and receives nothing for this long, the server must confirm on another connection that it
+     * works on the query. Otherwise the connection is closed, and its query fails with `unavailable`. If the server cannot
+     * tell, behind a pooler or without a free connection, the query may wait five times as long. If the server is not
+     * reached, the query waits until the second attempt.
      */
     silentMs?: number;
   } = {},
-): Db {
+): Db & AsyncDisposable {
   const way = {
     ...('url' in target ? { connectionString: target.url } : target),
     types: parsers,
@@ -140,7 +152,7 @@ export function openDb(
   const pool = new TimedPool({
     ...way,
     max: options.maxConnections ?? 16,
-    // Each idle one costs 4 to 8 MB at the server. What a node does by itself needs three.
+    // Each idle one costs 4 to 8 MB at the server. The background work of a node needs three.
     idleTimeoutMillis: 5_000,
     connectionTimeoutMillis: 10_000,
   });
@@ -157,11 +169,16 @@ export function openDb(
     endSilentOnes(pool, { silentMs, withinMs: askedWithinMs, lend: (work) => withClient(lend, work) });
   }
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
-  // An idle connection that the server closes is replaced at the next use.
-  // Its socket may have been opened for a request that is over for long.
+  // The next use replaces an idle connection that the server has closed. The request for which its socket was opened may
+  // have ended long ago, so the error has no cause.
   for (const one of [pool, fresh, asking])
     one.on('error', (error) => outside(() => options.onIdleError?.(error)));
 
+  const end = async () => {
+    await Promise.all([pool.end(), fresh.end()]);
+    // Before that, queries may wait for the result of this pool's question.
+    await asking.end();
+  };
   return {
     ...queryableOf(pool),
     transaction: (work, mode = 'read committed') =>
@@ -192,11 +209,8 @@ export function openDb(
     pipeline: (pipeline) =>
       withClient(lending, (client) => runPipeline(client, pipeline).catch(throwReadable)),
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
-    async end() {
-      await Promise.all([pool.end(), fresh.end()]);
-      // Until then somebody may still wait for a server of which is asked whether it works.
-      await asking.end();
-    },
+    end,
+    [Symbol.asyncDispose]: end,
   };
 }
 
@@ -215,7 +229,7 @@ async function transact<T>(
   return result;
 }
 
-/** A connection that comes too late goes back to the pool. */
+/** A connection that is opened too late is returned to the pool. */
 async function connectWithin(pool: pg.Pool, ms: number): Promise<pg.PoolClient> {
   const over = new AbortController();
   const connecting = pool.connect();
@@ -226,7 +240,23 @@ async function connectWithin(pool: pg.Pool, ms: number): Promise<pg.PoolClient> 
   return Promise.race([connecting, tooLate]).finally(() => over.abort());
 }
 
-/** Lends a connection to `work`; what it has begun is rolled back where it throws. */
+/** One read-only transaction with one snapshot, in one exchange with the server. Rejects with the error of a handler. */
+function runPipeline(client: pg.ClientBase, { statements, onRow, onCopied }: Pipeline): Promise<void> {
+  const text = ['begin isolation level repeatable read read only', ...statements, 'commit'].join(';\n');
+  const copy = copyReader(onCopied);
+  /** The statement whose response arrives: the first one is `begin`. */
+  let statement = -1;
+  return runText(client, text, {
+    handleRowDescription() {},
+    handleDataRow: ({ fields }) => onRow(statement, fields),
+    handleCopyData: ({ chunk }) => copy(chunk),
+    handleCommandComplete() {
+      statement += 1;
+    },
+  });
+}
+
+/** Lends a connection to `work`; rolls back if it throws. */
 async function withClient<T>(
   { connect, rollbackWithinMs }: { connect: () => Promise<pg.PoolClient>; rollbackWithinMs: number },
   work: (client: pg.PoolClient) => Promise<T>,
@@ -241,7 +271,7 @@ async function withClient<T>(
   try {
     return await work(client);
   } catch (error) {
-    // Also behind a statement that has no answer. The server rolls back by itself where the connection is gone.
+    // Also if a statement has no response yet. If the connection is lost, the server rolls back.
     const rollback = { text: 'rollback', query_timeout: rollbackWithinMs };
     await client.query(rollback).catch(noteLoss);
     throw error;
@@ -275,18 +305,19 @@ function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
 const unreachable = /^(08...|57P0[1-5]|53[123]00|25006)$/;
 /** Any code of the system or of TLS (ENETUNREACH, EMFILE, CERT_HAS_EXPIRED); other `ERR_` codes blame the program. */
 const systemCode = /^(?!ERR_(?!TLS_|SSL_|SOCKET_|STREAM_))[A-Z][A-Z0-9_]+$/;
-/** node-postgres has no code for these. A pool that was ended is none of them: it does not come back. */
+/** Errors of node-postgres without a code. The error of an ended pool is not among them: the pool does not recover. */
 const unreachableMessage =
   /^(Connection terminated|[Tt]imeout e|Client (has encountered a connection error|was closed)|Query read timeout|The server does not support SSL|There was an error establishing an SSL|Received unexpected)/;
 
 /** A NUL in a text (22021), or a NUL or a lone surrogate in JSON (22P05, 22P02). */
 const unstorable = /^(22021|22P05)$/;
 
-/** A database that is away, or a text it cannot hold, is told as such; every other failure as it is. */
+/** Converts an unreachable database and a text that it cannot store to AppError; other errors are thrown unchanged. */
 function throwReadable(error: Error & { code?: unknown }): never {
   const isText =
     unstorable.test(String(error.code)) || (error.code === '22P02' && /type json/.test(error.message));
-  if (isText) throw new AppError('invalid_body', 'A text holds a NUL or a lone surrogate.', { cause: error });
+  if (isText)
+    throw new AppError('invalid_body', 'A text contains a NUL or a lone surrogate.', { cause: error });
   throw isAway(error) ? away(error) : error;
 }
 
@@ -303,21 +334,33 @@ function isAway(error: Error & { code?: unknown }): boolean {
   return systemCode.test(code) || unreachableMessage.test(error.message);
 }
 
-/** Classes of errors that the statement is to blame for: data (22), constraints (23), syntax and rights (42). */
+/** Classes of errors that the statement causes: data (22), constraints (23), syntax and rights (42). */
 const lasting = /^(22|23|42)/;
 
 /**
- * Whether the same work may succeed later: all that says something of the server's state (away, disk full, deadlock)
- * and nothing of the work.
+ * Whether the same work may succeed later: for errors about the state of the server (unreachable, disk full, deadlock), not
+ * about the work.
  */
 export function mayPass(error: unknown): boolean {
   if (error instanceof AppError) return error.code === 'unavailable';
   return error instanceof pg.DatabaseError && !lasting.test(error.code ?? '');
 }
 
-/** The only row, or undefined when there is none. */
+/** The only row; undefined if there is none. */
 export function first<R>(rows: R[]): R | undefined {
   return rows[0];
+}
+
+/** A row in which a column without a value is undefined. */
+export type WithoutNulls<Row> = {
+  [Name in keyof Row]: null extends Row[Name] ? Exclude<Row[Name], null> | undefined : Row[Name];
+};
+
+/** The row with undefined in place of null. */
+export function withoutNulls<Row extends object>(row: Row): WithoutNulls<Row> {
+  const known = { ...row } as Record<string, unknown>;
+  for (const name in known) known[name] ??= undefined;
+  return known as WithoutNulls<Row>;
 }
 
 /** Whether a statement failed on the named unique or foreign key constraint. */
@@ -325,10 +368,7 @@ export function isViolationOf(error: unknown, constraint: string): boolean {
   return error instanceof pg.DatabaseError && error.constraint === constraint;
 }
 
-/**
- * Runs `work` again, once, where it lost the race for a unique value: the second time it finds what the winner
- * wrote.
- */
+/** Runs `work` once more if it lost the race for a unique value: the second run finds the row of the winner. */
 export async function retryOnViolation<T>(constraint: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work();

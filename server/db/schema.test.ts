@@ -12,10 +12,18 @@ test('migrations/schema.sql and tables.ts are what the migrations make', async (
     const made = await describeSchema(db);
     assert.equal(written.replace(/^--.*\n\n/, ''), made, 'run node scripts/schema.ts');
     const types = readFileSync(join(import.meta.dirname, 'tables.ts'), 'utf8');
-    const [ofTables = ''] = made.split('CREATE OR REPLACE FUNCTION');
-    for (const [, column] of ofTables.matchAll(/^ {2}([a-z_]+) (?!.*foreign key)/gm)) {
-      if (column !== 'constraint')
-        assert.match(types, new RegExp(`\\b${column}:`), `tables.ts lacks ${column}`);
+    const ofTables = new Map(
+      made.matchAll(/^create table (\w+) \(\n(.*?)^\)/gms).map(([, name, columns]) => [name, columns]),
+    );
+    const [, listed = ''] = types.split('export interface DB {');
+    const tables = [...listed.matchAll(/^ {2}(\w+): (\w+);$/gm)];
+    assert.ok(tables.length > 0);
+    for (const [, table, name] of tables) {
+      const [, described] = types.match(new RegExp(`^export interface ${name} {\n(.*?)^}`, 'ms')) ?? [];
+      const namesIn = (text: string | undefined, name: RegExp) =>
+        [...(text ?? '').matchAll(name)].map(([, column]) => column).sort();
+      const columns = namesIn(ofTables.get(table), /^ {2}(?!constraint )(\w+) /gm);
+      assert.deepEqual(namesIn(described, /^ {2}(\w+):/gm), columns, `${table} in tables.ts`);
     }
   } finally {
     await drop();

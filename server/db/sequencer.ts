@@ -1,4 +1,5 @@
-import { type Db, first, type Tx } from './pool.ts';
+import { type Repetition, repeatEvery } from '../concurrency.ts';
+import type { Db, Tx } from './pool.ts';
 
 /**
  * Positions for rows that are written without one, in the transactions of their causes.
@@ -11,18 +12,18 @@ export type Sequence = {
   /** Also the table's, which has the columns `position` and `written_in`. */
   readonly name: SequenceName;
   /**
-   * Gives the oldest rows without a position those after `lastPosition`, without a gap. It locks what it numbers, since a
-   * row that goes meanwhile would leave one. None that waits was written before `from`.
+   * Gives the positions after `lastPosition` to the oldest rows without one, without a gap. It locks these rows: a row that
+   * is deleted meanwhile would leave a gap. No waiting row was written before `from`.
    */
   place(tx: Tx, at: { lastPosition: number; from: string }): Promise<Placed>;
 };
 type SequenceName = 'audit' | 'event';
-/** How many rows got a position, and whether others may be waiting that this step did not get to. */
+/** The number of rows that got a position, and whether others may still wait. */
 export type Placed = { count: number; isMore: boolean };
 
-/** What a node knows of a sequence in one database. */
+/** The state of a sequence at this node, for one database. */
 type Memory = {
-  /** No row written before this transaction waits, nor ever will. */
+  /** No row that was written before this transaction waits, now or later. */
   from: string;
   looks: number;
   round: Promise<boolean> | undefined;
@@ -31,18 +32,18 @@ type Memory = {
 
 /** The beginning of all transactions. */
 const beginning = '0';
-/** Each so many looks one reads from the beginning: a server that took over may have gone back in its transactions. */
+/** After this number of looks, a look reads from the beginning: after a failover the transaction IDs may have gone back. */
 const looksUntilAll = 100;
-/** A lock that is held longer is in the hands of a node that is frozen or cut off. */
+/** A node that holds a lock for longer is frozen or disconnected. */
 const lockTimeoutMs = 2_000;
-/** After which the server ends the transaction of such a node. */
+/** After this time the server ends the transaction of such a node. */
 const idleTimeoutMs = 10_000;
 
 const memories = new WeakMap<Db, Map<SequenceName, Memory>>();
 
 /**
- * One step; answers how many rows got a position. None where another node is the sequencer, at once, and where a lock that
- * the step needs is held for seconds.
+ * Takes one step, and returns the number of rows that got a position. Returns 0 immediately if another node is the sequencer,
+ * and after some seconds if a lock is not released.
  */
 export async function placeNext(db: Db, sequence: Sequence): Promise<number> {
   try {
@@ -54,12 +55,12 @@ export async function placeNext(db: Db, sequence: Sequence): Promise<number> {
 }
 
 /**
- * Until all that was committed before the call has its position, from any sequencer. False if a lock that this needs is
- * held for seconds. Calls at the same time share a round, so that a node never waits on more than one connection.
+ * Resolves when all rows that were committed before the call have their positions, from any sequencer. False if a lock is not
+ * released for seconds. Simultaneous calls share a round, so a node waits on one connection at most.
  */
 export async function placeAll(db: Db, sequence: Sequence): Promise<boolean> {
   const memory = memoryOf(db, sequence.name);
-  // A round that runs may have passed by what was committed meanwhile.
+  // The current round may have missed rows that were committed meanwhile.
   memory.nextRound ??= nextRound(memory, () => placeRound(db, sequence));
   return memory.nextRound;
 }
@@ -103,9 +104,9 @@ async function step(
 }
 
 /**
- * Makes the transaction the sequencer until its end; answers the last position, or undefined where `skip locked` found
- * another one. The transaction waits for no lock longer than two seconds, and the server ends it where it says nothing for
- * ten: a node that is frozen holds nobody up for longer.
+ * Makes the transaction the sequencer until its end, and returns the last position; undefined if `skip locked` found another
+ * sequencer. The transaction waits for a lock for two seconds at most, and the server ends it after ten idle seconds: a
+ * frozen node blocks others for no longer.
  */
 export async function lockSequence(
   tx: Tx,
@@ -115,45 +116,41 @@ export async function lockSequence(
     `select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true)`,
     [String(lockTimeoutMs), String(idleTimeoutMs)],
   );
-  const held = first(
-    await tx.query<{ position: number }>(
-      `select last_position as position
-       from sequencer
-       where name = $1
-       ${lock}`,
-      [name],
-    ),
+  const [held] = await tx.query<{ position: number }>(
+    `select last_position as position
+     from sequencer
+     where name = $1
+     ${lock}`,
+    [name],
   );
   return held?.position;
 }
 
 /**
- * From which transaction on rows wait for their position; undefined where none does. It writes nothing to the disk.
+ * The transaction from which on rows wait for their positions; undefined if no row waits. Writes nothing to the disk.
  *
- * Behind it: what an open transaction writes has its number or a later one, and all before is committed or gone. So a
- * look begins where the one before saw the oldest open transaction or waiting row, and reads what was written since,
- * although an old snapshot keeps the index entries of all that had to wait: with 30,000 of these 3 blocks, not 1,514.
+ * The rows of an open transaction have its ID or a later one, and all earlier transactions are committed or rolled back. So a
+ * look begins at the oldest open transaction or waiting row of the previous look, and reads only later rows. An old snapshot
+ * keeps the index entries of all rows that have waited: with 30,000 of them a look reads 3 blocks instead of 1,514.
  */
 async function findWaiting(db: Db, name: SequenceName): Promise<string | undefined> {
   const memory = memoryOf(db, name);
   const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
   memory.looks += 1;
-  const seen = first(
-    await db.query<{ from: string; isWaiting: boolean }>(
-      `select
-         least(oldest.written_in, pg_snapshot_xmin(pg_current_snapshot()))::text as "from",
-         oldest.written_in is not null as "isWaiting"
-       from (
-         select (
-           select written_in
-           from ${name}
-           where position is null and written_in >= $1::xid8
-           order by written_in
-           limit 1
-         ) as written_in
-       ) as oldest`,
-      [from],
-    ),
+  const [seen] = await db.query<{ from: string; isWaiting: boolean }>(
+    `select
+       least(oldest.written_in, pg_snapshot_xmin(pg_current_snapshot()))::text as "from",
+       oldest.written_in is not null as "isWaiting"
+     from (
+       select (
+         select written_in
+         from ${name}
+         where position is null and written_in >= $1::xid8
+         order by written_in
+         limit 1
+       ) as written_in
+     ) as oldest`,
+    [from],
   );
   memory.from = seen?.from ?? beginning;
   return seen?.isWaiting ? memory.from : undefined;
@@ -172,43 +169,16 @@ function isHeldUp(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '55P03';
 }
 
-/**
- * Takes steps every `everyMs`, until nothing waits, and goes on until stopped; `stop` resolves when the last one has ended.
- * `onError` is told of the first failure in a row and of no other.
- */
+/** Takes steps every `everyMs`, until nothing waits. `stop` resolves when the last step has ended. */
 export function keepPlacing(
   db: Db,
   { sequence, everyMs, onError }: { sequence: Sequence; everyMs: number; onError: (error: unknown) => void },
-): { stop(): Promise<void> } {
-  let running: Promise<void> | undefined;
-  let isFailing = false;
-  let isStopping = false;
-  async function takeSteps(): Promise<void> {
+): Pick<Repetition, 'stop'> {
+  async function takeSteps(signal: AbortSignal): Promise<void> {
     let isMore = true;
-    while (isMore && !isStopping) {
+    while (isMore && !signal.aborted) {
       ({ isMore } = await step(db, { sequence, lock: 'for update skip locked' }));
     }
   }
-  const timer = setInterval(() => {
-    running ??= takeSteps()
-      .then(
-        () => {
-          isFailing = false;
-        },
-        (error: unknown) => {
-          if (!isFailing) onError(error);
-          isFailing = true;
-        },
-      )
-      .finally(() => {
-        running = undefined;
-      });
-  }, everyMs);
-  return {
-    async stop() {
-      isStopping = true;
-      clearInterval(timer);
-      await running;
-    },
-  };
+  return repeatEvery(everyMs, takeSteps, { onError });
 }

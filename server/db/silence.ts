@@ -1,21 +1,21 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 
-/** What `pg` does not declare: the socket, and the process at the server, or what a pooler says in its place. */
+/** Fields that `pg` does not declare: the socket, and the process ID of the server, or an ID from a pooler. */
 type Wired = pg.ClientBase & { connection: { stream: Socket }; processID: number };
 
-/** `unknown` behind a pooler, whose processes are others than the server's, and where the server does not tell. */
+/** `unknown` behind a pooler, whose process IDs differ from the server's, and if the server hides the state. */
 type Answer = 'works' | 'rests' | 'unknown' | 'not asked';
 
-/** So many silences in turn where nobody can say whether the server works, and where it could not be asked. */
+/** The number of consecutive silences after which a connection is closed although its state is not known. */
 const maxSilences = { unknown: 5, 'not asked': 2 };
 
-/** A connection that is for the question alone is lent by `lend`. It may take `withinMs` to come about, and again to answer. */
+/** `lend` lends a separate connection for the question. Opening it and the response may take `withinMs` each. */
 type Asking = { lend: <T>(work: (client: pg.ClientBase) => Promise<T>) => Promise<T>; withinMs: number };
 
 /**
- * Ends the pool's connections on which nothing comes or goes for `silentMs` and for which the server, asked on another, has
- * nothing to do: where it was cut off without a word, TCP says so after a quarter of an hour.
+ * Closes connections of the pool that send and receive nothing for `silentMs` and for which the server, on another connection,
+ * reports no work. TCP alone would detect a silent loss after a quarter of an hour.
  */
 export function endSilentOnes(pool: pg.Pool, { silentMs, ...asking }: Asking & { silentMs: number }): void {
   const ask = asked(asking);
@@ -30,7 +30,7 @@ export function endSilentOnes(pool: pg.Pool, { silentMs, ...asking }: Asking & {
       silences = bytes === heardBytes ? silences + 1 : 1;
       heardBytes = bytes;
       const answer = await ask(processID);
-      // What ended while it was asked about is not silent.
+      // A query that ended meanwhile is not silent.
       const isStill = heardBytes === stream.bytesRead + stream.bytesWritten;
       const isOver = answer === 'rests' || (answer !== 'works' && silences >= maxSilences[answer]);
       if (isStill && isOver) stream.destroy();
@@ -39,7 +39,7 @@ export function endSilentOnes(pool: pg.Pool, { silentMs, ...asking }: Asking & {
   });
 }
 
-/** One question at a time, for all that came while the one before was on its way: they may be as many as connections. */
+/** One question at a time, for all connections that became silent during the previous one. */
 function asked(asking: Asking): (processID: number) => Promise<Answer> {
   let last: Promise<unknown> = Promise.resolve();
   let next: { processIDs: number[]; answers: Promise<(processID: number) => Answer> } | undefined;
@@ -75,13 +75,13 @@ async function askServer(
     return (processID) => {
       const state = states.get(processID);
       if (state === undefined || state?.startsWith('idle')) return 'rests';
-      // Nothing is said where its owner has turned `track_activities` off, or of another user's processes.
+      // The state is hidden if `track_activities` is off, and for processes of other users.
       return state === null || state === 'disabled' ? 'unknown' : 'works';
     };
   });
 }
 
-/** A server that refuses (it has no free connection, it starts) is there. */
+/** A server that refuses (no free connection, a start) is reachable. */
 function notAsked(error: Error): () => Answer {
   const isAnswered = error instanceof pg.DatabaseError || error.cause instanceof pg.DatabaseError;
   return () => (isAnswered ? 'unknown' : 'not asked');

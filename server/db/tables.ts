@@ -5,11 +5,6 @@
 
 import type { ColumnType } from 'kysely';
 
-export type ArrayType<T> = ArrayTypeImpl<T> extends (infer U)[] ? U[] : ArrayTypeImpl<T>;
-
-export type ArrayTypeImpl<T> =
-  T extends ColumnType<infer S, infer I, infer U> ? ColumnType<S[], I[], U[]> : T[];
-
 export type Generated<T> =
   T extends ColumnType<infer S, infer I, infer U>
     ? ColumnType<S, I | undefined, U>
@@ -71,19 +66,6 @@ export interface AuthAttempt {
   taken_at: Timestamp | null;
 }
 
-export interface Channel {
-  address: string | null;
-  asked_at: Timestamp;
-  connection_id: number;
-  expires_at: Timestamp;
-  id: string;
-  next_at: Timestamp | null;
-  resource_id: string | null;
-  state: string;
-  target: string;
-  token_digest: Buffer;
-}
-
 export interface Connection {
   access_expires_at: Timestamp | null;
   account_email: string | null;
@@ -134,12 +116,6 @@ export interface Connection {
   withheld_until: Timestamp | null;
 }
 
-export interface ConnectNotice {
-  created_at: Timestamp;
-  message: Json;
-  waiter_hash: Buffer;
-}
-
 export interface ConnectSession {
   allowed_integrations: string[] | null;
   browser_hash: Buffer | null;
@@ -165,74 +141,10 @@ export interface ConnectSettings {
   theme: string | null;
 }
 
-export interface Consumer {
-  acknowledged_at: Timestamp;
-  dataset_id: number;
-  held_seq: number | null;
-  held_since: Timestamp | null;
-  id: Generated<number>;
-  name: string;
-  owner_key_id: number | null;
-  seq: number;
-  since: Generated<number>;
-  stale_at: Timestamp | null;
-}
-
 export interface DataKey {
   id: Generated<string>;
   master_key: string;
   wrapped: Buffer;
-}
-
-export interface Dataset {
-  allowed_count: number | null;
-  connection: number;
-  created_at: Generated<Timestamp>;
-  deleted: Generated<number>;
-  emptied_seq: Generated<number>;
-  held_at: Timestamp | null;
-  held_count: number | null;
-  id: Generated<number>;
-  ignore_fields: Generated<string[]>;
-  keep_previous: Generated<boolean>;
-  last_modified_at: Generated<Timestamp>;
-  last_seq: Generated<number>;
-  mass_delete_number: Generated<number>;
-  mass_delete_share: Generated<number>;
-  model: string;
-  payload_bytes: Generated<number>;
-  prune_floor: Generated<number>;
-  pruned: Generated<number>;
-  records: Generated<number>;
-  tombstone_floor: Generated<number>;
-  tracked_from: number | null;
-  tracking_id: string | null;
-  tracking_is_partial: Generated<boolean>;
-  variant: string;
-}
-
-export interface Delivery {
-  attempts: Generated<number>;
-  endpoint_id: number;
-  environment_id: number;
-  event_id: string;
-  id: Generated<number>;
-  lane: number;
-  last_attempt: Json | null;
-  last_attempt_at: Timestamp | null;
-  position: number;
-  queued_at: Timestamp;
-  settled_at: Timestamp | null;
-  status: Generated<string>;
-}
-
-export interface DeliveryLane {
-  due_at: Timestamp;
-  endpoint_id: number;
-  failures: Generated<number>;
-  lane: number;
-  lease_until: Timestamp | null;
-  owner: string | null;
 }
 
 export interface Endpoint {
@@ -264,36 +176,6 @@ export interface Environment {
   name: string;
 }
 
-export interface EnvironmentVariable {
-  environment_id: number;
-  name: string;
-  value: Buffer;
-}
-
-export interface Errand {
-  answer: Buffer | null;
-  awaited_until: Timestamp;
-  environment_id: number;
-  id: string;
-  kind: string;
-  lease_until: Timestamp | null;
-  owner: string | null;
-  request: Buffer;
-  traceparent: string | null;
-}
-
-export interface Event {
-  created_at: Generated<Timestamp>;
-  data: Json;
-  environment_id: number;
-  id: string;
-  ordinal: Generated<number>;
-  override: string | null;
-  position: number | null;
-  type: string;
-  written_in: Generated<string>;
-}
-
 export interface EventSettings {
   environment_id: number;
   on_async_action_completion: Generated<boolean>;
@@ -302,109 +184,6 @@ export interface EventSettings {
   on_sync_completion_always: Generated<boolean>;
   on_sync_error: Generated<boolean>;
   signing_key_overlap_hours: Generated<number>;
-}
-
-export interface Exchange {
-  expires_at: Timestamp;
-  id: Generated<number>;
-  unit: string;
-}
-
-export interface Function {
-  created_at: Generated<Timestamp>;
-  environment_id: number;
-  id: Generated<number>;
-  integration_id: number;
-  is_enabled: Generated<boolean>;
-  kind: string;
-  name: string;
-  origin: string;
-  updated_at: Generated<Timestamp>;
-  version_id: number | null;
-}
-
-export interface FunctionBundle {
-  code: Buffer;
-  digest: Buffer;
-  environment_id: number;
-  id: Generated<number>;
-  source: Buffer | null;
-  touched_at: Timestamp;
-}
-
-export interface FunctionCheckpoint {
-  connection_id: number;
-  function_id: number;
-  updated_at: Generated<Timestamp>;
-  value: Buffer;
-  variant: string;
-  version: Generated<number>;
-  written: Json | null;
-}
-
-export interface FunctionLock {
-  environment_id: number;
-  key: string;
-  lease_until: Timestamp;
-  run_id: string;
-}
-
-export interface FunctionState {
-  connection_id: number;
-  function_id: number;
-  updated_at: Generated<Timestamp>;
-  value: Buffer;
-  variant: string;
-}
-
-export interface FunctionVersion {
-  bundle_id: number;
-  definition: Json;
-  deployed_at: Timestamp;
-  deployed_by: string;
-  function_id: number;
-  id: Generated<number>;
-  label: string;
-  number: number;
-}
-
-export interface Import {
-  ended_at: Timestamp | null;
-  environment_id: number;
-  id: Generated<number>;
-  overwrites: Generated<boolean>;
-  run: Generated<string>;
-  source: string;
-  started_at: Generated<Timestamp>;
-}
-
-export interface ImportedConnection {
-  at: Generated<Timestamp>;
-  connection: string;
-  detail: string | null;
-  granted_at: Timestamp | null;
-  import_id: number;
-  integration: string;
-  outcome: string;
-  reason: string | null;
-  stored_id: number | null;
-  stored_version: number | null;
-  was_here: boolean;
-}
-
-export interface ImportedDataset {
-  connection: string;
-  deleted: Generated<number>;
-  import_id: number;
-  integration: string;
-  is_done: Generated<boolean>;
-  last_seq: Generated<number>;
-  model: string;
-  position: string | null;
-  pruned: Generated<number>;
-  records: Generated<number>;
-  stored_id: number;
-  variant: string;
 }
 
 export interface Integration {
@@ -430,67 +209,9 @@ export interface Integration {
   updated_at: Generated<Timestamp>;
 }
 
-export interface Invitation {
-  created_at: Generated<Timestamp>;
-  created_by: string | null;
-  email: string | null;
-  environment_ids: Generated<ArrayType<number>>;
-  expires_at: Timestamp;
-  hash: Buffer;
-  id: Generated<number>;
-  is_set_up: Generated<boolean>;
-  role: string;
-  tries: Generated<number>;
-}
-
-export interface IssuedToken {
-  connection: number | null;
-  holder: Buffer;
-  id: Generated<number>;
-  issued_at: Timestamp;
-  superseded_at: Timestamp | null;
-  told_at: Timestamp | null;
-  unit_holder: Buffer | null;
-}
-
-export interface KeyFile {
-  made_at: Timestamp;
-}
-
 export interface KeyRate {
   full_at: Timestamp;
   key_id: number;
-}
-
-export interface MasterKey {
-  created_at: Generated<Timestamp>;
-  id: string;
-  proof: Buffer;
-  retired_at: Timestamp | null;
-}
-
-export interface Member {
-  created_at: Generated<Timestamp>;
-  environment_id: number | null;
-  role: string;
-  user_id: string;
-}
-
-export interface Migration {
-  applied_at: Generated<Timestamp>;
-  name: string;
-  runs_with: number | null;
-}
-
-export interface Node {
-  id: string;
-  is_stopping: Generated<boolean>;
-  migration: string;
-  name: string;
-  role: string;
-  seen_at: Generated<Timestamp>;
-  started_at: Generated<Timestamp>;
-  version: string;
 }
 
 export interface Operation {
@@ -520,79 +241,6 @@ export interface Operation {
   type: string;
 }
 
-export interface OperationCount {
-  begins_at: Timestamp;
-  count: number;
-  environment_id: number;
-  histogram: number[];
-  integration: string;
-  span_s: number;
-  status: string;
-  target: string;
-  type: string;
-  variant: string;
-}
-
-export interface OperationCountStart {
-  at: Timestamp;
-  environment_id: number;
-}
-
-export interface OperationMessage {
-  connection_id: number | null;
-  created_at: Timestamp;
-  details: Json;
-  level: string;
-  message: string;
-  operation_id: string;
-  position: number;
-  sealed: Buffer | null;
-}
-
-export interface Payload {
-  body: Buffer;
-  dataset_id: number;
-  previous: Buffer | null;
-  seq: number;
-}
-
-export interface Prune {
-  bytes: number;
-  count: number;
-  dataset_id: number;
-  id: Generated<number>;
-  pruned_at: Timestamp;
-  seqs: string;
-}
-
-export interface QuotaBook {
-  bucket: string;
-  pages: Json;
-  version: string;
-  written_at: Generated<Timestamp>;
-}
-
-export interface Record {
-  dataset_id: number;
-  deleted_at: Timestamp | null;
-  external_id: string;
-  first_seen_at: Timestamp;
-  hash: Buffer;
-  ignored: Buffer | null;
-  last_modified_at: Timestamp;
-  pruned_at: Timestamp | null;
-  seq: number;
-  size: number;
-}
-
-export interface Retained {
-  bytes: number;
-  dataset_id: number;
-  environment_id: number;
-  payloads: number;
-  tombstones: number;
-}
-
 export interface Retention {
   environment_id: number;
   id: Generated<number>;
@@ -603,102 +251,6 @@ export interface Retention {
   wait_for_consumers: boolean;
 }
 
-export interface Revocation {
-  about: Json;
-  account_id: string | null;
-  attempts: Generated<number>;
-  connection: number;
-  created_at: Timestamp;
-  environment_id: number;
-  evidence: Json | null;
-  id: Generated<number>;
-  is_forced: boolean;
-  next_at: Timestamp;
-  secrets: Buffer;
-  sending_until: Timestamp | null;
-  unit: string | null;
-}
-
-export interface Run {
-  attempt: Generated<number>;
-  cancel_requested: Generated<boolean>;
-  connection_id: number | null;
-  counts: Generated<Json>;
-  earlier: Generated<Json>;
-  ended_at: Timestamp | null;
-  environment_id: number;
-  error: Json | null;
-  function_id: number;
-  id: string;
-  input: Buffer | null;
-  kind: string;
-  lease_until: Timestamp | null;
-  most_attempts: Generated<number>;
-  not_before: Generated<Timestamp>;
-  output: Buffer | null;
-  owner: string | null;
-  priority: Generated<number>;
-  queued_at: Generated<Timestamp>;
-  started_at: Timestamp | null;
-  state: Generated<string>;
-  sync_id: number | null;
-  traceparent: string | null;
-  trigger: string;
-  variant: Generated<string>;
-  version_id: number;
-}
-
-export interface RunLine {
-  at: Timestamp;
-  level: string;
-  message: string;
-  position: number;
-  run_id: string;
-  sealed: Buffer | null;
-}
-
-export interface SecurityEvent {
-  issuer: string;
-  jti: string;
-  received_at: Timestamp;
-}
-
-export interface Sequencer {
-  /**
-   * Of the audit log: the chain of the entry at last_position.
-   */
-  chain: Buffer | null;
-  last_position: Generated<number>;
-  name: string;
-}
-
-export interface SignInAccount {
-  access_token: string | null;
-  access_token_expires_at: Timestamp | null;
-  account_id: string;
-  created_at: Generated<Timestamp>;
-  id: string;
-  id_token: string | null;
-  password: string | null;
-  provider_id: string;
-  refresh_token: string | null;
-  refresh_token_expires_at: Timestamp | null;
-  scope: string | null;
-  updated_at: Generated<Timestamp>;
-  user_id: string;
-}
-
-export interface SignInCode {
-  code: string;
-  used_at: Timestamp;
-  user_id: string;
-}
-
-export interface SignInFailure {
-  told_at: Timestamp;
-  user_id: string;
-}
-
 export interface SigningKey {
   created_at: Timestamp;
   environment_id: number;
@@ -707,187 +259,20 @@ export interface SigningKey {
   secret: Buffer;
 }
 
-export interface SignInKey {
-  data_key: string;
-  is_only: Generated<boolean>;
-}
-
-export interface SignInRate {
-  count: number;
-  id: string;
-  key: string;
-  last_request: number;
-}
-
-export interface SignInSession {
-  created_at: Generated<Timestamp>;
-  expires_at: Timestamp;
-  id: string;
-  ip_address: string | null;
-  token: string;
-  updated_at: Generated<Timestamp>;
-  user_agent: string | null;
-  user_id: string;
-}
-
-export interface SignInTwoFactor {
-  backup_codes: string;
-  failed_verification_count: Generated<number>;
-  id: string;
-  locked_until: Timestamp | null;
-  secret: string;
-  user_id: string;
-  verified: Generated<boolean>;
-}
-
-export interface SignInUser {
-  created_at: Generated<Timestamp>;
-  email: string;
-  email_verified: Generated<boolean>;
-  id: string;
-  image: string | null;
-  last_signed_in_at: Timestamp | null;
-  name: string;
-  two_factor_enabled: Generated<boolean>;
-  updated_at: Generated<Timestamp>;
-}
-
-export interface SignInVerification {
-  created_at: Generated<Timestamp>;
-  expires_at: Timestamp;
-  id: string;
-  identifier: string;
-  made_by: string | null;
-  reset_of: string | null;
-  updated_at: Generated<Timestamp>;
-  value: string;
-}
-
-export interface Sync {
-  connection_id: number;
-  created_at: Generated<Timestamp>;
-  failures: Generated<number>;
-  frequency_s: number | null;
-  function_id: number;
-  held: Json | null;
-  id: Generated<number>;
-  last_ended_at: Timestamp | null;
-  last_succeeded_at: Timestamp | null;
-  next_at: Timestamp | null;
-  state: Generated<string>;
-  variant: Generated<string>;
-}
-
-export interface SyncAgain {
-  sync_id: number;
-  traceparent: string | null;
-}
-
-export interface Tracked {
-  dataset_id: number;
-  id: Generated<number>;
-  seqs: ArrayType<number>;
-}
-
-export interface Watch {
-  attempts: Generated<number>;
-  connection_id: number;
-  fault: Json | null;
-  id: Generated<number>;
-  next_at: Timestamp;
-  noticed_at: Timestamp | null;
-  target: string;
-}
-
-export interface Watching {
-  connection_id: number;
-  look_at: Timestamp;
-}
-
-export interface WebhookBody {
-  connection_id: number | null;
-  environment_id: number;
-  event_id: string;
-  integration_id: number;
-  received_at: Timestamp;
-  sealed: Buffer;
-}
-
-export interface WebhookSeen {
-  digest: Buffer;
-  integration_id: number;
-  seen_at: Timestamp;
-}
-
 export interface DB {
   api_key: ApiKey;
   audit: Audit;
   auth_attempt: AuthAttempt;
-  channel: Channel;
-  connect_notice: ConnectNotice;
   connect_session: ConnectSession;
   connect_settings: ConnectSettings;
   connection: Connection;
-  consumer: Consumer;
   data_key: DataKey;
-  dataset: Dataset;
-  delivery: Delivery;
-  delivery_lane: DeliveryLane;
   endpoint: Endpoint;
   environment: Environment;
-  environment_variable: EnvironmentVariable;
-  errand: Errand;
-  event: Event;
   event_settings: EventSettings;
-  exchange: Exchange;
-  function: Function;
-  function_bundle: FunctionBundle;
-  function_checkpoint: FunctionCheckpoint;
-  function_lock: FunctionLock;
-  function_state: FunctionState;
-  function_version: FunctionVersion;
-  import: Import;
-  imported_connection: ImportedConnection;
-  imported_dataset: ImportedDataset;
   integration: Integration;
-  invitation: Invitation;
-  issued_token: IssuedToken;
-  key_file: KeyFile;
   key_rate: KeyRate;
-  master_key: MasterKey;
-  member: Member;
-  migration: Migration;
-  node: Node;
   operation: Operation;
-  operation_count: OperationCount;
-  operation_count_start: OperationCountStart;
-  operation_message: OperationMessage;
-  payload: Payload;
-  prune: Prune;
-  quota_book: QuotaBook;
-  record: Record;
-  retained: Retained;
   retention: Retention;
-  revocation: Revocation;
-  run: Run;
-  run_line: RunLine;
-  security_event: SecurityEvent;
-  sequencer: Sequencer;
-  sign_in_account: SignInAccount;
-  sign_in_code: SignInCode;
-  sign_in_failure: SignInFailure;
-  sign_in_key: SignInKey;
-  sign_in_rate: SignInRate;
-  sign_in_session: SignInSession;
-  sign_in_two_factor: SignInTwoFactor;
-  sign_in_user: SignInUser;
-  sign_in_verification: SignInVerification;
   signing_key: SigningKey;
-  sync: Sync;
-  sync_again: SyncAgain;
-  tracked: Tracked;
-  watch: Watch;
-  watching: Watching;
-  webhook_body: WebhookBody;
-  webhook_seen: WebhookSeen;
 }

@@ -4,12 +4,12 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { Nango } from '@nangohq/node';
 import { type Queryable, tables } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
-import { exampleConnection } from '../events/event-type.ts';
+import { exampleConnection } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { eventSequence } from '../events/sequence.ts';
 import { type DeliveryBench, openDeliveryBench } from './deliveries.fixture.ts';
 import { setAddress, writeSettings } from './settings.ts';
-import { signingKeys } from './signing-keys.ts';
+import { signingKeys } from './signing.ts';
 import { deliverySweepJob } from './sweep.ts';
 
 let bench: DeliveryBench;

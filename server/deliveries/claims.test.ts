@@ -3,12 +3,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { exampleConnection } from '../events/event-type.ts';
+import { exampleConnection } from '../events/event-types.ts';
 import { fanOut } from '../events/fan-out.ts';
 import { queueEvent } from '../events/outbox.ts';
-import { dueLanes, headsSql } from './claims.ts';
+import { dueLanes, findReady, headsSql, readySql } from './claims.ts';
 import { type DeliveryBench, ok, openDeliveryBench, silent } from './deliveries.fixture.ts';
-import { findReady, readySql } from './worker.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {

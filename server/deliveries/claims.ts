@@ -1,10 +1,10 @@
 import type { Db, Tx } from '../db/pool.ts';
 import type { EndpointKind } from './endpoints.ts';
 
-/** The right to send the oldest waiting delivery of a lane, for as long as its lease lasts. */
+/** The right to send the oldest waiting delivery of a lane, until its lease ends. */
 export type Claim = {
   readonly owner: string;
-  /** By the clock of `performance.now()`: from then on the lease lasts at least its time. */
+  /** By the clock of `performance.now()`: the lease lasts at least its full time from here. */
   readonly leasedAtMs: number;
   readonly environmentId: number;
   readonly environment: string;
@@ -12,7 +12,7 @@ export type Claim = {
     readonly id: number;
     readonly kind: EndpointKind;
     readonly url: string;
-    /** Whether its breaker is open, so that this attempt decides. */
+    /** Whether its breaker is open: this attempt decides whether it closes. */
     readonly isProbe: boolean;
   };
   readonly lane: number;
@@ -21,7 +21,7 @@ export type Claim = {
 
 export type Head = {
   readonly id: number;
-  /** Before the one that is due. */
+  /** Attempts before this one. */
   readonly attempts: number;
   readonly queuedAt: Date;
   readonly eventId: string;
@@ -29,6 +29,75 @@ export type Head = {
   readonly createdAt: Date;
   readonly data: Record<string, unknown>;
 };
+
+/**
+ * Endpoints that a delivery may be sent to by `now`, among the next `maxLooked` after `after` that have waiting deliveries;
+ * the `after` of the next look, 0 after the last endpoint; and the database's time in milliseconds since the epoch.
+ *
+ * The statement jumps along the index of lanes, whose rows exist only while a delivery waits: one jump if nothing waits, one
+ * for each endpoint with a million waiting deliveries, and at most `maxLooked` jumps however many breakers are open.
+ */
+export async function findReady(
+  db: Db,
+  of: { now: Date; after: number; maxOfEndpoint: number; maxLooked: number },
+): Promise<{ ready: number[]; lookOnAfter: number; databaseMs: number }> {
+  const rows = await db.query<{ lookOnAfter: number; databaseMs: number; id: number | null }>(readySql, [
+    ...[of.now, of.after, of.maxOfEndpoint, of.maxLooked],
+  ]);
+  const [looked] = rows;
+  if (looked === undefined) throw new Error('A statement without a condition had no row.');
+  return {
+    ready: rows.flatMap(({ id }) => id ?? []),
+    lookOnAfter: looked.lookOnAfter,
+    databaseMs: looked.databaseMs,
+  };
+}
+
+// A probe needs no due lane: the only lane of an endpoint that works again might be due an hour later.
+export const readySql = `
+  with recursive busy (endpoint_id, nth) as (
+    (select endpoint_id, 1 from delivery_lane where endpoint_id > $2 order by endpoint_id limit 1)
+    union all
+    select next.endpoint_id, busy.nth + 1
+    from busy
+    cross join lateral (
+      select delivery_lane.endpoint_id
+      from delivery_lane
+      where delivery_lane.endpoint_id > busy.endpoint_id
+      order by delivery_lane.endpoint_id
+      limit 1
+    ) as next
+    where busy.nth < $4
+  ), ready as (
+    select endpoint.id
+    from busy
+    join endpoint on endpoint.id = busy.endpoint_id
+    where endpoint.deleted_at is null
+      and endpoint.disabled_at is null
+      and coalesce(endpoint.open_until <= $1, true)
+      and coalesce(endpoint.paused_until <= $1, true)
+      and (
+        select endpoint.open_until is not null or due_at <= greatest($1, now())
+        from delivery_lane
+        where delivery_lane.endpoint_id = busy.endpoint_id
+          and coalesce(lease_until <= clock_timestamp(), true)
+        order by due_at
+        limit 1
+      )
+      and (
+        select count(*)
+        from delivery_lane
+        where delivery_lane.endpoint_id = busy.endpoint_id
+          and owner is not null
+          and lease_until > clock_timestamp()
+      ) < case when endpoint.open_until is null then $3::bigint else 1 end
+  )
+  select
+    looked.last as "lookOnAfter",
+    extract(epoch from clock_timestamp())::float8 * 1000 as "databaseMs",
+    ready.id
+  from (select coalesce(max(endpoint_id) filter (where nth = $4), 0) as last from busy) as looked
+  left join ready on true`;
 
 type Target = {
   environmentId: number;
@@ -41,25 +110,25 @@ type Target = {
 type Claiming = {
   endpointId: number;
   now: Date;
-  /** At most so many claims. */
+  /** The maximum number of claims. */
   max: number;
-  /** So many deliveries may be under way to an endpoint, from all nodes together; of probes one. */
+  /** The maximum number of deliveries under way to the endpoint, from all nodes together. One if it is a probe. */
   maxOfEndpoint: number;
   leaseMs: number;
 };
 
 /**
- * What is due by `now` at an endpoint and nobody sends, one delivery a lane; none where the endpoint may not be sent to, or
- * another node is claiming there.
+ * Claims due deliveries of an endpoint that no node sends, one of each lane. Empty if nothing may be sent to the endpoint, or
+ * if another node is claiming there.
  *
- * A lane is claimed, not a delivery: so an endpoint gets the events of a connection one after the other, in their order.
- * Leases go by the database's clock, so that nodes need not agree about the time; a node whose clock is late is not late.
+ * A claim takes a lane, not a delivery, so an endpoint gets the events of a connection one after the other, in their order.
+ * Leases use the database's clock, so the clocks of nodes may differ.
  */
 export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
   const { endpointId, now } = claiming;
   return db.transaction(async (tx) => {
     const leasedAtMs = performance.now();
-    // The transaction that locks the row counts and claims; the others look at other endpoints.
+    // The transaction that locks the row counts and claims. Other nodes continue with other endpoints.
     const [target] = await tx.query<Target>(
       `select
          endpoint.environment_id as "environmentId",
@@ -93,16 +162,16 @@ export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
 
 /**
  * Settings of a transaction that claims or settles, as columns of its first statement. Its commit does not wait for the
- * disk: what a crash of the database takes back is sent again under the same id, as after any lost answer. And where its
- * node freezes half-way, its locks end.
+ * disk: a crash of the database may undo it, and the event is sent again under the same ID, as after any lost response. If
+ * the node freezes in the transaction, the database ends it and its locks.
  */
 export const forShortWork = `
   set_config('synchronous_commit', 'off', true),
   set_config('idle_in_transaction_session_timeout', '10000', true)`;
 
 /**
- * For a probe, a lane that has not failed where one is due: an event that nobody can take must not stop the others. Else one
- * that has, though its next attempt would be later.
+ * A probe takes a due lane without failures if there is one, since an event that no receiver accepts must not stop the
+ * others. Otherwise it takes a lane with failures, before its next attempt is due.
  */
 async function takeLanes(tx: Tx, of: Claiming & { owner: string; isProbe: boolean }): Promise<number[]> {
   const max = of.isProbe ? Math.min(of.max, 1) : of.max;
@@ -127,8 +196,8 @@ async function takeLanes(tx: Tx, of: Claiming & { owner: string; isProbe: boolea
   return [];
 }
 
-// What is under way is counted here, in a statement that begins when the endpoint's row is held: one that began before
-// would not see what another node has just claimed.
+// Counts the deliveries under way in a statement that begins after the endpoint's row is locked: an earlier statement would
+// not include what another node has just claimed.
 const dueLanesSql = (condition: string) => `
   select lane
   from delivery_lane
@@ -156,7 +225,7 @@ export const dueLanes = {
   failing: dueLanesSql('failures > 0'),
 };
 
-/** The oldest waiting delivery of a lane, whose two columns are given as SQL. */
+/** The oldest waiting delivery of a lane. Both columns of the lane are given as SQL. */
 export const headSql = ({ endpointId, lane }: { endpointId: string; lane: string }) => `
   select
     delivery.id,
@@ -175,8 +244,8 @@ export const headSql = ({ endpointId, lane }: { endpointId: string; lane: string
   limit 1`;
 
 /**
- * The oldest waiting deliveries of lanes whose rows the transaction has locked in a statement before: who queues more
- * takes that lock first, so a lane in which nothing is found now is empty, and closed.
+ * The oldest waiting deliveries of lanes whose rows the transaction locked in an earlier statement. A writer that queues a
+ * delivery takes that lock first, so a lane without a waiting delivery is empty now, and is deleted.
  */
 export function findHeads(
   tx: Tx,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createClock } from './clock.ts';
+import { createClock } from './worker.ts';
 
 const hourMs = 3_600_000;
 const open = (aheadMs: number) => {

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { eventCatalogue } from '../events/catalogue.ts';
 import { type CompatType, compatTypes } from '../events/compat-types.ts';
-import { compatBody } from './compat-body.ts';
+import { eventCatalogue } from '../events/event-types.ts';
+import { compatBody } from './send.ts';
 
 const bodyOf = (type: CompatType) =>
   compatBody(type, {

@@ -10,13 +10,12 @@ import { brandNames } from '../brand.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { ensureEnvironment } from '../environments/store.ts';
-import { exampleConnection } from '../events/event-type.ts';
+import { exampleConnection } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { eventSequence } from '../events/sequence.ts';
-import { createOutbound } from '../outbound.ts';
+import { createOutbound, type Fetch } from '../outbound/outbound.ts';
 import { openVault } from '../vault.ts';
 import { getEndpoint, insertEndpoint } from './endpoints.ts';
-import type { Fetch } from './send.ts';
 import { createDeliverer, type Deliverer, type DelivererLimits } from './worker.ts';
 
 export type Received = {

@@ -5,7 +5,7 @@ import { BlockList } from 'node:net';
 import { noActivity } from '../activity/writer.ts';
 import { brandNames } from '../brand.ts';
 import { type DbTarget, openDb } from '../db/pool.ts';
-import { createOutbound } from '../outbound.ts';
+import { createOutbound } from '../outbound/outbound.ts';
 import { openVault } from '../vault.ts';
 import { createDeliverer, type DelivererLimits } from './worker.ts';
 

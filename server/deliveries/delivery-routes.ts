@@ -2,12 +2,20 @@ import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { eventTypes, eventWire } from '../events/catalogue.ts';
+import { eventWire } from '../events/catalogue.ts';
+import { eventTypes } from '../events/event-types.ts';
 import type { App } from '../http/server.ts';
-import { type Delivery, deliveryStatuses, findDelivery, listDeliveries } from './deliveries.ts';
-import { idParams, takeNoneAsEmpty } from './endpoint-routes.ts';
+import {
+  type Delivery,
+  deliveryStatuses,
+  findDelivery,
+  listDeliveries,
+  maxReplayed,
+  replayOne,
+  replayRange,
+} from './deliveries.ts';
+import { acceptEmptyBody, idParams } from './endpoint-routes.ts';
 import { getEndpoint } from './endpoints.ts';
-import { maxReplayed, replayOne, replayRange } from './replay.ts';
 
 const deliveryWire = z.object({
   id: z.number().int(),
@@ -17,15 +25,15 @@ const deliveryWire = z.object({
   event: z.object({ id: z.string(), type: z.string(), created_at: z.string() }),
   provider_config_key: z.string().nullable(),
   connection_id: z.string().nullable(),
-  /** When its time began: with the event, or with its replay. */
+  /** The start of the time for attempts: the event, or its replay. */
   queued_at: z.string(),
   last_attempt: z.record(z.string(), z.unknown()).nullable(),
   settled_at: z.string().nullable(),
 });
 const time = z.iso.datetime({ offset: true }).transform((given) => new Date(given));
-const position = z.string().regex(/^\d{1,15}$/, 'is no position of the feed');
+const position = z.string().regex(/^\d{1,15}$/, 'is not a valid position of the feed');
 
-/** What became of events at endpoints, and sending them again. */
+/** Routes for deliveries and their replay. */
 export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date }): void {
   app.get(
     '/events/deliveries',
@@ -33,10 +41,11 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
         operationId: 'listDeliveries',
-        summary: 'What became of events at endpoints, newest first',
+        summary: 'List deliveries of events to endpoints, newest first',
         description:
-          '`status`: `waiting` to be sent or sent again, `delivered`, or `dead`: not taken in three days. `before` is ' +
-          '`next_before` of the page before, and null alone says that there is no more: with a `type` a page may be short.',
+          '`status`: `waiting` (to be sent, or sent again), `delivered`, or `dead` (not accepted within three days). ' +
+          '`before` is the `next_before` of the previous page. The list ends only when `next_before` is null: with a ' +
+          '`type`, a page can be short.',
         querystring: z.strictObject({
           endpoint: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),
           status: z.enum(deliveryStatuses).optional(),
@@ -62,8 +71,9 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
         operationId: 'getDelivery',
-        summary: 'One delivery, with its event in full',
-        description: 'What was sent, how often it was tried, and what the last answer was.',
+        summary: 'Get a delivery with its complete event',
+        description:
+          'The event that was sent, the number of attempts, and the last response of the endpoint.',
         errors: ['not_found'],
         params: idParams,
         response: { 200: deliveryWire.extend({ event: eventWire }) },
@@ -80,13 +90,14 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
   app.post(
     '/events/deliveries/:id/replay',
     {
-      preValidation: takeNoneAsEmpty,
+      preValidation: acceptEmptyBody,
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
         operationId: 'replayDelivery',
         summary: 'Send one delivery again',
         description:
-          'Under the same `webhook-id`, with three days of attempts before it. One that waits stays as it is.',
+          'The `webhook-id` stays the same, and the attempts continue for three more days. A delivery that is still ' +
+          'waiting does not change.',
         errors: ['not_found'],
         params: idParams,
         body: z.strictObject({}),
@@ -96,15 +107,9 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
     async ({ params: { id }, caller }) => {
       const { environmentId } = caller;
       await db.transaction(async (tx) => {
-        if (!(await replayOne(tx, { id, environmentId, now: now() }))) {
-          throw unknown(id);
-        }
-        await writeAudit(tx, {
-          environmentId,
-          actor: actorOf(caller),
-          action: 'delivery.replayed',
-          target: String(id),
-        });
+        if (!(await replayOne(tx, { id, environmentId, now: now() }))) throw unknown(id);
+        const entry = { environmentId, actor: actorOf(caller), target: String(id) };
+        await writeAudit(tx, { ...entry, action: 'delivery.replayed' });
       });
       return { success: true as const };
     },
@@ -118,9 +123,10 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
         operationId: 'replayEvents',
         summary: 'Send the events of a range to an endpoint again',
         description:
-          `Oldest first, at most ${maxReplayed} a call, also those it missed while it was disabled or not there. ` +
-          '`after` is a position of the feed, `from` and `to` are times (`to` exclusive); with `undelivered_only` what ' +
-          'arrived is left out. Send `next_after` as `after` for the rest; null means that all is done.',
+          `Oldest first, at most ${maxReplayed} events a call, including events from the time when the endpoint was ` +
+          'disabled or did not exist. `after` is a position of the feed; `from` and `to` are times (`to` is ' +
+          'exclusive). With `undelivered_only`, delivered events are omitted. Send `next_after` as `after` to ' +
+          'continue; null means that no events are left.',
         errors: ['not_found'],
         params: idParams,
         example: { body: { after: '1042' } },
@@ -136,24 +142,15 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
     async ({ params: { id }, body, caller }) => {
       const { after, from, to, undelivered_only: undeliveredOnly } = body;
       if (after === undefined && from === undefined) {
-        throw fieldError(
-          'invalid_body',
-          ['after'],
-          'Name `after`, or `from`, to say where the range begins.',
-        );
+        throw fieldError('invalid_body', ['after'], 'Send `after` or `from` as the start of the range.');
       }
       const { environmentId } = caller;
       const range = { after: Number(after ?? 0), from, to, undeliveredOnly };
       const { count, doneUpTo } = await db.transaction(async (tx) => {
         const endpoint = await getEndpoint(tx, { id, environmentId });
         const replayed = await replayRange(tx, { endpoint, environmentId, range, now: now() });
-        await writeAudit(tx, {
-          environmentId,
-          actor: actorOf(caller),
-          action: 'endpoint.replayed',
-          target: String(id),
-          details: { count: replayed.count },
-        });
+        const entry = { environmentId, actor: actorOf(caller), target: String(id) };
+        await writeAudit(tx, { ...entry, action: 'endpoint.replayed', details: { count: replayed.count } });
         return replayed;
       });
       return { count, next_after: doneUpTo === undefined ? null : String(doneUpTo) };

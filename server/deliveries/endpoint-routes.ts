@@ -3,11 +3,10 @@ import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { typesNamed } from '../events/catalogue.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import { text, webAddress } from '../http/text.ts';
-import type { Outbound } from '../outbound.ts';
-import { stateOf } from './breaker.ts';
+import type { Outbound } from '../outbound/outbound.ts';
 import {
   deleteEndpoint,
   disableEndpoint,
@@ -22,34 +21,35 @@ import {
   maxCounted,
   updateEndpoint,
 } from './endpoints.ts';
+import { stateOf } from './retry-policy.ts';
 
-type Deps = { db: Db; outbound: Pick<Outbound, 'requireReachable'>; now: () => Date };
+type EndpointRouteDeps = { db: Db; outbound: Pick<Outbound, 'requireReachable'>; now: () => Date };
 
 const typeName = text({ min: 1, max: 100 }).refine(
   (name) => typesNamed(name).length > 0,
-  'is no type of event, nor a beginning such as connection.*',
+  'is neither an event type nor a prefix such as connection.*',
 );
 const types = z.array(typeName).max(100);
 const description = text({ max: 255 });
 export const idParams = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
 
-/** For routes that need no body: none at all is an empty one. */
-export async function takeNoneAsEmpty(request: { body: unknown }): Promise<void> {
+/** For routes that need no body: a missing body counts as an empty one. */
+export async function acceptEmptyBody(request: { body: unknown }): Promise<void> {
   if (request.body === undefined) request.body = {};
 }
 
-/** Endpoints that events are sent to; what changes is in the audit log. */
-export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
+/** Routes for endpoints. The audit log records each change. */
+export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDeps): void {
   app.get(
     '/events/endpoints',
     {
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
         operationId: 'listEndpoints',
-        summary: 'Endpoints of the environment, and how they are',
+        summary: 'List the endpoints of the environment with their state',
         description:
-          'In the order in which they were made, those that stand for addresses of connections (`override`) after all ' +
-          'others. `kind` asks for one kind alone; `after` is `next_after` of the page before.',
+          'In the order of creation; the endpoints of addresses of connections (`override`) follow all other endpoints. ' +
+          '`kind` selects one kind; `after` is the `next_after` of the previous page.',
         querystring: z.strictObject({
           kind: z.enum(endpointKinds).optional(),
           after: listPlace.optional(),
@@ -76,9 +76,10 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
       config: { access: { by: 'key', scope: 'events:write' } },
       schema: {
         operationId: 'createEndpoint',
-        summary: 'Send events to an address',
+        summary: 'Create an endpoint',
         description:
-          'From now on; `types` are exact names or a beginning such as `connection.*`, none means all.',
+          'The endpoint receives events that are raised from now on. `types` has exact names or prefixes such as ' +
+          '`connection.*`; an empty list means all types.',
         errors: ['too_many_endpoints', 'address_not_allowed'],
         example: { body: { url: 'https://app.customer.example/hooks/trellis', types: ['connection.*'] } },
         body: z.strictObject({
@@ -95,7 +96,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
       const made = await db.transaction(async (tx) => {
         const id = await insertEndpoint(tx, { environmentId, ...body });
         const endpoint = await getEndpoint(tx, { id, environmentId });
-        await note(tx, caller, 'endpoint.created', endpoint);
+        await auditEndpoint(tx, caller, 'endpoint.created', endpoint);
         return endpoint;
       });
       reply.code(201);
@@ -111,8 +112,8 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
         operationId: 'changeEndpoint',
         summary: 'Change, disable or enable an endpoint',
         description:
-          'What is left out stays. With another address, or enabled again, it starts afresh with what waits for it. ' +
-          'One that stands for a setting can only be disabled and enabled.',
+          'Absent fields stay as they are. If the address changes or the endpoint is enabled again, its failures are reset ' +
+          'and its waiting deliveries are sent. The endpoint of a setting can only be disabled and enabled.',
         errors: ['not_found', 'endpoint_of_setting', 'address_not_allowed'],
         params: idParams,
         example: { body: { types: ['connection.*'], enabled: true } },
@@ -137,7 +138,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
         if (enabled === true) await enableEndpoint(tx, { at, now: now() });
         if (enabled === false) await disableEndpoint(tx, { at, cause: 'operator', now: now() });
         const endpoint = await getEndpoint(tx, at);
-        await note(tx, caller, 'endpoint.changed', endpoint);
+        await auditEndpoint(tx, caller, 'endpoint.changed', endpoint);
         return endpoint;
       });
       return toWire(changed, now());
@@ -151,7 +152,8 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
       schema: {
         operationId: 'deleteEndpoint',
         summary: 'Delete an endpoint',
-        description: 'What waits for it is never sent, and its deliveries are no longer listed.',
+        description:
+          'Deliveries that wait for the endpoint are never sent, and all its deliveries are removed from the list.',
         errors: ['not_found', 'endpoint_of_setting'],
         params: idParams,
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -163,14 +165,14 @@ export function endpointRoutes(app: App, { db, outbound, now }: Deps): void {
         const endpoint = await lockEndpoint(tx, at);
         requireOwn(endpoint);
         await deleteEndpoint(tx, { at, now: now() });
-        await note(tx, caller, 'endpoint.deleted', endpoint);
+        await auditEndpoint(tx, caller, 'endpoint.deleted', endpoint);
       });
       return { success: true as const };
     },
   );
 }
 
-/** Throws where an address can be told now never to be called: see `requireReachable` of `outbound.ts`. */
+/** Throws if the address can never be called: see `requireReachable` in `outbound/outbound.ts`. */
 export function requireAddress(
   given: string,
   path: string[],
@@ -178,13 +180,13 @@ export function requireAddress(
 ): void {
   const url = new URL(given);
   if (url.username !== '' || url.password !== '') {
-    throw fieldError('invalid_body', path, 'must hold no user and no password');
+    throw fieldError('invalid_body', path, 'must not contain a user name or a password');
   }
   outbound.requireReachable(url);
 }
 
-/** A connection's own address for events is judged as any other, whichever route takes it. */
-export function guardOverrides(app: App, { outbound }: Pick<Deps, 'outbound'>): void {
+/** Checks a connection's own address for events in the same way, on every route that accepts one. */
+export function guardOverrides(app: App, { outbound }: Pick<EndpointRouteDeps, 'outbound'>): void {
   app.addHook('preHandler', async ({ body }) => {
     const given = (body as { webhook_url_override?: unknown } | null | undefined)?.webhook_url_override;
     if (typeof given === 'string' && given !== '') requireAddress(given, ['webhook_url_override'], outbound);
@@ -192,8 +194,8 @@ export function guardOverrides(app: App, { outbound }: Pick<Deps, 'outbound'>): 
 }
 
 /**
- * What the audit log may hold of an address, so that many see it: scheme, host and port. With many receivers the path is
- * the secret.
+ * The part of an address that the audit log may show to many users: scheme, host and port. The path of many receivers is
+ * their secret.
  */
 export function originOf(url: string): string {
   return new URL(url).origin;
@@ -203,29 +205,29 @@ function requireOwn({ kind }: Endpoint): void {
   if (kind !== 'events') throw new AppError('endpoint_of_setting');
 }
 
-async function note(
+async function auditEndpoint(
   tx: Tx,
   caller: Caller,
   action: 'endpoint.created' | 'endpoint.changed' | 'endpoint.deleted',
-  { id, url, types: wanted, disabled }: Endpoint,
+  { id, url, types: wanted, disabledCause }: Endpoint,
 ): Promise<void> {
   await writeAudit(tx, {
     environmentId: caller.environmentId,
     actor: actorOf(caller),
     action,
     target: String(id),
-    details: { origin: originOf(url), types: wanted.join(' '), enabled: disabled === undefined },
+    details: { origin: originOf(url), types: wanted.join(' '), enabled: disabledCause === null },
   });
 }
 
-/** An endpoint, and how it is, as the API shows it. */
+/** An endpoint and its state in the API. */
 const endpointWire = z.object({
   id: z.number().int(),
-  /** `events`, or the setting it stands for: `primary`, `secondary`, `override`. */
+  /** `events`, or the setting that it belongs to: `primary`, `secondary`, `override`. */
   kind: z.string(),
   url: z.string(),
   description: z.string(),
-  /** None: all. */
+  /** Empty: all types. */
   types: z.array(z.string()),
   enabled: z.boolean(),
   disabled: z.object({ cause: z.string(), at: z.string() }).nullable(),
@@ -237,35 +239,35 @@ const endpointWire = z.object({
   }),
   paused_until: z.string().nullable(),
   waiting: z.object({ count: z.number(), is_more: z.boolean(), since: z.string().nullable() }),
-  /** How long the oldest waiting event has waited. */
+  /** The age of the oldest waiting event. */
   lag_s: z.number(),
   last_success_at: z.string().nullable(),
   last_failure: z.looseObject({ at: z.string() }).nullable(),
   created_at: z.string(),
 });
 
-/** A place of the list as `next_after` spells it: `own.7`, `override.7`. */
+/** A place in the list, in the form of `next_after`: `own.7`, `override.7`. */
 const listPlace = z
   .string()
-  .regex(/^(own|override)\.[1-9]\d{0,14}$/, 'is no next_after of this list')
+  .regex(/^(own|override)\.[1-9]\d{0,14}$/, 'is not a valid `next_after` of this list')
   .transform((given): ListPlace => {
     const [group, id] = given.split('.');
     return { isOverride: group === 'override', id: Number(id) };
   });
-/** Where the list goes on behind an endpoint. */
+/** The place after an endpoint. */
 const placeText = ({ kind, id }: Endpoint) => `${kind === 'override' ? kind : 'own'}.${id}`;
 
-/** `now` says what is over: a pause, an open breaker. */
+/** A pause or an open breaker that ended before `now` is not shown. */
 function toWire(endpoint: Endpoint, now: Date): z.input<typeof endpointWire> {
-  const { disabled, waiting, waitingSince, lastFailure, lastFailureAt } = endpoint;
+  const { disabledCause: cause, disabledAt, waiting, waitingSince, lastFailure, lastFailureAt } = endpoint;
   return {
     id: endpoint.id,
     kind: endpoint.kind,
     url: endpoint.url,
     description: endpoint.description,
     types: [...endpoint.types],
-    enabled: disabled === undefined,
-    disabled: disabled ? { cause: disabled.cause, at: disabled.at.toISOString() } : null,
+    enabled: cause === null,
+    disabled: cause === null || disabledAt === null ? null : { cause, at: disabledAt.toISOString() },
     breaker: {
       state: stateOf(endpoint, now.getTime()),
       failures: endpoint.failures,

@@ -1,13 +1,14 @@
 /**
- * Where events are sent: endpoints, their deliveries, and what they are signed with.
+ * Endpoints: the addresses that events are sent to.
  *
- * Owns: the tables `endpoint`, `delivery`, `delivery_lane`, `signing_key`, `event_settings`. Neighbours: `worker.ts`
- * looks for what is `worker.ts`, sends what `claims.ts` gives it and has `settle.ts` and `settle-failed.ts` note what became
- * of it, `breaker.ts` judges failures, `replay.ts` queues again, `sweep.ts` clears away. Does not own: events, and which of them goes where (`events/fan-out.ts`).
+ * This folder owns the tables `endpoint`, `delivery`, `delivery_lane`, `signing_key`, `event_settings`. `worker.ts`
+ * sends the claims of `claims.ts`, `settle.ts` stores the outcomes, `retry-policy.ts` decides when an attempt is repeated,
+ * `deliveries.ts` lists and replays, and `sweep.ts` deletes. Does not own: events, and which endpoint an event is for
+ * (`events/fan-out.ts`).
  */
-import { type Queryable, type Tx, tables } from '../db/pool.ts';
+import type { Queryable, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { Breaker } from './breaker.ts';
+import type { Breaker } from './retry-policy.ts';
 
 export const endpointKinds = ['events', 'primary', 'secondary', 'override'] as const;
 export type EndpointKind = (typeof endpointKinds)[number];
@@ -17,27 +18,26 @@ export type Endpoint = Breaker & {
   readonly kind: EndpointKind;
   readonly url: string;
   readonly description: string;
-  /** Exact names, or `connection.*`; none means all. */
+  /** Exact names, or prefixes such as `connection.*`. Empty: all types. */
   readonly types: readonly string[];
   readonly createdAt: Date;
-  /** Undefined while it is enabled. */
-  readonly disabled: { cause: DisabledCause; at: Date } | undefined;
+  /** Null while it is enabled, as is the time. */
+  readonly disabledCause: DisabledCause | null;
+  readonly disabledAt: Date | null;
   readonly pausedUntil: Date | null;
   readonly lastSuccessAt: Date | null;
   readonly lastFailureAt: Date | null;
   readonly lastFailure: unknown;
-  /** How many deliveries wait, counted up to `maxCounted`, and since when the oldest does. */
+  /** The number of waiting deliveries, counted up to `maxCounted`, and the time of the oldest. */
   readonly waiting: number;
   readonly waitingSince: Date | null;
 };
 type DisabledCause = 'operator' | 'gone' | 'failing';
 
-/** Beyond it nobody waits for the exact number: a page of endpoints counts for each. */
+/** Larger numbers are not exact: a page of endpoints counts the deliveries of each. */
 export const maxCounted = 1_000;
-/** Of an environment, without those that connections bring. */
+/** The maximum number of endpoints of an environment, without those for addresses of connections. */
 const maxEndpoints = 50;
-
-type Row = Omit<Endpoint, 'disabled'> & { disabledCause: DisabledCause | null; disabledAt: Date | null };
 
 const select = `
   select
@@ -67,28 +67,22 @@ const select = `
     ) as oldest
   ) as backlog`;
 
-/** A place in the list: behind this endpoint. Those of connections come last, however many they are. */
+/** A place in the list: after this endpoint. Endpoints for addresses of connections come last. */
 export type ListPlace = { readonly isOverride: boolean; readonly id: number };
 
-/**
- * At most `limit` after a place, in the order in which they were made; those that connections bring come after all others.
- */
+/** At most `limit` endpoints after a place, oldest first; those for addresses of connections come last. */
 export async function listEndpoints(
   db: Queryable,
-  {
-    environmentId,
-    kinds = endpointKinds,
-    after = { isOverride: false, id: 0 },
-    limit,
-  }: {
+  by: {
     environmentId: number;
     kinds?: readonly EndpointKind[] | undefined;
     after?: ListPlace | undefined;
     limit: number;
   },
 ): Promise<Endpoint[]> {
+  const { environmentId, kinds = endpointKinds, after = { isOverride: false, id: 0 }, limit } = by;
   const page = (of: readonly EndpointKind[], { id, max }: { id: number; max: number }) =>
-    db.query<Row>(
+    db.query<Endpoint>(
       `${select}
        where environment_id = $1 and kind = any ($2) and deleted_at is null and endpoint.id > $3
        order by endpoint.id
@@ -101,24 +95,24 @@ export async function listEndpoints(
     const id = after.isOverride ? after.id : 0;
     found.push(...(await page(['override'], { id, max: limit - found.length })));
   }
-  return found.map(fromRow);
+  return found;
 }
 
-type At = { id: number; environmentId: number };
+type EndpointId = { id: number; environmentId: number };
 
-/** Throws `not_found` where the environment has no such endpoint. */
-export async function getEndpoint(db: Queryable, { id, environmentId }: At): Promise<Endpoint> {
-  const [row] = await db.query<Row>(
+/** Throws `not_found` if the environment has no such endpoint. */
+export async function getEndpoint(db: Queryable, { id, environmentId }: EndpointId): Promise<Endpoint> {
+  const [row] = await db.query<Endpoint>(
     `${select}
      where endpoint.id = $1 and environment_id = $2 and deleted_at is null`,
     [id, environmentId],
   );
-  if (row === undefined) throw unknownEndpoint(id);
-  return fromRow(row);
+  if (row === undefined) throw new AppError('not_found', `This environment has no endpoint ${id}.`);
+  return row;
 }
 
-/** As `getEndpoint`; its row is nobody else's to change before the transaction ends. */
-export async function lockEndpoint(tx: Tx, at: At): Promise<Endpoint> {
+/** As `getEndpoint`, and locks the row until the transaction ends. */
+export async function lockEndpoint(tx: Tx, at: EndpointId): Promise<Endpoint> {
   await tx.query('select from endpoint where id = $1 and environment_id = $2 for no key update', [
     at.id,
     at.environmentId,
@@ -126,7 +120,7 @@ export async function lockEndpoint(tx: Tx, at: At): Promise<Endpoint> {
   return getEndpoint(tx, at);
 }
 
-/** Throws `too_many_endpoints` where the environment has as many as it may. Answers the id. */
+/** Returns the ID. Throws `too_many_endpoints` if the environment has the maximum number. */
 export async function insertEndpoint(
   tx: Tx,
   given: { environmentId: number; url: string; description: string; types: readonly string[] },
@@ -146,56 +140,46 @@ export async function insertEndpoint(
   return row.id;
 }
 
+type EndpointChange = {
+  url?: string | undefined;
+  description?: string | undefined;
+  types?: readonly string[] | undefined;
+};
+
 /**
- * Changes what is given. With another address, or enabled again, it has no past: breaker and pause are over, and what
- * waits is due at once.
+ * Changes the given fields. A new address resets the breaker and ends the pause, and waiting deliveries are due at once.
  */
 export async function updateEndpoint(
   tx: Tx,
-  {
-    at: { id, environmentId },
-    change,
-    now,
-  }: {
-    at: At;
-    change: {
-      url?: string | undefined;
-      description?: string | undefined;
-      types?: readonly string[] | undefined;
-    };
-    now: Date;
-  },
+  { at, change, now }: { at: EndpointId; change: EndpointChange; now: Date },
 ): Promise<void> {
   await tx.query(
     `update endpoint
      set url = coalesce($3, url), description = coalesce($4, description), types = coalesce($5, types)
      where id = $1 and environment_id = $2 and deleted_at is null`,
-    [id, environmentId, change.url ?? null, change.description ?? null, change.types ?? null],
+    [at.id, at.environmentId, change.url ?? null, change.description ?? null, change.types ?? null],
   );
-  if (change.url !== undefined) await resume(tx, { at: { id, environmentId }, now });
+  if (change.url !== undefined) await resume(tx, at, now);
 }
 
-/** From now on it gets events again, those that wait for it first. */
-export async function enableEndpoint(
-  tx: Tx,
-  { at: { id, environmentId }, now }: { at: At; now: Date },
-): Promise<void> {
+/** The endpoint gets events again, waiting deliveries first. Resets the breaker and ends the pause. */
+export async function enableEndpoint(tx: Tx, { at, now }: { at: EndpointId; now: Date }): Promise<void> {
   await tx.query(
     `update endpoint
      set disabled_cause = null, disabled_at = null
      where id = $1 and environment_id = $2 and deleted_at is null`,
-    [id, environmentId],
+    [at.id, at.environmentId],
   );
-  await resume(tx, { at: { id, environmentId }, now });
+  await resume(tx, at, now);
 }
 
 /**
- * Nothing is queued for it or sent to it until it is enabled; what waits goes on waiting, for its time. False where it was
- * disabled already.
+ * Nothing is queued for the endpoint or sent to it until it is enabled. Waiting deliveries stay until their time for attempts
+ * is over. False if it was disabled already.
  */
 export async function disableEndpoint(
   tx: Tx,
-  { at: { id, environmentId }, cause, now }: { at: At; cause: DisabledCause; now: Date },
+  { at: { id, environmentId }, cause, now }: { at: EndpointId; cause: DisabledCause; now: Date },
 ): Promise<boolean> {
   const rows = await tx.query(
     `update endpoint
@@ -207,22 +191,15 @@ export async function disableEndpoint(
   return rows.length > 0;
 }
 
-/** It is gone for everybody at once. Its deliveries are removed by `sweep.ts`. */
-export async function deleteEndpoint(
-  tx: Tx,
-  { at: { id, environmentId }, now }: { at: At; now: Date },
-): Promise<void> {
-  await tx.run(
-    tables
-      .updateTable('endpoint')
-      .set({ deleted_at: now })
-      .where('id', '=', id)
-      .where('environment_id', '=', environmentId)
-      .where('deleted_at', 'is', null),
+/** The endpoint is no longer visible to callers. `sweep.ts` deletes its deliveries. */
+export async function deleteEndpoint(tx: Tx, { at, now }: { at: EndpointId; now: Date }): Promise<void> {
+  await tx.query(
+    'update endpoint set deleted_at = $3 where id = $1 and environment_id = $2 and deleted_at is null',
+    [at.id, at.environmentId, now],
   );
 }
 
-async function resume(tx: Tx, { at: { id, environmentId }, now }: { at: At; now: Date }): Promise<void> {
+async function resume(tx: Tx, { id, environmentId }: EndpointId, now: Date): Promise<void> {
   await tx.query(
     `update endpoint
      set failures = 0, failing_since = null, openings = 0, open_until = null, paused_until = null
@@ -233,8 +210,8 @@ async function resume(tx: Tx, { at: { id, environmentId }, now }: { at: At; now:
 }
 
 /**
- * The lanes of endpoint $1 that wait after a failure are due at $2. They are few, since a breaker opens soon; those that
- * somebody holds go on as they are.
+ * Sets the time of all lanes of endpoint $1 that wait after a failure to $2. They are few, since a breaker opens soon. Lanes
+ * with a lease stay as they are.
  */
 export const hastenFailing = `
   update delivery_lane
@@ -246,15 +223,3 @@ export const hastenFailing = `
     for update skip locked
   ) as failing
   where delivery_lane.endpoint_id = failing.endpoint_id and delivery_lane.lane = failing.lane`;
-
-function unknownEndpoint(id: number): AppError {
-  return new AppError('not_found', `This environment has no endpoint ${id}.`);
-}
-
-function fromRow({ disabledCause, disabledAt, ...row }: Row): Endpoint {
-  return {
-    ...row,
-    disabled:
-      disabledCause === null || disabledAt === null ? undefined : { cause: disabledCause, at: disabledAt },
-  };
-}

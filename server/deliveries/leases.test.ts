@@ -5,8 +5,7 @@ import type { Db } from '../db/pool.ts';
 import { claimLanes } from './claims.ts';
 import { answer, type DeliveryBench, openDeliveryBench } from './deliveries.fixture.ts';
 import { updateEndpoint } from './endpoints.ts';
-import { settleDelivered } from './settle.ts';
-import { settleFailed } from './settle-failed.ts';
+import { settleDelivered, settleFailed } from './settle.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {
@@ -221,8 +220,8 @@ test('what an old address answers says nothing about the new one, which gets the
     await bench.db.transaction((tx) => updateEndpoint(tx, { at, change: { url: other.url }, now }));
     goOn.resolve();
     await running;
-    const { disabled, failures, lastFailure } = await bench.stateOf(id);
-    assert.deepEqual([disabled, failures, lastFailure], [undefined, 0, null]);
+    const { disabledCause, failures, lastFailure } = await bench.stateOf(id);
+    assert.deepEqual([disabledCause, failures, lastFailure], [null, 0, null]);
     assert.deepEqual(
       other.got.map(({ n }) => n),
       [status],

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { placeAll } from '../db/sequencer.ts';
-import { exampleConnection } from '../events/event-type.ts';
+import { exampleConnection } from '../events/event-types.ts';
 import { eventSequence } from '../events/sequence.ts';
 import { type DeliveryBench, openDeliveryBench } from './deliveries.fixture.ts';
-import { type ReplayRange, replayRange } from './replay.ts';
+import { type ReplayRange, replayRange } from './deliveries.ts';
 import { setAddress } from './settings.ts';
 
 let bench: DeliveryBench;

@@ -5,9 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { brandNames } from '../brand.ts';
-import { exampleConnection } from '../events/event-type.ts';
+import { exampleConnection } from '../events/event-types.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import type { Claim } from './claims.ts';
-import { type Fetch, send } from './send.ts';
+import { send } from './send.ts';
 
 const createdAt = new Date('2026-11-21T10:00:00Z');
 const claim: Claim = {

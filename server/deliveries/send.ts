@@ -1,29 +1,25 @@
+/** One attempt: the request as a receiver gets it, in one of two forms, and the outcome. */
 import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { type CompatType, compatTypes } from '../events/compat-types.ts';
 import { readRetryAfter } from '../http/retry-after.ts';
-import type { Outbound } from '../outbound.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import type { Claim } from './claims.ts';
-import { compatBody } from './compat-body.ts';
-import { signatureHeaders } from './signing.ts';
-import type { SigningKeys } from './signing-keys.ts';
+import { type SigningKeys, signatureHeaders } from './signing.ts';
 import type { WebhookBody } from './webhook-bodies.ts';
 
-/** The guarded way to receivers; it follows no redirect. */
-export type Fetch = ReturnType<Outbound['fetchFor']>;
-
-/** What became of one attempt. */
+/** The outcome of one attempt. */
 export type Attempt = {
   readonly isDelivered: boolean;
   readonly durationMs: number;
   readonly httpStatus?: number;
   readonly error?: AttemptError;
-  /** Of the system or the client, where nothing was answered: ECONNREFUSED, ENOTFOUND. */
+  /** The error code of the system or the client if there was no response: ECONNREFUSED, ENOTFOUND. */
   readonly code?: string;
-  /** The beginning of the answer, without secrets. */
+  /** The beginning of the response body, without secrets. */
   readonly answer?: string;
-  /** For how long the receiver asked for silence. */
-  readonly askedPauseMs?: number;
+  /** The pause that the receiver requests. */
+  readonly requestedPauseMs?: number;
 };
 /**
  * `status`: the receiver answered, but not with 2xx; redirects are never followed. `internal`: nothing was sent, since
@@ -36,29 +32,29 @@ type Sending = {
   brand: Brand;
   authModeOf: (provider: string) => string | undefined;
   keys: SigningKeys;
-  /** Of an event about a webhook; undefined where it can no longer be opened. */
+  /** The content of the webhook that the event is about. Undefined if it cannot be decrypted any more. */
   webhook?: WebhookBody | undefined;
   timeoutMs: number;
-  /** Breaks it off. */
+  /** Aborts the attempt. */
   signal: AbortSignal;
   nowMs: () => number;
 };
 
-/** An answer of success is read to its end while it is short, so that the connection can be used again. */
+/** A short response to a successful attempt is read to its end, so that the connection can be used again. */
 const maxReadBytes = 16 * 1024;
 const readForMs = 1_000;
 const maxKeptBytes = 4 * 1024;
 
 /**
- * Sends a delivery once. The status alone decides; what comes after a 2xx changes nothing. Undefined where `signal`
- * broke it off: nobody knows whether it arrived. Throws where it cannot be written or signed, and then nothing was sent.
+ * Sends a delivery once. The status alone decides: nothing that follows a 2xx changes the outcome. Undefined if `signal`
+ * aborted the attempt: it is not known whether the event arrived. Throws before sending if the request cannot be built.
  */
 export async function send(claim: Claim, sending: Sending): Promise<Attempt | undefined> {
   const { fetch, signal, timeoutMs, nowMs, keys } = sending;
   if (signal.aborted) return undefined;
   const written = request(claim, sending);
   const startedMs = performance.now();
-  // Not `AbortSignal.any`: what listens there would be kept for as long as `signal`, with all that it holds.
+  // Not `AbortSignal.any`: `signal` would keep its listeners, and all that they refer to, for its whole life.
   const ending = new AbortController();
   const end = () => ending.abort();
   signal.addEventListener('abort', end, { once: true });
@@ -71,7 +67,7 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
       redirect: 'manual',
       signal: ending.signal,
     });
-    // A call that still looks for its address or connects hears of the signal only then, and is not sent any more.
+    // During name resolution and connecting, `fetch` reacts to the signal only at the end of the step. It sends nothing then.
     const answer = await Promise.race([answering, whenAborted(ending.signal)]);
     clearTimeout(timer);
     timer = setTimeout(end, Math.min(readForMs, timeoutMs));
@@ -79,10 +75,9 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
     const isDelivered = status >= 200 && status < 300;
     const body = await readSome(answer.body, isDelivered ? maxReadBytes : maxKeptBytes);
     if (isDelivered) return { isDelivered, durationMs: elapsed(), httpStatus: status };
-    const asksForPause = status === 429 || status === 503;
-    const askedPauseMs = asksForPause
-      ? readRetryAfter(answer.headers.get('retry-after'), nowMs())
-      : undefined;
+    const requestsPause = status === 429 || status === 503;
+    const retryAfter = requestsPause ? answer.headers.get('retry-after') : null;
+    const requestedPauseMs = readRetryAfter(retryAfter, nowMs());
     const secrets = keys.map(({ secret }) => secret);
     return {
       isDelivered,
@@ -90,7 +85,7 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
       httpStatus: status,
       error: status >= 300 && status < 400 ? 'redirect' : 'status',
       answer: keptAnswer(body, secrets),
-      ...(askedPauseMs !== undefined && { askedPauseMs }),
+      ...(requestedPauseMs !== undefined && { requestedPauseMs }),
     };
   } catch (error) {
     if (signal.aborted) return undefined;
@@ -152,7 +147,7 @@ async function readSome(body: AsyncIterable<Uint8Array> | null, max: number): Pr
       if (size >= max) break;
     }
   } catch {
-    // Cut off or too slow: the status was there.
+    // The body broke off or was too slow. The status has arrived.
   }
   return Buffer.concat(chunks).subarray(0, max);
 }
@@ -163,14 +158,9 @@ function faultOf(error: unknown): Pick<Attempt, 'error' | 'code'> {
   return { error: 'no_answer', ...(typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) && { code }) };
 }
 
-/** What is kept of an attempt, and shown. */
-export function evidenceOf({
-  durationMs,
-  httpStatus,
-  error,
-  code,
-  answer,
-}: Attempt): Record<string, unknown> {
+/** What the database keeps of an attempt, as callers get it. */
+export function evidenceOf(attempt: Attempt): Record<string, unknown> {
+  const { durationMs, httpStatus, error, code, answer } = attempt;
   return {
     ...(error !== undefined && { error }),
     ...(code !== undefined && { code }),
@@ -180,25 +170,161 @@ export function evidenceOf({
   };
 }
 
-/** How much of an answer is kept, in characters. */
+/** The maximum length of a stored response body, in characters. */
 const maxCharacters = 1_000;
 const mask = '***';
 
-/** A name as secrets are called, an assignment, and the value up to its closing quote or to where it can end. */
+/** A name that is usual for secrets, an assignment, and the value up to its closing quote or its end. */
 const assigned =
   /((?:authorization|cookie|password|passwd|secret|signature|credential|token|api[_-]?key|access[_-]?key)[\w-]*["']?\s*[:=]\s*)(?:"(?:[^"\\]|\\.)*|'(?:[^'\\]|\\.)*|(?:(?:bearer|basic)\s+)?[^\s"'&,;}<]+)/gis;
 const bearer = /\b(bearer|basic)\s+[\w.~+/=-]{8,}/gi;
 
 /**
- * The beginning of a receiver's answer, for the user who looks for the reason of a failure: at most 1000 characters, in
- * one line, without `secrets` (the signing secrets) and without values that are named like secrets.
+ * The beginning of a receiver's response, for a user who looks for the reason of a failure: at most 1000 characters, in one
+ * line, without `secrets` (the signing secrets) and without values whose names are usual for secrets.
  */
 function keptAnswer(bytes: Buffer, secrets: readonly string[]): string {
   let text = bytes.toString('utf8');
   for (const secret of secrets) text = text.replaceAll(secret, mask).replaceAll(secret.slice(6), mask);
   text = text.replace(assigned, `$1${mask}`).replace(bearer, `$1 ${mask}`);
-  // Control characters, and halves of a character that the limit cut through.
+  // Control characters, and characters that the limit on bytes cut in half.
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is removed
   text = text.replace(/[\u0000-\u001f\u007f-\u009f\ufffd]+/g, ' ').trim();
   return text.slice(0, maxCharacters).toWellFormed();
+}
+
+// Bodies in the form that official clients read. Such an event has a line in `events/compat-types.ts` and a writer here.
+
+type Facts = {
+  environment: string;
+  brandWord: string;
+  data: Readonly<Record<string, unknown>>;
+  /** The provider's payload, for a webhook. */
+  payload?: unknown;
+  /** `OAUTH2`, `API_KEY`, ...; undefined if the catalogue no longer has the provider. */
+  authModeOf: (provider: string) => string | undefined;
+};
+type Body = Record<string, unknown>;
+
+const writers: Record<CompatType, (facts: Facts) => unknown> = {
+  'connection.created': (facts) => auth(facts, { operation: 'creation', success: true }),
+  'connection.reconnected': (facts) => auth(facts, { operation: 'override', success: true }),
+  'connection.connect_failed': (facts) => ({
+    ...auth(facts, {
+      operation: facts.data.connection_id === null ? 'creation' : 'override',
+      success: false,
+    }),
+    error: errorOf(facts),
+  }),
+  'connection.needs_reauth': refreshFailed,
+  'connection.blocked': refreshFailed,
+  'sync.changed': synced,
+  'sync.unchanged': synced,
+  'action.succeeded': actionOver,
+  'action.failed': actionOver,
+  'webhook.received': forwarded,
+  'sync.failed': (facts) => {
+    const { code, message } = facts.data.error as { code: string; message: string };
+    return {
+      ...sync(facts, { success: false }),
+      error: { type: code, description: message },
+      startedAt: facts.data.started_at,
+      failedAt: facts.data.failed_at,
+    };
+  },
+};
+
+/** The body as it is signed and sent: JSON with sorted keys, at every depth. */
+export function compatBody(type: CompatType, facts: Facts): string {
+  return JSON.stringify(sorted(writers[type](facts)));
+}
+
+function auth(
+  { environment, brandWord, data, authModeOf }: Facts,
+  outcome: { operation: 'creation' | 'override' | 'refresh'; success: boolean },
+): Body {
+  const tags = (data.tags ?? {}) as Record<string, string>;
+  const endUser = data.end_user as { id: string } | null | undefined;
+  return {
+    from: brandWord,
+    type: 'auth',
+    // An authorization that failed before it created a connection has none.
+    connectionId: data.connection_id ?? '',
+    providerConfigKey: data.provider_config_key,
+    provider: data.provider,
+    authMode: authModeOf(String(data.provider)) ?? 'unknown',
+    environment,
+    ...outcome,
+    ...(Object.keys(tags).length > 0 && { tags }),
+    ...(endUser && {
+      endUser: {
+        endUserId: endUser.id,
+        ...(tags.end_user_email !== undefined && { endUserEmail: tags.end_user_email }),
+        ...(tags.organization_id !== undefined && { organizationId: tags.organization_id }),
+        tags,
+      },
+    }),
+  };
+}
+
+function refreshFailed(facts: Facts): Body {
+  return { ...auth(facts, { operation: 'refresh', success: false }), error: errorOf(facts) };
+}
+
+function sync({ brandWord, data }: Facts, outcome: { success: boolean }): Body {
+  return {
+    from: brandWord,
+    type: 'sync',
+    connectionId: data.connection_id,
+    providerConfigKey: data.provider_config_key,
+    syncName: data.function,
+    syncVariant: data.variant,
+    syncType: data.sync_type,
+    ...outcome,
+  };
+}
+
+function synced(facts: Facts): Body {
+  const { model, started_at: startedAt, added = 0, updated = 0, deleted = 0 } = facts.data;
+  return {
+    ...sync(facts, { success: true }),
+    model,
+    modifiedAfter: startedAt,
+    queryTimeStamp: startedAt,
+    responseResults: { added, updated, deleted },
+  };
+}
+
+/** The receiver reads the outcome, success or failure, at `statusUrl`. */
+function actionOver({ brandWord, data }: Facts): Body {
+  return {
+    from: brandWord,
+    type: 'async_action',
+    connectionId: data.connection_id,
+    providerConfigKey: data.provider_config_key,
+    payload: { id: data.run, statusUrl: `/action/${data.run}` },
+  };
+}
+
+/** A webhook that belongs to no connection is forwarded as the provider sent it. */
+function forwarded({ data, payload = null }: Facts): unknown {
+  if (data.connection_id === null) return payload;
+  return {
+    from: data.provider,
+    type: 'forward',
+    connectionId: data.connection_id,
+    providerConfigKey: data.provider_config_key,
+    payload,
+  };
+}
+
+function errorOf({ data }: Facts): Body {
+  return { type: data.cause, description: data.next_step };
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1));
+  return Object.fromEntries(entries.map(([key, inner]) => [key, sorted(inner)]));
 }

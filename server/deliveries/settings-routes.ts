@@ -11,31 +11,27 @@ import {
   warningsOf,
   writeConnectSettings,
 } from '../environments/connect-settings.ts';
-import { eventSwitches } from '../events/compat-types.ts';
+import { type EventSwitch, eventSwitches } from '../events/compat-types.ts';
 import type { App } from '../http/server.ts';
 import { webAddress } from '../http/text.ts';
-import type { Outbound } from '../outbound.ts';
+import type { Outbound } from '../outbound/outbound.ts';
 import type { Vault } from '../vault.ts';
-import { originOf, requireAddress, takeNoneAsEmpty } from './endpoint-routes.ts';
+import { acceptEmptyBody, originOf, requireAddress } from './endpoint-routes.ts';
 import { type EventSettings, readSettings, setAddress, writeSettings } from './settings.ts';
-import { rotateSigningKey, type SigningKeys, signingKeys } from './signing-keys.ts';
+import { rotateSigningKey, type SigningKeys, signingKeys } from './signing.ts';
 
-type Deps = {
+type SettingsRouteDeps = {
   db: Db;
   vault: Vault;
   outbound: Pick<Outbound, 'requireReachable'>;
   now: () => Date;
-  /** Told of an environment whose signing keys changed. */
+  /** Called with an environment whose signing keys changed. */
   afterRotation: (environmentId: number) => void;
 };
 
-const switches = z.object({
-  on_auth_creation: z.boolean(),
-  on_auth_refresh_error: z.boolean(),
-  on_sync_completion_always: z.boolean(),
-  on_sync_error: z.boolean(),
-  on_async_action_completion: z.boolean(),
-});
+const switches = z.object(
+  Object.fromEntries(eventSwitches.map((name) => [name, z.boolean()])) as Record<EventSwitch, z.ZodBoolean>,
+);
 const overlapHours = z.number().int().min(0).max(720);
 const settingsWire = switches.extend({
   webhook_url: z.string().nullable(),
@@ -52,21 +48,25 @@ const address = z
 const keyWire = z.object({
   webhook_signing_key: z.string(),
   created_at: z.string(),
-  /** Keys before it that still sign. */
+  /** Earlier keys that still sign. */
   earlier: z.array(z.object({ created_at: z.string(), retires_at: z.string().nullable() })),
 });
 const hourMs = 3_600_000;
 
-/** Settings of the environment: where its events go, what these are signed with, how its connect page looks. */
-export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotation }: Deps): void {
+/** Settings of the environment: the addresses and signing keys of its events, and the look of its connect page. */
+export function settingsRoutes(
+  app: App,
+  { db, vault, outbound, now, afterRotation }: SettingsRouteDeps,
+): void {
   app.get(
     '/environment/settings',
     {
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
         operationId: 'getSettings',
-        summary: 'Settings of the environment',
-        description: 'Where its events go, what switches them, how its connect page looks.',
+        summary: 'Get the settings of the environment',
+        description:
+          'The addresses of its events, the switches for these events, and the appearance of its connect page.',
         response: { 200: z.object({ data: settingsWire }) },
       },
     },
@@ -79,12 +79,12 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
       config: { access: { by: 'key', scope: 'environment:write' } },
       schema: {
         operationId: 'changeSettings',
-        summary: 'Change settings of the environment',
+        summary: 'Change the settings of the environment',
         description:
-          'What is left out stays. `webhook_url` and `webhook_url_secondary` get the bodies that official clients know, ' +
-          'as the switches say; an empty text or null clears one. One that was disabled is enabled by setting it again. ' +
-          '`connect` is how the connect page looks; null gives back what is without a word, and `connect_warnings` tells of ' +
-          'colors that are hard to read.',
+          'Absent fields stay as they are. `webhook_url` and `webhook_url_secondary` receive the bodies that official ' +
+          'clients expect, for the events that the switches select; an empty text or null removes an address. Setting a ' +
+          'disabled address again enables it. `connect` is the appearance of the connect page; null restores the default, ' +
+          'and `connect_warnings` lists colors that are hard to read.',
         errors: ['address_not_allowed'],
         example: { body: { webhook_url: 'https://app.customer.example/hooks/trellis', on_sync_error: true } },
         body: z.strictObject({
@@ -122,7 +122,7 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
           actor: actorOf(caller),
           action: 'settings.changed',
           target: caller.environment,
-          details: Object.fromEntries(changed.map((name) => [name, told(settings[name])])),
+          details: Object.fromEntries(changed.map((name) => [name, auditValue(settings[name])])),
         });
         return settings;
       });
@@ -136,8 +136,8 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
       config: { access: { by: 'key', scope: 'keys' } },
       schema: {
         operationId: 'getSigningKey',
-        summary: 'The key that events are signed with',
-        description: 'It is made when it is first needed.',
+        summary: 'Get the key that signs events',
+        description: 'The key is created when it is first needed.',
         response: { 200: z.object({ data: keyWire }) },
       },
     },
@@ -149,14 +149,14 @@ export function settingsRoutes(app: App, { db, vault, outbound, now, afterRotati
   app.post(
     '/environment/webhook-signing-key/rotate',
     {
-      preValidation: takeNoneAsEmpty,
+      preValidation: acceptEmptyBody,
       config: { access: { by: 'key', scope: 'keys' } },
       schema: {
         operationId: 'rotateSigningKey',
         summary: 'Sign events with a new key',
         description:
-          'The key before signs beside it for `webhook_signing_key_overlap_hours` of the settings, or for ' +
-          '`overlap_hours` where given; 0 ends it at once.',
+          'The previous key also signs for `overlap_hours`, or, without `overlap_hours`, for ' +
+          '`webhook_signing_key_overlap_hours` of the settings; with 0 it ends immediately.',
         example: { body: { overlap_hours: 24 } },
         body: z.strictObject({ overlap_hours: overlapHours.optional() }),
         response: { 200: z.object({ data: keyWire }) },
@@ -201,8 +201,8 @@ function toWire(
   };
 }
 
-/** What the audit log keeps: of an address its origin, of an object that it was changed. */
-function told(value: string | number | boolean | object | null): string | number | boolean | null {
+/** The value for the audit log: the origin of an address, and `changed` for an object. */
+function auditValue(value: string | number | boolean | object | null): string | number | boolean | null {
   if (typeof value === 'object') return value === null ? null : 'changed';
   return typeof value === 'string' ? originOf(value) : value;
 }

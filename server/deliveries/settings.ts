@@ -2,11 +2,11 @@ import { first, type Queryable, type Tx, tables } from '../db/pool.ts';
 import { type EventSwitch, eventSwitches } from '../events/compat-types.ts';
 import { deleteEndpoint, enableEndpoint, updateEndpoint } from './endpoints.ts';
 
-/** What an environment says about its events. */
+/** An environment's settings for its events. */
 export type EventSettings = {
   readonly addresses: Readonly<Record<AddressKind, string | undefined>>;
   readonly switches: Readonly<Record<EventSwitch, boolean>>;
-  /** How long the key before still signs after a rotation. */
+  /** How long the earlier keys sign after a rotation. */
   readonly overlapHours: number;
 };
 type AddressKind = 'primary' | 'secondary';
@@ -15,13 +15,13 @@ type SettingsChange = {
   readonly overlapHours: number | undefined;
 };
 
-/** Those of an environment that has said nothing, as the columns' defaults say. */
+/** The settings of an environment without a row, as the defaults of the columns. */
 const defaults = {
   ...(Object.fromEntries(eventSwitches.map((name) => [name, true])) as Record<EventSwitch, boolean>),
   signing_key_overlap_hours: 24,
 };
 
-/** As they are set, or as they are without a word. */
+/** The settings, or their defaults. */
 export async function readSettings(db: Queryable, environmentId: number): Promise<EventSettings> {
   const row = first(
     await db.run(
@@ -39,14 +39,10 @@ export async function readSettings(db: Queryable, environmentId: number): Promis
   );
   const urlOf = (kind: AddressKind) => addresses.find((address) => address.kind === kind)?.url;
   const { signing_key_overlap_hours: overlapHours, ...switches } = row ?? defaults;
-  return {
-    addresses: { primary: urlOf('primary'), secondary: urlOf('secondary') },
-    switches,
-    overlapHours,
-  };
+  return { addresses: { primary: urlOf('primary'), secondary: urlOf('secondary') }, switches, overlapHours };
 }
 
-/** What is undefined stays. */
+/** Undefined settings stay as they are. */
 export async function writeSettings(
   tx: Tx,
   { environmentId, change }: { environmentId: number; change: SettingsChange },
@@ -66,18 +62,14 @@ export async function writeSettings(
 }
 
 /**
- * Sets an address, which is an endpoint of its own kind; without `url` it goes, and with it what waits for it. The same
- * one again enables it where it was disabled.
+ * Sets an address, which is an endpoint of its own kind. Without `url` the endpoint is deleted, with its waiting deliveries.
+ * Setting the same address again enables a disabled endpoint.
  */
 export async function setAddress(
   tx: Tx,
-  {
-    environmentId,
-    kind,
-    url,
-    now,
-  }: { environmentId: number; kind: AddressKind; url: string | undefined; now: Date },
+  by: { environmentId: number; kind: AddressKind; url: string | undefined; now: Date },
 ): Promise<void> {
+  const { environmentId, kind, url, now } = by;
   const known = first(
     await tx.query<{ id: number; url: string }>(
       `select id, url
@@ -99,10 +91,7 @@ export async function setAddress(
     return;
   }
   const at = { id: known.id, environmentId };
-  if (url === undefined) {
-    await deleteEndpoint(tx, { at, now });
-    return;
-  }
+  if (url === undefined) return deleteEndpoint(tx, { at, now });
   if (url !== known.url) await updateEndpoint(tx, { at, change: { url }, now });
   await enableEndpoint(tx, { at, now });
 }

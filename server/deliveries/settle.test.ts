@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { eventSequence } from '../events/sequence.ts';
-import { stateOf } from './breaker.ts';
+import { readySql } from './claims.ts';
 import {
   answer,
   type DeliveryBench,
@@ -15,8 +15,8 @@ import {
   ok,
   openDeliveryBench,
 } from './deliveries.fixture.ts';
-import { replayOne, replayRange } from './replay.ts';
-import { readySql } from './worker.ts';
+import { replayOne, replayRange } from './deliveries.ts';
+import { stateOf } from './retry-policy.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {
@@ -118,7 +118,7 @@ test('a success ends a row of failures, however soon it comes and whatever they 
   receiver.answers = answer(500);
   await bench.raise([2]);
   await worker.deliverDue();
-  assert.equal((await bench.stateOf(id)).disabled, undefined);
+  assert.equal((await bench.stateOf(id)).disabledCause, null);
 });
 
 test('a Retry-After of nothing is silence all the same, and does not keep the breaker from opening', async () => {
@@ -246,10 +246,10 @@ test('an endpoint to which nothing gets through for five days is disabled, and n
   for (let day = 0; day < 5; day += 1) {
     await bench.raise([day + 1], { connection: () => `day-${day}` });
     await bench.pass(dayMs, { stepMs: hourMs, deliverer: worker });
-    assert.equal((await bench.stateOf(id)).disabled, undefined);
+    assert.equal((await bench.stateOf(id)).disabledCause, null);
   }
   await bench.pass(3 * hourMs, { stepMs: hourMs, deliverer: worker });
-  assert.equal((await bench.stateOf(id)).disabled?.cause, 'failing');
+  assert.equal((await bench.stateOf(id)).disabledCause, 'failing');
   const kept = await bench.db.query('select from delivery');
   assert.equal(kept.length, 6);
   await placeAll(bench.db, eventSequence);

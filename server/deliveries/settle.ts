@@ -1,38 +1,55 @@
-import type { Db, Tx } from '../db/pool.ts';
-import { type Claim, forShortWork, type Head, headSql } from './claims.ts';
-import { hastenFailing } from './endpoints.ts';
-
+/**
+ * Stores the outcome of attempts: in the delivery, its lane and its endpoint, under the lease of the claim.
+ *
+ * Each statement locks lanes, then deliveries, then endpoints, each in the order of their keys, so two nodes never wait for
+ * each other in a circle.
+ */
+import { writeAudit } from '../activity/audit.ts';
+import type { Db, Queryable, Tx } from '../db/pool.ts';
+import { queueEvent } from '../events/outbox.ts';
+import { type Claim, findHeads, forShortWork, type Head, headSql } from './claims.ts';
+import { disableEndpoint, hastenFailing } from './endpoints.ts';
+import {
+  afterFailure,
+  afterInternalError,
+  afterPause,
+  type Breaker,
+  isGivenUp,
+  isOverdue,
+  pauseMs,
+  retryDelayMs,
+} from './retry-policy.ts';
 import { type Attempt, evidenceOf } from './send.ts';
 
-/** A delivery that arrived. */
+/** An attempt that arrived. */
 export type Arrived = {
   readonly claim: Claim;
   readonly attempt: Attempt;
   readonly nowMs: number;
-  /** Goes on with the lane for so long, in ms; undefined gives it back. */
+  /** The new lease of the lane, to continue with its next delivery. Undefined releases the lane. */
   readonly renewMs: number | undefined;
 };
 
 /**
- * Notes deliveries that arrived, in one transaction, and gives their lanes back or goes on with them. Answers for each the
- * claim of what is next, where `renewMs` asks for it, something waits, and the endpoint may still be sent to.
+ * Stores deliveries that arrived, in one transaction, and releases or keeps their lanes. Returns for each the claim of the
+ * next delivery in its lane, if `renewMs` is given, a delivery waits, and the endpoint may still be sent to.
  *
- * It counts as arrived also where the lease has ended meanwhile and another node has the lane: the receiver said so.
+ * A delivery counts as arrived even if the lease has ended and another node has the lane: the receiver confirmed it.
  */
 export async function settleDelivered(db: Db, arrived: readonly Arrived[]): Promise<(Claim | undefined)[]> {
   return db.transaction(async (tx) => {
     const leasedAtMs = performance.now();
-    const held = await noteDelivered(tx, arrived);
+    const held = await storeDelivered(tx, arrived);
     const next = await advance(
       tx,
-      arrived.filter(({ claim }) => held.has(rightOf(claim))),
+      arrived.filter(({ claim }) => held.has(claimKey(claim))),
     );
     for (const { claim, nowMs } of arrived) {
-      // It is back: what waits for its next attempt need not wait any longer.
+      // The endpoint works again: deliveries that wait for their next attempt are due now.
       if (claim.endpoint.isProbe) await tx.query(hastenFailing, [claim.endpoint.id, new Date(nowMs)]);
     }
     return arrived.map(({ claim }) => {
-      const found = next.get(rightOf(claim));
+      const found = next.get(claimKey(claim));
       if (found === undefined) return undefined;
       const { url, delivery } = found;
       return { ...claim, leasedAtMs, endpoint: { ...claim.endpoint, url, isProbe: false }, delivery };
@@ -40,8 +57,8 @@ export async function settleDelivered(db: Db, arrived: readonly Arrived[]): Prom
   });
 }
 
-/** Gives a lane back as it was: its attempt was broken off, and nobody knows whether it arrived, or was never begun. */
-export async function release(db: Db, { endpoint, lane, owner }: Claim): Promise<void> {
+/** Releases a lane as it was before the claim: its attempt was aborted and may have arrived, or it does not count. */
+export async function release(db: Queryable, { endpoint, lane, owner }: Claim): Promise<void> {
   await db.query(
     `update delivery_lane
      set owner = null, lease_until = null
@@ -50,17 +67,16 @@ export async function release(db: Db, { endpoint, lane, owner }: Claim): Promise
   );
 }
 
-/** What a claim is told from others by: two of one lane have two owners. */
-const rightOf = ({ owner, lane }: { owner: string; lane: number }) => `${owner} ${lane}`;
+/** Identifies a claim: two claims of a lane have different owners. */
+const claimKey = ({ owner, lane }: { owner: string; lane: number }) => `${owner} ${lane}`;
 
 /**
- * Locks the lanes that are still held, and answers whose they are.
+ * Stores the deliveries, and locks and returns the lanes that their claims still hold.
  *
- * Everything is locked in one order, lanes, deliveries, endpoints, each by its key, so that two nodes never wait for each
- * other. An endpoint's row is written only where it says something new, so that deliveries of many lanes do not queue up
- * for it; and nothing is said about an address that it has no longer.
+ * An endpoint's row is written only for a change of its state, so deliveries of many lanes do not wait for its lock; and
+ * only while the endpoint still has the address that the delivery was sent to.
  */
-async function noteDelivered(tx: Tx, arrived: readonly Arrived[]): Promise<Set<string>> {
+async function storeDelivered(tx: Tx, arrived: readonly Arrived[]): Promise<Set<string>> {
   const held = await tx.query<{ owner: string; lane: number }>(
     `with arrived as materialized (
        select *
@@ -86,7 +102,7 @@ async function noteDelivered(tx: Tx, arrived: readonly Arrived[]): Promise<Set<s
          and delivery.status = 'waiting'
        order by delivery.id
        for update of delivery
-     ), noted as (
+     ), stored as (
        update delivery
        set attempts = attempts + 1,
          last_attempt_at = waiting.at,
@@ -137,13 +153,14 @@ async function noteDelivered(tx: Tx, arrived: readonly Arrived[]): Promise<Set<s
       arrived.map(({ attempt }) => JSON.stringify(evidenceOf(attempt))),
     ],
   );
-  return new Set(held.map(rightOf));
+  return new Set(held.map(claimKey));
 }
 
-type Next = { url: string; delivery: Head };
-
-/** On to what waits next in lanes that the transaction has locked in a statement before; one without any is closed. */
-async function advance(tx: Tx, arrived: readonly Arrived[]): Promise<Map<string, Next>> {
+/** The next delivery of lanes that the transaction locked in an earlier statement. A lane without one is deleted. */
+async function advance(
+  tx: Tx,
+  arrived: readonly Arrived[],
+): Promise<Map<string, { url: string; delivery: Head }>> {
   if (arrived.length === 0) return new Map();
   const rows = await tx.query<Head & { owner: string; lane: number; url: string }>(
     `with held as (
@@ -192,6 +209,176 @@ async function advance(tx: Tx, arrived: readonly Arrived[]): Promise<Map<string,
     ],
   );
   return new Map(
-    rows.map(({ url, owner, lane, ...delivery }) => [rightOf({ owner, lane }), { url, delivery }]),
+    rows.map(({ url, owner, lane, ...delivery }) => [claimKey({ owner, lane }), { url, delivery }]),
   );
+}
+
+type Settling = {
+  claim: Claim;
+  attempt: Attempt;
+  nowMs: number;
+  /** 0 to 1. */
+  random: number;
+};
+
+/**
+ * Stores a failed attempt: it is repeated later, or the delivery is a dead letter. The breaker of the endpoint counts the
+ * failure, and an endpoint that is gone or has failed for days is disabled. Changes under another lease stay. An attempt
+ * at an address that the endpoint no longer has does not count: its lane is released, for the new address.
+ */
+export async function settleFailed(db: Db, settling: Settling): Promise<void> {
+  const { claim, attempt, nowMs, random } = settling;
+  const { delivery, endpoint, environmentId, lane } = claim;
+  const now = new Date(nowMs);
+  await db.transaction(async (tx) => {
+    if (!(await holdLane(tx, claim))) return;
+    const before = await holdBreaker(tx, claim);
+    if (before === undefined) return release(tx, claim);
+    const isDead = isOverdue(delivery.queuedAt, nowMs);
+    await tx.query(
+      `update delivery
+       set attempts = attempts + 1,
+         last_attempt_at = $3,
+         last_attempt = $4,
+         status = case when $5 then 'dead' else status end,
+         settled_at = case when $5 then $3::timestamptz end
+       where id = $1 and environment_id = $2 and status = 'waiting'`,
+      [delivery.id, environmentId, now, JSON.stringify(evidenceOf(attempt)), isDead],
+    );
+    const dueAt = new Date(nowMs + retryDelayMs(delivery.attempts + 1, random));
+    if (isDead) await releaseForNext(tx, settling);
+    else {
+      await tx.query(
+        `update delivery_lane
+         set owner = null, lease_until = null, failures = failures + 1, due_at = $3
+         where endpoint_id = $1 and lane = $2`,
+        [endpoint.id, lane, dueAt],
+      );
+    }
+    if (attempt.error === 'internal') {
+      // A probe that was not sent proves nothing: the next probe is due with the next attempt.
+      const { openUntil } = afterInternalError(before, dueAt);
+      await tx.query('update endpoint set open_until = $3 where id = $1 and environment_id = $2', [
+        ...[endpoint.id, environmentId, openUntil],
+      ]);
+    } else await storeFailure(tx, { ...settling, before });
+  });
+}
+
+/**
+ * Locks the lane and the delivery. False if another claim holds the lane by now, or if the delivery does not exist any
+ * more.
+ */
+async function holdLane(tx: Tx, { delivery, endpoint, lane, owner }: Claim): Promise<boolean> {
+  const rows = await tx.query(
+    `select set_config('idle_in_transaction_session_timeout', '10000', true)
+     from delivery_lane
+     join delivery on delivery.id = $4
+     where delivery_lane.endpoint_id = $1
+       and delivery_lane.lane = $2
+       and delivery_lane.owner = $3
+     for update of delivery_lane, delivery`,
+    [endpoint.id, lane, owner, delivery.id],
+  );
+  return rows.length > 0;
+}
+
+type Held = Breaker & { readonly pausedUntil: Date | null };
+
+/** Undefined if the endpoint has another address by now. */
+async function holdBreaker(tx: Tx, { endpoint, environmentId }: Claim): Promise<Held | undefined> {
+  const [before] = await tx.query<Held>(
+    `select
+       failures,
+       failing_since as "failingSince",
+       openings,
+       open_until as "openUntil",
+       paused_until as "pausedUntil"
+     from endpoint
+     where id = $1 and environment_id = $2 and url = $3
+     for no key update`,
+    [endpoint.id, environmentId, endpoint.url],
+  );
+  return before;
+}
+
+/** The delivery behind a dead letter is due at once. A lane without one is deleted. */
+async function releaseForNext(tx: Tx, { claim, nowMs }: Settling): Promise<void> {
+  const { endpoint, lane } = claim;
+  const [next] = await findHeads(tx, { endpointId: endpoint.id, lanes: [lane] });
+  if (next === undefined) return;
+  await tx.query(
+    `update delivery_lane
+     set owner = null, lease_until = null, failures = 0, due_at = $3
+     where endpoint_id = $1 and lane = $2`,
+    [endpoint.id, lane, new Date(nowMs)],
+  );
+}
+
+async function storeFailure(
+  tx: Tx,
+  { claim, attempt, nowMs, random, before }: Settling & { before: Held },
+): Promise<void> {
+  const { endpoint, environmentId } = claim;
+  const { requestedPauseMs } = attempt;
+  const at = { nowMs, random };
+  const breaker =
+    requestedPauseMs === undefined
+      ? afterFailure(before, at)
+      : afterPause(before, { ...at, requestedPauseMs });
+  const pausedUntil = requestedPauseMs === undefined ? null : new Date(nowMs + pauseMs(requestedPauseMs));
+  const now = new Date(nowMs);
+  await tx.query(
+    `update endpoint
+     set failures = $3,
+       failing_since = $4,
+       openings = $5,
+       open_until = $6,
+       paused_until = greatest(paused_until, $7),
+       last_failure_at = $8,
+       last_failure = $9
+     where id = $1 and environment_id = $2`,
+    [
+      ...[endpoint.id, environmentId, breaker.failures, breaker.failingSince, breaker.openings],
+      ...[breaker.openUntil, pausedUntil, now, JSON.stringify(evidenceOf(attempt))],
+    ],
+  );
+  if (attempt.httpStatus === 410) await disable(tx, { claim, attempt, cause: 'gone', now });
+  else if (isGivenUp(breaker, nowMs)) await disable(tx, { claim, attempt, cause: 'failing', now });
+}
+
+const nextSteps = {
+  gone: 'The endpoint responded with 410 (permanently gone). Delete it, or enable it again and replay the missed events.',
+  failing:
+    'All deliveries to the endpoint have failed for five days. Fix the endpoint, enable it again, and replay the missed events.',
+};
+
+async function disable(
+  tx: Tx,
+  of: { claim: Claim; attempt: Attempt; cause: 'gone' | 'failing'; now: Date },
+): Promise<void> {
+  const { cause, now } = of;
+  const { endpoint, environmentId } = of.claim;
+  const at = { id: endpoint.id, environmentId };
+  if (!(await disableEndpoint(tx, { at, cause, now }))) return;
+  const { httpStatus, error } = of.attempt;
+  await queueEvent(tx, {
+    environmentId,
+    type: 'endpoint.disabled',
+    data: {
+      endpoint_id: endpoint.id,
+      // The rest of a receiver's address may be its secret, and all other endpoints get this event.
+      url: new URL(endpoint.url).origin,
+      cause,
+      evidence: { ...(error && { error }), ...(httpStatus !== undefined && { http_status: httpStatus }) },
+      next_step: nextSteps[cause],
+    },
+  });
+  await writeAudit(tx, {
+    environmentId,
+    actor: 'service',
+    action: 'endpoint.disabled',
+    target: String(endpoint.id),
+    details: { cause },
+  });
 }

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { Nango } from '@nangohq/node';
 import { Webhook } from 'standardwebhooks';
 import { type DeliveryBench, openDeliveryBench, type Received } from './deliveries.fixture.ts';
-import { rotateSigningKey, signingKeys } from './signing-keys.ts';
+import { rotateSigningKey, signingKeys } from './signing.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {

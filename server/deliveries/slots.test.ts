@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createSlots } from './slots.ts';
+import { createSlots } from './worker.ts';
 
 const open = (max: number) => {
   const free = Promise.withResolvers<void>();

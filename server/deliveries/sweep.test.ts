@@ -3,7 +3,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Db } from '../db/pool.ts';
 import { placeAll, placeNext } from '../db/sequencer.ts';
-import { exampleConnection } from '../events/event-type.ts';
+import { exampleConnection } from '../events/event-types.ts';
 import { eventSequence } from '../events/sequence.ts';
 import { answer, type DeliveryBench, dayMs, ok, openDeliveryBench } from './deliveries.fixture.ts';
 import { deleteEndpoint, disableEndpoint, enableEndpoint } from './endpoints.ts';

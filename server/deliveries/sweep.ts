@@ -1,31 +1,31 @@
 import type { Db } from '../db/pool.ts';
 import { lockSequence } from '../db/sequencer.ts';
 import type { Job } from '../jobs/jobs.ts';
-import { overdueBefore } from './breaker.ts';
+import { overdueBefore } from './retry-policy.ts';
 
-/** Rows of one transaction: far less than a tenth of a second of work. */
+/** Rows of one transaction, which takes far less than a tenth of a second. */
 const step = 1_000;
 const dayMs = 24 * 3_600_000;
-/** By then nobody is queueing for an endpoint who found it before it was deleted. */
+/** After this time no transaction queues for an endpoint that was deleted meanwhile. */
 const minuteMs = 60_000;
 
-type Deps = {
+type SweepOptions = {
   db: Db;
   now: () => Date;
-  /** How many days deliveries that arrived are kept. */
+  /** The days for which delivered rows are kept. */
   keptDays: number;
 };
 
 /**
- * Clears away, in small transactions that any number of nodes may run: deliveries that arrived `keptDays` ago, all of a
- * deleted endpoint and then its row, and endpoints of connections whose address nobody has any more. What waits for a
- * disabled endpoint longer than an event is tried becomes a dead letter. Those go with their event.
+ * Deletes, in small transactions that any number of nodes may run: deliveries that arrived `keptDays` ago; the deliveries of
+ * a deleted endpoint, then its row; and endpoints for addresses that no connection has any more. A delivery that waits for a
+ * disabled endpoint longer than the time for attempts becomes a dead letter. Dead letters are deleted with their event.
  */
-export function deliverySweepJob({ db, now, keptDays }: Deps): Job<Record<string, never>> {
+export function deliverySweepJob({ db, now, keptDays }: SweepOptions): Job<Record<string, never>> {
   return {
     name: 'deliveries.sweep',
     async run(_, signal) {
-      /** Steps until one finds less than it might take. */
+      /** Repeats `work` until it finds less than a full step. */
       const all = async (work: () => Promise<number>) => {
         while (!signal.aborted && (await work()) === step);
       };
@@ -33,12 +33,12 @@ export function deliverySweepJob({ db, now, keptDays }: Deps): Job<Record<string
       await all(async () => (await db.query(removeOld, [new Date(nowMs - keptDays * dayMs), step])).length);
       const overdue = new Date(overdueBefore(nowMs));
       for (const { id } of await db.query<{ id: number }>(disabledWithOverdue, [overdue])) {
-        await all(() => letDie(db, { id, overdue, now: now() }));
+        await all(() => expireWaiting(db, { id, overdue, now: now() }));
       }
       for (const { id } of await db.query<{ id: number }>(deletedEndpoints)) {
         await all(async () => (await db.query(removeOfDeleted, [id, step])).length);
       }
-      await all(() => forgetUnused(db, now()));
+      await all(() => deleteUnused(db, now()));
       if (!signal.aborted) await db.query(removeDeleted, [new Date(nowMs - minuteMs)]);
     },
   };
@@ -69,13 +69,13 @@ const disabledWithOverdue = `
         and delivery.queued_at < $1
     )`;
 
-/** Lanes in which nothing waits any more are closed with it: an open one is looked at again and again. */
-async function letDie(
+/** Also deletes lanes without a waiting delivery, which each look would examine. */
+async function expireWaiting(
   db: Db,
   { id, overdue, now }: { id: number; overdue: Date; now: Date },
 ): Promise<number> {
   return db.transaction(async (tx) => {
-    const died = await tx.query<{ lane: number }>(
+    const dead = await tx.query<{ lane: number }>(
       `update delivery
        set status = 'dead', settled_at = $3
        where id in (
@@ -90,8 +90,8 @@ async function letDie(
        returning lane`,
       [id, overdue, now, step],
     );
-    const lanes = [...new Set(died.map(({ lane }) => lane))];
-    // Locked first, in a statement of its own, so that the next one sees what somebody queued until then.
+    const lanes = [...new Set(dead.map(({ lane }) => lane))];
+    // Locked by a separate statement, so that the next one includes what was queued until then.
     const idle = await tx.query<{ lane: number }>(
       `select lane
        from delivery_lane
@@ -112,7 +112,7 @@ async function letDie(
          )`,
       [id, idle.map(({ lane }) => lane)],
     );
-    return died.length;
+    return dead.length;
   });
 }
 
@@ -139,10 +139,10 @@ const removeDeleted = `
     and not exists (select from delivery where delivery.endpoint_id = endpoint.id)`;
 
 /**
- * Nobody queues for one meanwhile: who does holds the same row of the sequence. The long look comes before, without that
- * lock, and under it what was found is looked at again.
+ * A transaction that queues holds the same row of the sequence, so none queues for these endpoints meanwhile. The long search
+ * comes first, without that lock. Its result is checked again under the lock.
  */
-async function forgetUnused(db: Db, now: Date): Promise<number> {
+async function deleteUnused(db: Db, now: Date): Promise<number> {
   const found = await db.query<{ id: number }>(
     `select endpoint.id
      from endpoint
@@ -151,7 +151,7 @@ async function forgetUnused(db: Db, now: Date): Promise<number> {
     [step],
   );
   if (found.length === 0) return 0;
-  const forgotten = await db.transaction(async (tx) => {
+  const deleted = await db.transaction(async (tx) => {
     await lockSequence(tx, { name: 'event', lock: 'for update' });
     return tx.query(
       `update endpoint
@@ -166,7 +166,7 @@ async function forgetUnused(db: Db, now: Date): Promise<number> {
       [now, found.map(({ id }) => id)],
     );
   });
-  return forgotten.length;
+  return deleted.length;
 }
 
 const isUnused = `

@@ -10,20 +10,16 @@ import type { DataKey, Vault } from '../vault.ts';
  */
 export type WebhookBody = {
   payload: unknown;
-  /** Those of the provider that go along where official clients are used. */
+  /** The provider's headers, which go along in the form for official clients. */
   headers: Readonly<Record<string, string>>;
 };
 
 const context = 'webhook';
 
-/** In the transaction of its event. `key` is the connection's; the environment's where there is none. */
+/** Runs in the transaction of the event. `key` is the connection's, or the environment's if there is no connection. */
 export async function keepWebhookBody(
   tx: Tx,
-  {
-    body,
-    key,
-    ...of
-  }: {
+  of: {
     body: WebhookBody;
     key: DataKey;
     eventId: string;
@@ -36,11 +32,18 @@ export async function keepWebhookBody(
   await tx.query(
     `insert into webhook_body (event_id, environment_id, integration_id, connection_id, sealed, received_at)
      values ($1, $2, $3, $4, $5, $6)`,
-    [of.eventId, of.environmentId, of.integrationId, of.connectionId, key.sealJson(body, context), of.at],
+    [
+      of.eventId,
+      of.environmentId,
+      of.integrationId,
+      of.connectionId,
+      of.key.sealJson(of.body, context),
+      of.at,
+    ],
   );
 }
 
-/** Undefined where it cannot be opened any more, since its connection was deleted. */
+/** Undefined if it cannot be decrypted any more because its connection was deleted. */
 export async function findWebhookBody(
   db: Queryable,
   { eventId, environmentId, vault }: { eventId: string; environmentId: number; vault: Vault },
@@ -64,12 +67,12 @@ export async function findWebhookBody(
   return vault.unwrap(row.wrapped).openJson(row.sealed, context) as WebhookBody;
 }
 
-// Those of the way here and of this way on, those that say who calls, and those that we sign with ourselves.
+// Headers of the two HTTP connections, headers that identify the sender, and the headers of our signatures.
 const neverForwarded =
   /^(host|authorization|connection|cookie2?|referer|user-agent|keep-alive|te|trailer|transfer-encoding|upgrade|expect|max-forwards|via|forwarded|origin|accept-?.*|content-.*|sec-.*|proxy-.*|webhook-.*)$/;
 /**
- * Those by which a proxy or a framework takes a request for another: its method, its path, its host, its sender, or who has
- * signed in. Anybody who knows the address of a webhook could send them.
+ * Headers with which a proxy or a framework replaces the method, the path, the host, the sender or the user of a request.
+ * Every caller that has the address of a webhook could send them.
  */
 const overriding = [
   /^(x-http-method(-override)?|x-method-override|x-(ms-)?(original|rewrite|override)-.*|x-(middleware|invoke)-.*)$/,
@@ -82,8 +85,8 @@ const overriding = [
 const maxHeaderBytes = 8 * 1024;
 
 /**
- * The provider's own headers, without those of the connection that they came by and without any name of `besides`, in lower
- * case. Those beyond 8 KiB are left out.
+ * The provider's own headers, without those of the HTTP connection and without the names in `besides`, in lower case. Headers
+ * beyond 8 KiB are left out.
  */
 export function forwardedHeaders(
   headers: IncomingHttpHeaders,

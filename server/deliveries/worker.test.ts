@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { createOutbound } from '../outbound.ts';
+import { createOutbound } from '../outbound/outbound.ts';
 import {
   answer,
   type DeliveryBench,
@@ -147,7 +147,7 @@ test('410 disables the endpoint, which is an event for the others, and what wait
   await bench.raise([2]);
   await deliverer.deliverDue();
   assert.equal(gone.got.length, 1);
-  assert.deepEqual((await bench.stateOf(id)).disabled?.cause, 'gone');
+  assert.deepEqual((await bench.stateOf(id)).disabledCause, 'gone');
   const told = other.got.map(({ body }) => JSON.parse(body) as { type: string; data: object });
   const disabled = told.filter(({ type }) => type === 'endpoint.disabled');
   // The rest of an address may be its secret.

@@ -1,37 +1,28 @@
+/**
+ * Sends due deliveries. Each node has one deliverer; together they send each delivery once, unless a node is killed.
+ *
+ * Owns: how many attempts are under way from this node, and the clock by which they are due. Neighbours: `claims.ts` finds
+ * and claims lanes, `send.ts` sends, `settle.ts` stores the outcome by the rules of `retry-policy.ts`, `server/work.ts` runs the
+ * loop and the drain.
+ */
 import type { Activity } from '../activity/writer.ts';
 import type { Brand } from '../brand.ts';
 import { inBatches, limitConcurrency } from '../concurrency.ts';
 import { type Db, mayPass } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
 import { metrics } from '../metrics/metrics.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import { spanned } from '../tracing/tracing.ts';
 import { TtlCache } from '../ttl-cache.ts';
 import type { Vault } from '../vault.ts';
-import { type Claim, claimLanes } from './claims.ts';
-import { createClock } from './clock.ts';
-import { type Attempt, type Fetch, send } from './send.ts';
-import { type Arrived, release, settleDelivered } from './settle.ts';
-import { settleFailed } from './settle-failed.ts';
-import { type SigningKeys, signingKeys } from './signing-keys.ts';
-import { createSlots, type Slot } from './slots.ts';
+import { createWorker, type Look, type Task, type Worker } from '../work.ts';
+import { type Claim, claimLanes, findReady } from './claims.ts';
+import { type Attempt, send } from './send.ts';
+import { type Arrived, release, settleDelivered, settleFailed } from './settle.ts';
+import { type SigningKeys, signingKeys } from './signing.ts';
 import { findWebhookBody } from './webhook-bodies.ts';
 
-/** Sends what is due. One on each node; together they send each delivery once, unless one of them is killed. */
-export type Deliverer = {
-  /** From now on until `stop`. */
-  start(): void;
-  /** Sends until nothing is due any more and nothing is under way. */
-  deliverDue(): Promise<void>;
-  /**
-   * Begins nothing more. What is under way may end within `graceMs`; then it is broken off and given back, to be sent
-   * again by another node under the same id.
-   */
-  stop(graceMs?: number): Promise<void>;
-  /** To be called when an environment's signing keys were changed here: this node signs with the new ones at once. */
-  forgetKeys(environmentId: number): void;
-};
-
-type Deps = {
+type DelivererOptions = {
   db: Db;
   vault: Vault;
   fetch: Fetch;
@@ -40,7 +31,7 @@ type Deps = {
   activity: Activity;
   authModeOf: (provider: string) => string | undefined;
   nowMs: () => number;
-  /** The machine's clock: see `createClock`. */
+  /** The clock of the machine: see `createClock`. */
   machineMs?: () => number;
   random?: () => number;
   limits?: Partial<DelivererLimits>;
@@ -50,15 +41,15 @@ export type DelivererLimits = {
   /** How long a receiver may take to answer. */
   timeoutMs: number;
   /**
-   * Added to the time limit: until a lane is free again whose node was killed. An attempt that is not begun within it is
-   * not begun at all.
+   * Added to `timeoutMs`, this is the lease: the time until the lane of a killed node is free again. An attempt that does
+   * not begin within the margin does not begin at all.
    */
   leaseMarginMs: number;
-  /** Under way at once, from this node, without those that let it wait. */
+  /** The maximum number of attempts under way from this node, without the slow ones. */
   max: number;
-  /** Then an attempt lets it wait. */
+  /** An attempt that takes longer is slow: see `createSlots`. */
   slowAfterMs: number;
-  /** Under way at once to one endpoint, from all nodes together. */
+  /** The maximum number of attempts under way to an endpoint, from all nodes together. */
   maxOfEndpoint: number;
   pollMs: number;
 };
@@ -71,130 +62,109 @@ const ordinary: DelivererLimits = {
   maxOfEndpoint: 8,
   pollMs: 200,
 };
-/** Then the other lanes of the endpoint get their turn. */
+/** The maximum number of deliveries of a lane in a row, before the other lanes of its endpoint. */
 const maxInARow = 10;
 const graceOrdinaryMs = 3_000;
-/** Of the connections to the database, beside the one that settles what arrived: requests need them too. */
+/** Database connections that store failures and releases, beside the one for successes. Requests need connections too. */
 const maxSettling = 3;
 const maxInBatch = 64;
-/** Endpoints of one look, 10 ms or so. With 20,000 broken ones for which something waits each has its turn in 4 s. */
+/**
+ * Endpoints of one look, which takes some 10 ms. With 20,000 endpoints whose breaker is open and that have waiting events,
+ * each is examined every 4 s.
+ */
 const maxLooked = 1_000;
 
-export function createDeliverer({
-  db,
-  vault,
-  fetch,
-  brand,
-  log,
-  activity,
-  authModeOf,
-  nowMs: uncorrectedMs,
-  machineMs = Date.now,
-  random = Math.random,
-  limits,
-}: Deps): Deliverer {
+export function createDeliverer(options: DelivererOptions) {
+  const { db, vault, fetch, brand, log, activity, authModeOf, random = Math.random, limits } = options;
   const { timeoutMs, leaseMarginMs, max, slowAfterMs, maxOfEndpoint, pollMs } = { ...ordinary, ...limits };
   const leaseMs = timeoutMs + leaseMarginMs;
   const clock = createClock({
-    ...{ nowMs: uncorrectedMs, machineMs },
+    ...{ nowMs: options.nowMs, machineMs: options.machineMs ?? Date.now },
     onFarOff: (aheadMs) =>
       log.warn({ ahead_ms: Math.round(aheadMs) }, "this machine's clock differs from the database's"),
   });
   const { nowMs } = clock;
-  const underWay = new Set<Promise<void>>();
-  const slots = createSlots({ max, slowAfterMs, random, onFree: () => wake() });
-  const inTurn = limitConcurrency(maxSettling);
+  const worker: Worker<Claim, void> = createWorker({
+    ...{ look, execute: deliverLane, pollMs },
+    onError: (error) => log.warn({ err: error }, 'deliveries are interrupted and continue later'),
+    // Each interrupted attempt releases its own lane.
+    giveBack: () => worker.settled(),
+  });
+  const slots = createSlots({ max, slowAfterMs, random, onFree: () => worker.wake() });
+  const settleInTurn = limitConcurrency(maxSettling);
   const settleArrived = inBatches((arrived: readonly Arrived[]) => settleDelivered(db, arrived), {
     max: maxInBatch,
   });
-  const breakingOff = new AbortController();
   const keys = new TtlCache<number, SigningKeys>({
     load: (environmentId) => signingKeys(db, { environmentId, vault, now: new Date(nowMs()) }),
     keyOf: (environmentId) => environmentId,
-    // A key that retires within a second may sign for as long.
+    // Bounds the cache. A retired key may sign for one second more.
     max: 1_000,
   });
-  let isStopping = false;
-  let isFailing = false;
   let lookAfter = 0;
-  let ended = 0;
-  let loop: Promise<void> | undefined;
-  let wake = () => {};
 
-  function report(error: unknown): void {
-    if (!isFailing) log.warn({ err: error }, 'deliveries go on later');
-    isFailing = true;
-  }
-
-  /** How many were begun. What was claimed before a failure is under way by then. */
-  async function begin(): Promise<number> {
-    if (slots.free() === 0 || isStopping) return 0;
-    const ready = await look();
+  /** Claims that precede a failure are under way already. */
+  async function look(): Promise<Look> {
+    if (slots.free() === 0) return 'nothing';
+    const at = { now: new Date(nowMs()), after: lookAfter, maxOfEndpoint, maxLooked };
+    const { ready, lookOnAfter } = await clock.compare(() => findReady(db, at));
+    lookAfter = lookOnAfter;
     const now = new Date(nowMs());
     let begun = 0;
     for (const endpointId of slots.inOrder(ready)) {
       const free = slots.free();
-      if (free === 0 || isStopping) break;
+      if (free === 0 || worker.isStopping()) break;
       const claims = await claimLanes(db, { endpointId, now, max: free, maxOfEndpoint, leaseMs });
-      for (const claim of claims) start(claim);
+      for (const claim of claims) void worker.begin(claim);
       begun += claims.length;
     }
-    isFailing = false;
-    return begun;
+    if (begun > 0) return 'more';
+    return lookAfter > 0 && slots.free() > 0 ? 'later' : 'nothing';
   }
 
-  async function look(): Promise<number[]> {
-    const at = { now: new Date(nowMs()), after: lookAfter, maxOfEndpoint, maxLooked };
-    const { ready, lookOnAfter } = await clock.compare(() => findReady(db, at));
-    lookAfter = lookOnAfter;
-    return ready;
+  async function deliverLane(task: Task<Claim>): Promise<void> {
+    const slot = slots.take(task.claim.endpoint.id);
+    try {
+      await deliverInOrder(task, slot);
+    } finally {
+      slot.end();
+    }
   }
 
-  function start(claim: Claim): void {
-    const slot = slots.take(claim.endpoint.id);
-    const running: Promise<void> = deliverLane(claim, slot)
-      // The lease ends by itself.
-      .catch(report)
-      .finally(() => {
-        slot.end();
-        underWay.delete(running);
-        ended += 1;
-        wake();
-      });
-    underWay.add(running);
-  }
-
-  /** The claimed delivery, and those behind it in its lane while they arrive. */
-  async function deliverLane(claimed: Claim, slot: Slot): Promise<void> {
-    let claim: Claim | undefined = claimed;
+  /** The claimed delivery, then the deliveries behind it in its lane, until one fails. */
+  async function deliverInOrder({ claim: first, signal }: Task<Claim>, slot: Slot): Promise<void> {
+    let claim: Claim | undefined = first;
     for (let turn = 1; claim !== undefined; turn += 1) {
       const held: Claim = claim;
-      const attempt = await tryOnce(held, slot);
-      if (attempt === undefined) return inTurn(() => release(db, held));
-      note(held, attempt);
+      const attempt = await tryOnce(held, { slot, signal });
+      if (attempt === undefined) return settleInTurn(() => release(db, held));
+      logAttempt(held, attempt);
       if (!attempt.isDelivered) {
         const settling = { claim: held, attempt, nowMs: nowMs(), random: random() };
-        return inTurn(() => settleFailed(db, settling));
+        return settleInTurn(() => settleFailed(db, settling));
       }
-      const renewMs = turn < maxInARow && !isStopping ? leaseMs : undefined;
+      const renewMs = turn < maxInARow && !worker.isStopping() ? leaseMs : undefined;
       claim = await settleArrived({ claim: held, attempt, nowMs: nowMs(), renewMs });
     }
   }
 
-  /** Undefined where it was broken off, or not begun because the lease might end before the attempt does. */
-  async function tryOnce(claim: Claim, slot: Slot): Promise<Attempt | undefined> {
+  /** Undefined if it was interrupted, or did not begin because the lease might end before the attempt does. */
+  async function tryOnce(
+    claim: Claim,
+    { slot, signal }: { slot: Slot; signal: AbortSignal },
+  ): Promise<Attempt | undefined> {
     try {
       const signedWith = await keys.get(claim.environmentId);
       const webhook = await webhookOf(claim);
       if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
-      const sending = { fetch, brand, authModeOf, webhook, timeoutMs, nowMs, signal: breakingOff.signal };
+      const sending = { fetch, brand, authModeOf, webhook, timeoutMs, nowMs, signal };
       return await slot.during(() => sendMeasured(claim, { ...sending, keys: signedWith }));
     } catch (error) {
       if (mayPass(error)) throw error;
       const { endpoint, delivery } = claim;
       log.warn(
         { err: error, endpoint: endpoint.id, event: delivery.eventId },
-        'an event cannot be written or signed',
+        'an event cannot be serialized or signed',
       );
       return { isDelivered: false, durationMs: 0, error: 'internal' };
     }
@@ -204,7 +174,7 @@ export function createDeliverer({
     return type === 'webhook.received' ? findWebhookBody(db, { eventId, environmentId, vault }) : undefined;
   }
 
-  function note({ environmentId, endpoint, delivery }: Claim, attempt: Attempt): void {
+  function logAttempt({ environmentId, endpoint, delivery }: Claim, attempt: Attempt): void {
     const { connection_id: connection, provider_config_key: integration } = delivery.data;
     activity.log({
       environmentId,
@@ -223,52 +193,24 @@ export function createDeliverer({
     });
   }
 
-  async function keepGoing(): Promise<void> {
-    while (!isStopping) {
-      const woken = Promise.withResolvers<void>();
-      wake = woken.resolve;
-      const begun = await begin().catch((error: unknown) => {
-        report(error);
-        return 0;
-      });
-      if (begun > 0 || isStopping) continue;
-      const timer = setTimeout(woken.resolve, pollMs);
-      await woken.promise;
-      clearTimeout(timer);
-    }
-  }
-
-  async function deliverDue(): Promise<void> {
-    for (;;) {
-      const woken = Promise.withResolvers<void>();
-      wake = woken.resolve;
-      const endedBefore = ended;
-      const begun = await begin();
-      const isMore = begun > 0 || ended !== endedBefore || (lookAfter > 0 && slots.free() > 0);
-      if (isMore && !isStopping) continue;
-      if (underWay.size === 0) return;
-      await woken.promise;
-    }
-  }
-
   return {
-    start() {
-      loop ??= keepGoing();
-    },
-    deliverDue,
-    async stop(graceMs = graceOrdinaryMs) {
-      isStopping = true;
-      wake();
-      await loop;
-      const grace = setTimeout(() => breakingOff.abort(), graceMs);
-      while (underWay.size > 0) await Promise.race(underWay);
-      clearTimeout(grace);
-    },
-    forgetKeys: (environmentId) => keys.forget(environmentId),
+    /** Sends until `stop`. */
+    start: worker.start,
+    /** Sends until nothing is due and no attempt is under way. */
+    deliverDue: worker.runDue,
+    /**
+     * Begins nothing more. Attempts under way may end within `graceMs`. Then they are aborted and their lanes released, and
+     * another node sends the events again under the same IDs.
+     */
+    stop: (graceMs = graceOrdinaryMs) => worker.stop(graceMs),
+    /** Must be called when an environment's signing keys change here: this node signs with the new keys immediately. */
+    forgetKeys: (environmentId: number) => keys.forget(environmentId),
   };
 }
 
-/** Sends it, and counts and traces what became of it; one that was broken off is nobody's yet. */
+export type Deliverer = ReturnType<typeof createDeliverer>;
+
+/** Sends the claim, and counts and traces the outcome. Undefined, and neither counted nor traced, if it was aborted. */
 async function sendMeasured(claim: Claim, sending: Parameters<typeof send>[1]): Promise<Attempt | undefined> {
   const { delivery, endpoint } = claim;
   const attributes = {
@@ -293,73 +235,107 @@ async function sendMeasured(claim: Claim, sending: Parameters<typeof send>[1]): 
   });
 }
 
+/** Smaller changes come from the duration of the statement. Correcting them would delay events that are due now. */
+const ignoredMs = 1_000;
+/** A larger lead means that the clock of the machine is not synchronized. */
+const reportedMs = 5_000;
+
 /**
- * Endpoints that something may be sent to by `now`, of the next `maxLooked` after `after` for which something waits;
- * after which to look next, 0 where these were the last; and the database's time, in milliseconds since the epoch.
- *
- * They are found by jumping along the index of lanes, whose rows exist only while something waits: with nothing to do
- * that is one jump, with a million waiting deliveries as many as endpoints, and with any number of endpoints whose
- * breaker is open no more than `maxLooked`.
+ * The database's time: `nowMs`, corrected by the difference between `machineMs`, the clock of this machine, and the
+ * database's clock. Without this, the node with the fastest clock would end pauses and open breakers for all nodes.
+ * `onFarOff` gets a difference of seconds.
  */
-export async function findReady(
-  db: Db,
-  of: { now: Date; after: number; maxOfEndpoint: number; maxLooked: number },
-): Promise<{ ready: number[]; lookOnAfter: number; databaseMs: number }> {
-  const rows = await db.query<{ lookOnAfter: number; databaseMs: number; id: number | null }>(readySql, [
-    ...[of.now, of.after, of.maxOfEndpoint, of.maxLooked],
-  ]);
-  const [looked] = rows;
-  if (looked === undefined) throw new Error('A statement without a condition had no row.');
+export function createClock(by: {
+  nowMs: () => number;
+  machineMs: () => number;
+  onFarOff: (aheadMs: number) => void;
+}) {
+  let aheadMs = 0;
   return {
-    ready: rows.flatMap(({ id }) => id ?? []),
-    lookOnAfter: looked.lookOnAfter,
-    databaseMs: looked.databaseMs,
+    /** In milliseconds since the epoch. */
+    nowMs: () => by.nowMs() - aheadMs,
+    /** Runs a statement whose result includes the database's time, and measures the difference. */
+    async compare<T extends { databaseMs: number }>(query: () => Promise<T>): Promise<T> {
+      const startedMs = by.machineMs();
+      const result = await query();
+      const measuredMs = (startedMs + by.machineMs()) / 2 - result.databaseMs;
+      if (Math.abs(measuredMs - aheadMs) >= ignoredMs) {
+        aheadMs = measuredMs;
+        if (Math.abs(aheadMs) >= reportedMs) by.onFarOff(aheadMs);
+      }
+      return result;
+    },
   };
 }
 
-// A probe needs no lane that is due: by the time of its attempts alone, the only lane of an endpoint that is back would
-// wait up to an hour.
-export const readySql = `
-  with recursive busy (endpoint_id, nth) as (
-    (select endpoint_id, 1 from delivery_lane where endpoint_id > $2 order by endpoint_id limit 1)
-    union all
-    select next.endpoint_id, busy.nth + 1
-    from busy
-    cross join lateral (
-      select delivery_lane.endpoint_id
-      from delivery_lane
-      where delivery_lane.endpoint_id > busy.endpoint_id
-      order by delivery_lane.endpoint_id
-      limit 1
-    ) as next
-    where busy.nth < $4
-  ), ready as (
-    select endpoint.id
-    from busy
-    join endpoint on endpoint.id = busy.endpoint_id
-    where endpoint.deleted_at is null
-      and endpoint.disabled_at is null
-      and coalesce(endpoint.open_until <= $1, true)
-      and coalesce(endpoint.paused_until <= $1, true)
-      and (
-        select endpoint.open_until is not null or due_at <= greatest($1, now())
-        from delivery_lane
-        where delivery_lane.endpoint_id = busy.endpoint_id
-          and coalesce(lease_until <= clock_timestamp(), true)
-        order by due_at
-        limit 1
-      )
-      and (
-        select count(*)
-        from delivery_lane
-        where delivery_lane.endpoint_id = busy.endpoint_id
-          and owner is not null
-          and lease_until > clock_timestamp()
-      ) < case when endpoint.open_until is null then $3::bigint else 1 end
-  )
-  select
-    looked.last as "lookOnAfter",
-    extract(epoch from clock_timestamp())::float8 * 1000 as "databaseMs",
-    ready.id
-  from (select coalesce(max(endpoint_id) filter (where nth = $4), 0) as last from busy) as looked
-  left join ready on true`;
+type Slot = ReturnType<ReturnType<typeof createSlots>['take']>;
+
+/**
+ * Limits the attempts under way from this node to `max` slots. An attempt that takes longer than `slowAfterMs` gives its slot
+ * back (`onFree` is called), so a slow endpoint does not delay the others. While an attempt at an endpoint is slow, the
+ * endpoint comes last, and it gets no slot while `max` attempts or more are slow. Each attempt has a time limit, so the total
+ * is bounded: by `max` times that limit, divided by `slowAfterMs`.
+ */
+export function createSlots(by: {
+  max: number;
+  slowAfterMs: number;
+  onFree: () => void;
+  random: () => number;
+}) {
+  const { max } = by;
+  let taken = 0;
+  let slow = 0;
+  const slowAt = new Map<number, number>();
+
+  function count(endpoint: number, change: 1 | -1): void {
+    const left = (slowAt.get(endpoint) ?? 0) + change;
+    if (left === 0) slowAt.delete(endpoint);
+    else slowAt.set(endpoint, left);
+    slow += change;
+    taken -= change;
+  }
+
+  return {
+    /** How many more attempts may begin. */
+    free: () => Math.max(0, max - taken),
+    /** The endpoints in the order in which they get free slots. */
+    inOrder(endpoints: readonly number[]): number[] {
+      const mixed = shuffled(endpoints, by.random);
+      const slowOnes = slow < max ? mixed.filter((endpoint) => slowAt.has(endpoint)) : [];
+      return mixed.filter((endpoint) => !slowAt.has(endpoint)).concat(slowOnes);
+    },
+    /** Takes a slot until `end` of the result. `during` runs an attempt in it. */
+    take(endpoint: number) {
+      taken += 1;
+      return {
+        async during<T>(attempt: () => Promise<T>): Promise<T> {
+          let isSlow = false;
+          const timer = setTimeout(() => {
+            isSlow = true;
+            count(endpoint, 1);
+            by.onFree();
+          }, by.slowAfterMs);
+          try {
+            return await attempt();
+          } finally {
+            clearTimeout(timer);
+            if (isSlow) count(endpoint, -1);
+          }
+        },
+        end(): void {
+          taken -= 1;
+        },
+      };
+    },
+  };
+}
+
+/** In a random order, so that no endpoint always comes first when a node cannot serve all. */
+function shuffled<T>(items: readonly T[], random: () => number): T[] {
+  const left = [...items];
+  for (let last = left.length - 1; last > 0; last -= 1) {
+    const other = Math.floor(random() * (last + 1));
+    [left[last], left[other]] = [left[other] as T, left[last] as T];
+  }
+  return left;
+}

@@ -1,16 +1,15 @@
 /**
- * How the connect page of an environment looks.
+ * The appearance of an environment's connect page.
  *
- * Owns: the table `connect_settings`, what stands there where nothing was said, what is odd about a color. Does not own:
+ * Owns: the table `connect_settings`, the defaults, and warnings about colors. Does not own:
  * the route (`deliveries/settings-routes.ts`), the page (`connect/`).
  */
 import { z } from 'zod';
-import { first, type Queryable, type Tx, tables } from '../db/pool.ts';
+import { type Queryable, type Tx, tables } from '../db/pool.ts';
 import { text } from '../http/text.ts';
-import { logo } from './logo.ts';
 
 const themes = ['system', 'light', 'dark'] as const;
-/** The languages that the connect page speaks. */
+/** The languages of the connect page. */
 const languages = ['en', 'de', 'fr', 'es', 'ja'] as const;
 
 export type ConnectSettings = {
@@ -21,7 +20,7 @@ export type ConnectSettings = {
   theme: (typeof themes)[number];
   /** The main color in each theme, as #rrggbb. */
   primary: { light: string; dark: string };
-  /** Undefined: as the browser asks. */
+  /** Undefined: the language of the browser. */
   language: (typeof languages)[number] | undefined;
 };
 
@@ -33,7 +32,36 @@ const primary = z.strictObject({ primary: color });
 const theme = z.enum(themes);
 const language = z.enum(languages).nullable();
 
-/** On the wire. What it answers may be sent back as it is. */
+const maxBytes = 64 * 1024;
+
+/** How each kind of file begins. In an image element an SVG runs no script and loads nothing. */
+const kinds: Readonly<Record<string, (bytes: Buffer) => boolean>> = {
+  'image/png': (bytes) => bytes.subarray(0, 8).equals(Buffer.from('89504e470d0a1a0a', 'hex')),
+  'image/jpeg': (bytes) => bytes.subarray(0, 3).equals(Buffer.from('ffd8ff', 'hex')),
+  'image/webp': (bytes) =>
+    bytes.toString('latin1', 0, 4) === 'RIFF' && bytes.toString('latin1', 8, 12) === 'WEBP',
+  'image/svg+xml': (bytes) => /^\ufeff?\s*</.test(bytes.toString('utf8', 0, 256)) && bytes.includes('<svg'),
+};
+
+/** An image as a data: address, so the page loads nothing from other hosts. */
+const logo = z
+  .string()
+  .max(Math.ceil(maxBytes / 3) * 4 + 64, 'must be an image of at most 64 KB')
+  .superRefine((address, context) => {
+    const [, kind = '', base64 = ''] = /^data:([a-z+/]+);base64,([A-Za-z0-9+/]+={0,2})$/.exec(address) ?? [];
+    const isKind = Object.hasOwn(kinds, kind) ? kinds[kind] : undefined;
+    const bytes = Buffer.from(base64, 'base64');
+    if (isKind === undefined) {
+      const message = `must be data:...;base64,... of ${Object.keys(kinds).join(', ')}`;
+      context.addIssue({ code: 'custom', message });
+    } else if (bytes.length > maxBytes) {
+      context.addIssue({ code: 'custom', message: 'must be an image of at most 64 KB' });
+    } else if (!isKind(bytes)) {
+      context.addIssue({ code: 'custom', message: `is not a valid ${kind} file` });
+    }
+  });
+
+/** The settings on the wire; they are valid input, too. */
 export const connectWire = z.object({
   app_name: z.string().nullable(),
   logo: z.string().nullable(),
@@ -42,7 +70,7 @@ export const connectWire = z.object({
   language,
 });
 
-/** What is left out stays; null gives back what is without a word. */
+/** Omitted fields stay; null restores the default. */
 export const connectInput = z.strictObject({
   app_name: text({ min: 1, max: 80 }).trim().min(1).nullable().optional(),
   logo: logo.nullable().optional(),
@@ -55,32 +83,30 @@ export const connectInput = z.strictObject({
 type ConnectChange = z.output<typeof connectInput>;
 
 const defaults = { theme: 'system', light: '#2454d6', dark: '#8fb0ff' } as const;
-/** What stands behind the color on the page. */
-const behind = { light: '#ffffff', dark: '#1a1b1e' } as const;
-/** For text of any size (WCAG 2.2 §1.4.3): links have the color. */
+/** The background of the color on the page. */
+const background = { light: '#ffffff', dark: '#1a1b1e' } as const;
+/** For text of any size, because links have the color (WCAG 2.2 §1.4.3). */
 const neededContrast = 4.5;
 
-/** As they are set, or as they are without a word. */
+/** The settings, with defaults for those that are not set. */
 export async function readConnectSettings(db: Queryable, environmentId: number): Promise<ConnectSettings> {
-  const row = first(
-    await db.run(
-      tables
-        .selectFrom('connect_settings')
-        .select(['app_name', 'logo', 'theme', 'light_primary', 'dark_primary', 'language'])
-        .where('environment_id', '=', environmentId),
-    ),
+  const [row] = await db.run(
+    tables
+      .selectFrom('connect_settings')
+      .select(['app_name', 'logo', 'theme', 'light_primary', 'dark_primary', 'language'])
+      .where('environment_id', '=', environmentId),
   );
   return {
     appName: row?.app_name ?? undefined,
     logo: row?.logo ?? undefined,
     theme: (row?.theme ?? defaults.theme) as ConnectSettings['theme'],
     primary: { light: row?.light_primary ?? defaults.light, dark: row?.dark_primary ?? defaults.dark },
-    // A language that is spoken no more.
+    // The stored language may be one that is no longer supported.
     language: languages.find((known) => known === row?.language),
   };
 }
 
-/** What is undefined stays. */
+/** Undefined fields stay. */
 export async function writeConnectSettings(
   tx: Tx,
   { environmentId, change }: { environmentId: number; change: ConnectChange },
@@ -121,19 +147,19 @@ export const connectWarning = z.object({
   message: z.string(),
 });
 
-/** Colors that are hard to read on the page; none is refused for it. */
+/** Warnings about colors that are hard to read. They are accepted all the same. */
 export function warningsOf({ primary }: ConnectSettings): z.input<typeof connectWarning>[] {
   return (['light', 'dark'] as const).flatMap((theme) => {
-    const contrast = contrastOf(primary[theme], behind[theme]);
+    const contrast = contrastOf(primary[theme], background[theme]);
     if (contrast >= neededContrast) return [];
-    const told = Math.floor(contrast * 100) / 100;
+    const shown = Math.floor(contrast * 100) / 100;
     return [
       {
         path: ['colors', theme, 'primary'],
-        contrast: told,
+        contrast: shown,
         needed: neededContrast,
         message:
-          `${primary[theme]} is hard to read on the ${theme} page: its contrast is ${told.toFixed(2)} : 1, and ` +
+          `${primary[theme]} is hard to read on the ${theme} page: its contrast is ${shown.toFixed(2)} : 1, and ` +
           `${neededContrast} : 1 is needed.`,
       },
     ];

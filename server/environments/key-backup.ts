@@ -1,22 +1,21 @@
 /**
- * API keys in the file of keys that goes with backups of the data: what each may do at that moment, so that a database
- * that is restored does not bring back a key that was revoked since, or what a key may do no more.
+ * API keys in the file of keys that goes with backups of the data: the rights of each at that moment, so that a restored
+ * database does not revive a key that was revoked since, or rights that a key has lost.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
 import type { Queryable } from '../db/pool.ts';
-import { proxyRule } from '../http/proxy-rule.ts';
-import { commonReach, type Reach } from './key-reach.ts';
-import { type Key, readKeyRow, revokeKey, updateKey } from './keys.ts';
+import { proxyRule } from '../http/auth/proxy-rule.ts';
+import { commonReach, type Key, type KeyRow, type Reach, readKeyRow, revokeKey, updateKey } from './keys.ts';
 
 export type BackedUpKey = z.output<typeof backedUpKey>;
-/** One as the file has it; never the secret, its SHA-256 alone. */
+/** A key in the file; with the SHA-256 of the secret, never the secret. */
 export const backedUpKey = z.strictObject({
   hash: z.base64(),
   environment: z.string(),
   name: z.string(),
   scopes: z.array(z.string()),
-  // A restore may leave a key more of them than one may ask for.
+  // A restore may leave one more rule than a request may have.
   proxy_rules: z.array(proxyRule),
   expires_at: z.iso.datetime().nullable(),
 });
@@ -83,16 +82,16 @@ function reachOf({ scopes, proxy_rules, expires_at }: BackedUpKey): Reach {
   };
 }
 
-type Row = Parameters<typeof readKeyRow>[0] & {
+type BackedUpRow = KeyRow & {
   hash: Buffer;
   environment_id: number;
   environment: string;
-  /** Than the file. */
+  /** Whether the key is older than the file. */
   isOlder: boolean;
 };
 
-async function listForUpdate(tx: Queryable, madeAt: Date): Promise<Row[]> {
-  return tx.query<Row>(
+async function listForUpdate(tx: Queryable, madeAt: Date): Promise<BackedUpRow[]> {
+  return tx.query<BackedUpRow>(
     `select api_key.*, environment.name as environment, api_key.created_at <= $1 as "isOlder"
      from api_key
      join environment on environment.id = api_key.environment_id

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { TakeOfKey } from '../http/rate-limit.ts';
+import type { KeyCaller } from '../http/auth/caller.ts';
+import { createRateLimits } from '../http/limits/rate-limit.ts';
 import { openVault } from '../vault.ts';
 import { createKeyRates } from './key-rates.ts';
 import { createKeyReader } from './key-reader.ts';
@@ -21,18 +23,21 @@ after(() => database.drop());
 
 const makeKey = () => createKey(database.db, { environment: dev, name: 'k', scopes: ['*'] });
 const newKey = async () => (await makeKey()).key.id;
-/** One of several nodes; it adds what it took when it is asked to. */
-const openNode = (otherwise?: number, nowMs = () => performance.now()) =>
-  createKeyRates({ db: database.db, otherwise, nowMs, shareEveryMs: 1 << 30 });
+type LimitedKey = { keyId: number; rateLimit?: number | undefined; fullAtMs?: number | undefined };
+/** One of several nodes; it adds its calls only when `share` is called. `otherwise`: the limit of keys without a limit. */
+function openNode(otherwise = 1, nowMs = () => performance.now(), db: Queryable = database.db) {
+  const { take, ...rates } = createKeyRates({ db, nowMs, shareEveryMs: 1 << 30 });
+  return { ...rates, take: (key: LimitedKey) => take(key, key.rateLimit ?? otherwise) };
+}
 /** Tells how long a test has run at most, by the clock of the nodes and by that of the database. */
 function stopwatch(): () => number {
   const beganMs = performance.now();
   return () => performance.now() - beganMs + 100;
 }
 
-function passing(node: ReturnType<typeof openNode>, key: Parameters<TakeOfKey>[0], times: number) {
+function passing(node: ReturnType<typeof openNode>, key: LimitedKey, times: number) {
   let passed = 0;
-  for (let at = 0; at < times; at++) if (node.take(key)?.waitMs === 0) passed += 1;
+  for (let at = 0; at < times; at++) if (node.take(key).waitMs === 0) passed += 1;
   return passed;
 }
 
@@ -73,15 +78,24 @@ test('twenty nodes that add at once lose no call, and none waits for another in 
 });
 
 test('a key has its own limit, or that of the setting, or none', async () => {
+  const caller = (keyId: number, rateLimit?: number) => ({ kind: 'key', keyId, rateLimit }) as KeyCaller;
+  const { take, stop } = createKeyRates({ db: database.db, shareEveryMs: 1 << 30 });
+  const limits = (perKey: number | undefined) =>
+    createRateLimits({
+      ofKey: take,
+      perKey,
+      perPerson: undefined,
+      perAddress: undefined,
+      trustedProxies: [],
+    });
+  const policyOf = (perKey: number | undefined, rateLimit?: number) =>
+    limits(perKey).takeOf(caller(keyId, rateLimit))?.['ratelimit-policy'];
   const keyId = await newKey();
-  const node = openNode(7);
-  assert.equal(node.take({ keyId })?.limit, 7);
-  assert.equal(node.take({ keyId, rateLimit: 9 })?.limit, 9);
-  await node.stop();
-  const other = openNode();
-  assert.equal(other.take({ keyId }), undefined);
-  assert.equal(other.take({ keyId, rateLimit: 3 })?.left, 2);
-  await other.stop();
+  assert.equal(policyOf(7), '"key";q=7;w=60');
+  assert.equal(policyOf(7, 9), '"key";q=9;w=60');
+  assert.equal(policyOf(undefined), undefined);
+  assert.equal(policyOf(undefined, 3), '"key";q=3;w=60');
+  await stop();
 });
 
 test('a limit that is changed gives nothing back of what was taken', async () => {
@@ -124,7 +138,7 @@ test('while the database is away a node goes on by what it knows, and adds it af
       return database.db.query(...asked);
     }) as typeof database.db.query,
   };
-  const node = createKeyRates({ db, otherwise: 600, shareEveryMs: 1 << 30 });
+  const node = openNode(600, undefined, db);
   assert.equal(passing(node, { keyId }, 300), 300);
   await node.share();
   assert.equal(passing(node, { keyId }, 100), 100);

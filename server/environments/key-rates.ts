@@ -1,40 +1,34 @@
 /**
  * The calls of keys with a limit, counted over all nodes.
  *
- * A call is judged by what this node knows, without a wait. It begins with what stood in the table `key_rate` when the
- * key was read, up to a second before; what it took it adds there twice a second, and learns so what the others took. So
- * for half a second a node that begins, or begins again after a pause, may not know that the others have emptied the
- * bucket: together they overstep a limit by what each lets pass in such a half second, a bucket each at most, and pause
- * for it afterwards. While the database is away each node goes on by what it knows.
+ * A call is judged by this node's copy of the bucket, without a wait. The copy begins with the row of `key_rate` when the key
+ * was read, up to a second before; twice a second the node adds its calls to the row and reads those of the others. So for
+ * half a second after a start or a pause, a node may not have the calls of others: together the nodes exceed a limit by the
+ * calls of such a half second, at most a bucket each, and pause for it afterwards. While the database is away, each node
+ * uses its copy.
  */
 import type { Queryable } from '../db/pool.ts';
-import { Bucket } from '../http/bucket.ts';
-import type { TakeOfKey } from '../http/rate-limit.ts';
+import { Bucket } from '../http/limits/bucket.ts';
+import type { TakeOfKey } from '../http/limits/rate-limit.ts';
 
 type KeyRates = {
   take: TakeOfKey;
-  /** Adds what this node took to what all took, and learns what the others did. It does so by itself while calls come. */
+  /** Adds this node's calls to the table, and reads those of the others. Runs automatically while calls come. */
   share(): Promise<void>;
-  /** Adds what was not added yet; nothing is counted from then on. */
+  /** Adds the remaining calls; nothing is counted afterwards. */
   stop(): Promise<void>;
 };
 
-/** What this node knows of a key, and what it has taken that is not in the table yet: how much, and since when. */
+/** A key's bucket on this node, with the calls that are not in the table yet: how many, and since when. */
 type Share = { bucket: Bucket; spentMs: number; sinceMs: number };
 type Spent = Pick<Share, 'spentMs' | 'sinceMs'>;
 
-/** `otherwise`: calls a minute of a key that has no limit of its own. */
-export function createKeyRates({
-  db,
-  otherwise,
-  nowMs = () => performance.now(),
-  shareEveryMs = 500,
-}: {
+export function createKeyRates(given: {
   db: Queryable;
-  otherwise: number | undefined;
   nowMs?: () => number;
   shareEveryMs?: number;
 }): KeyRates {
+  const { db, nowMs = () => performance.now(), shareEveryMs = 500 } = given;
   const shares = new Map<number, Share>();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let sharing: Promise<void> | undefined;
@@ -81,16 +75,15 @@ export function createKeyRates({
       if (share === undefined) continue;
       const full = fullInMs.get(keyId);
       if (full !== undefined) share.bucket.fillAt(at + full + share.spentMs);
-      // What could not be added is added with the next.
+      // Calls that could not be added are added the next time.
       else if (rows === undefined) Object.assign(share, { spentMs: share.spentMs + spentMs, sinceMs });
-      // A key that is gone.
+      // The key was deleted.
       else shares.delete(keyId);
     }
   }
 
   return {
-    take({ keyId, rateLimit: limit = otherwise, fullAtMs }) {
-      if (limit === undefined) return undefined;
+    take({ keyId, fullAtMs }, limit) {
       const share = shareOf(keyId, { limit, fullAtMs });
       const at = nowMs();
       const allowance = share.bucket.take(at);
@@ -111,8 +104,8 @@ export function createKeyRates({
 }
 
 /**
- * A bucket fills while what was taken waits to be added, so that counts from when it was taken. One statement for all, in
- * one order on every node, so that none waits for another in a circle.
+ * Calls count from the time when they were made, since a bucket fills until they are added. One statement for all keys, in the
+ * same order on every node, so nodes do not deadlock.
  */
 async function addSpent(
   db: Queryable,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ProxyRule } from '../http/proxy-rule.ts';
-import { commonReach, type Reach, requireWithin } from './key-reach.ts';
+import type { ProxyRule } from '../http/auth/proxy-rule.ts';
+import { commonReach, type Reach, requireWithin } from './keys.ts';
 
 const [early, late] = [new Date(Date.UTC(2030, 0, 1)), new Date(Date.UTC(2031, 0, 1))];
 const allow = (path: string): ProxyRule => ({ effect: 'allow', path });

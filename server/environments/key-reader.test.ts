@@ -3,7 +3,7 @@ import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { AppError } from '../errors.ts';
-import type { KeyCaller, ProxyCaller, TicketCaller } from '../http/caller.ts';
+import type { KeyCaller, ProxyCaller, TicketCaller } from '../http/auth/caller.ts';
 import { openVault } from '../vault.ts';
 import { createKeyReader, type KeyReader } from './key-reader.ts';
 import { createKey, findKeysForUpdate, listKeys, revokeKey, updateKey } from './keys.ts';

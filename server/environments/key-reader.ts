@@ -1,37 +1,36 @@
 import { timingSafeEqual } from 'node:crypto';
-import { sql } from 'kysely';
+import { type InferResult, sql } from 'kysely';
 import { isSecretKey } from '../config/config.ts';
-import { first, type Queryable, tables } from '../db/pool.ts';
+import { type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { AuthenticateCall } from '../http/authorize.ts';
-import type { KeyCaller, TicketCaller } from '../http/caller.ts';
-import type { ProxyRule } from '../http/proxy-rule.ts';
+import type { AuthenticateCall, KeyCaller, TicketCaller } from '../http/auth/caller.ts';
+import type { ProxyRule } from '../http/auth/proxy-rule.ts';
 import { TtlCache } from '../ttl-cache.ts';
 import type { Vault } from '../vault.ts';
 import { hashOf } from './keys.ts';
 import { keyIdIn, openTicket, signingKeyOf, type TicketKey } from './tickets.ts';
 
-/** How exact the time of a key's last use is. */
+/** The precision of the time of a key's last use. */
 const useNotedEveryMs = 60_000;
 const maxTicketsOfKey = 1_000;
-/** Of so many keys it is remembered that they were good, 100 bytes each. */
+/** The number of keys that are remembered as valid, 100 bytes each. */
 const maxServed = 10_000;
 
 export type KeyReader = AuthenticateCall & {
-  /** As `key`, by what is stored at this moment. */
+  /** As `key`, without the cache. */
   reread(secret: string): Promise<KeyCaller>;
-  /** To be called when a key was changed or revoked here: this node goes by it at once. */
+  /** Must be called when this node has changed or revoked a key, so that the change applies here immediately. */
   forget(keyId: number): void;
-  /** To be called when an environment went or got another name here. */
+  /** Must be called when this node has deleted or renamed an environment. */
   forgetAll(): void;
-  /** Resolves when no last use is being noted any more. */
+  /** Resolves when no last use is being written any more. */
   settled(): Promise<void>;
 };
 
-/** A key as the maker of tickets, and those that were read since its row was. */
+/** A key that makes tickets, and its tickets that were read since its row was read. */
 type Maker = {
   readonly key: KeyCaller;
-  readonly row: Row;
+  readonly row: KeyReaderRow;
   readonly signing: TicketKey;
   readonly tickets: Map<string, { caller: TicketCaller; expiresAt: number }>;
 };
@@ -46,23 +45,27 @@ type Maker = {
  * Any client can make keys up, and each costs a query. So `admit` is called first, except for a key that was good at its
  * last query: a caller that shares its address with a client that makes keys up is still served.
  */
-export function createKeyReader({
-  db,
-  vault,
-  now = Date.now,
-  clock = () => performance.now(),
-}: {
+export function createKeyReader(given: {
   db: Queryable;
   vault: Vault;
   now?: () => number;
-  /** As `TtlCache` counts their second, and `createKeyRates` its calls. */
+  /** The clock of `TtlCache` and of `createKeyRates`. */
   clock?: () => number;
 }): KeyReader {
+  const { db, vault, now = Date.now, clock = () => performance.now() } = given;
   const noting = new Set<Promise<unknown>>();
-  const served = new Served(maxServed);
+  /** Hashes of keys, and IDs of the makers of tickets. */
+  const served = new Set<string | number>();
 
-  /** A call never waits for it, and one that is lost is noted again by the next. */
-  function noteUse(key: Pick<Row, 'id' | 'last_used_at'>): void {
+  /** If there are too many, the oldest is removed. */
+  function noteServed(name: string | number): void {
+    served.add(name);
+    const [oldest] = served;
+    if (oldest !== undefined && served.size > maxServed) served.delete(oldest);
+  }
+
+  /** No call waits for the write; after a failure the next call writes again. */
+  function noteUse(key: Pick<KeyReaderRow, 'id' | 'last_used_at'>): void {
     const { id, last_used_at: last } = key;
     const at = new Date(now());
     if (last !== null && at.getTime() - last.getTime() < useNotedEveryMs) return;
@@ -75,33 +78,31 @@ export function createKeyReader({
 
   async function loadCaller(secret: string): Promise<KeyCaller> {
     const hash = hashOf(secret);
-    const row = first(await db.run(selectKeys().where('api_key.hash', '=', hash)));
+    const [row] = await db.run(selectKeys().where('api_key.hash', '=', hash));
     const name = hash.toString('latin1');
     served.delete(name);
     if (row === undefined || !timingSafeEqual(row.hash, hash)) throw new AppError('unknown_account');
     if (!isLive(row)) throw new AppError('unknown_account', 'This secret key has expired.');
-    served.add(name);
+    noteServed(name);
     noteUse(row);
     return callerOf(row, clock());
   }
 
   async function loadMaker(keyId: number): Promise<Maker> {
-    const row = first(
-      await db.run(
-        selectKeys()
-          .innerJoin('data_key', 'data_key.id', 'environment.data_key')
-          .select('data_key.wrapped')
-          .where('api_key.id', '=', keyId),
-      ),
+    const [row] = await db.run(
+      selectKeys()
+        .innerJoin('data_key', 'data_key.id', 'environment.data_key')
+        .select('data_key.wrapped')
+        .where('api_key.id', '=', keyId),
     );
     served.delete(keyId);
     if (row === undefined || !isLive(row)) throw new AppError('invalid_ticket');
-    served.add(keyId);
+    noteServed(keyId);
     const signing = signingKeyOf(vault.unwrap(row.wrapped), row.hash);
     return { key: callerOf(row, clock()), row, signing, tickets: new Map() };
   }
 
-  const isLive = ({ expires_at: ends }: Row) => ends === null || ends.getTime() > now();
+  const isLive = ({ expires_at: ends }: KeyReaderRow) => ends === null || ends.getTime() > now();
   const endOf = ({ expiresAt }: KeyCaller) => expiresAt?.getTime() ?? Number.POSITIVE_INFINITY;
   const itself = <K>(key: K) => key;
   const callers = new TtlCache({ load: loadCaller, keyOf: itself<string>, endOf, now, clock, max: 10_000 });
@@ -117,7 +118,7 @@ export function createKeyReader({
   function callerBy(token: string, maker: Maker): TicketCaller {
     const known = maker.tickets.get(token);
     const { caller, expiresAt } = known ?? openTicket(token, maker);
-    if (expiresAt <= now()) throw new AppError('invalid_ticket', 'The ticket has expired. Ask for another.');
+    if (expiresAt <= now()) throw new AppError('invalid_ticket', 'The ticket has expired. Request another.');
     if (known === undefined) {
       if (maker.tickets.size >= maxTicketsOfKey) maker.tickets.clear();
       maker.tickets.set(token, { caller, expiresAt });
@@ -155,47 +156,6 @@ export function createKeyReader({
   };
 }
 
-/** Keys by their hashes, and makers of tickets by their ids; if there are too many, the oldest is removed. */
-class Served {
-  readonly #max: number;
-  readonly #names = new Set<string | number>();
-
-  constructor(max: number) {
-    this.#max = max;
-  }
-
-  has(name: string | number): boolean {
-    return this.#names.has(name);
-  }
-
-  add(name: string | number): void {
-    this.#names.add(name);
-    if (this.#names.size <= this.#max) return;
-    for (const first of this.#names) {
-      this.#names.delete(first);
-      return;
-    }
-  }
-
-  delete(name: string | number): void {
-    this.#names.delete(name);
-  }
-}
-
-type Row = {
-  id: number;
-  hash: Buffer;
-  scopes: string[];
-  proxy_rules: unknown;
-  expires_at: Date | null;
-  rate_limit: number | null;
-  last_used_at: Date | null;
-  /** Null: it was never taken of. */
-  full_in_ms: number | null;
-  environment_id: number;
-  name: string;
-};
-
 const selectKeys = () =>
   tables
     .selectFrom('api_key')
@@ -214,9 +174,11 @@ const selectKeys = () =>
       sql<number | null>`extract(epoch from key_rate.full_at - now())::float8 * 1000`.as('full_in_ms'),
     ])
     .where('api_key.revoked_at', 'is', null);
+/** `full_in_ms` is null if nothing was ever taken from the key's bucket. */
+type KeyReaderRow = InferResult<ReturnType<typeof selectKeys>>[number];
 
-/** `atMs`: when it was read, by the steady clock. */
-function callerOf(row: Row, atMs: number): KeyCaller {
+/** `atMs`: when the row was read, by the monotonic clock. */
+function callerOf(row: KeyReaderRow, atMs: number): KeyCaller {
   return {
     kind: 'key',
     environmentId: row.environment_id,
@@ -230,7 +192,7 @@ function callerOf(row: Row, atMs: number): KeyCaller {
   };
 }
 
-/** Of nodes that note at the same time, one writes. */
+/** Of nodes that write at the same time, one changes the row. */
 async function storeUse(db: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
   await db.run(
     tables

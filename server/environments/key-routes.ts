@@ -2,22 +2,36 @@ import { z } from 'zod';
 import { actorOf } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { type Caller, holdsScope, type KeyCaller, lacking, type UserCaller } from '../http/caller.ts';
-import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
+import { type Caller, holdsScope, lacking, type UserCaller } from '../http/auth/caller.ts';
+import { proxyRule, proxyRules } from '../http/auth/proxy-rule.ts';
 import type { App } from '../http/server.ts';
-import { expiry, keyName, newKey, rateLimit, readExpiry, scopeList } from './key-input.ts';
-import { requireWithin } from './key-reach.ts';
-import { requireReplaceable } from './key-replacements.ts';
-import { createKey, findKeysForUpdate, type Key, listKeys, noteKey, revokeKey, updateKey } from './keys.ts';
+import {
+  createKey,
+  expiry,
+  findKeysForUpdate,
+  type Key,
+  type KeyMaker,
+  keyName,
+  listKeys,
+  newKey,
+  noteKey,
+  rateLimit,
+  readExpiry,
+  requireReplaceable,
+  requireWithin,
+  revokeKey,
+  scopeList,
+  updateKey,
+} from './keys.ts';
 
-type Deps = {
+type KeyRouteParts = {
   db: Db;
   now: () => Date;
   /** Calls a minute of a key that has no limit of its own; undefined: no limit. */
   perKey: number | undefined;
   /** Throws `forbidden` unless the user has this role there still, in the transaction that makes a key. */
   requireRole: (tx: Tx, user: UserCaller) => Promise<void>;
-  /** Told of a key that was changed or revoked, so that nothing remembered of it is used. */
+  /** Called with a key that was changed or revoked, so that caches drop it. */
   afterChange: (keyId: number) => void;
 };
 
@@ -34,8 +48,9 @@ const keyWire = z.object({
 });
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
 
-/** Keys of the caller's environment; what changes is in the audit log. */
-export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange }: Deps): void {
+/** Keys of the caller's environment; changes are in the audit log. */
+export function keyRoutes(app: App, parts: KeyRouteParts): void {
+  const { db, now, afterChange } = parts;
   const config = { access: { by: 'key', scope: 'keys' } } as const;
 
   app.get(
@@ -45,7 +60,7 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
       schema: {
         operationId: 'listKeys',
         summary: 'List the keys of the environment',
-        description: 'Those that were not revoked, without their secrets.',
+        description: 'The keys that are not revoked, without their secrets.',
         response: { 200: z.object({ data: z.array(keyWire) }) },
       },
     },
@@ -60,9 +75,10 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
         operationId: 'createKey',
         summary: 'Create a key',
         description:
-          'The secret is told this once. The new key may do no more than the one that makes it: rules and expiry are ' +
-          'taken over from it where none are given. A key with a rate limit, its own or that of TRELLIS_RATE_LIMIT, ' +
-          'cannot create keys. With `replaces`, the ID of a key, the new key owns the same consumers as that key.',
+          'Only this response has the secret. The new key has at most the rights of the key that creates it: without rules ' +
+          'or expiry in the body, it gets the rules and the expiry of that key. A key with a rate limit, its own or that ' +
+          'of TRELLIS_RATE_LIMIT, cannot create keys. With `replaces`, the ID of a key, the new key owns the same ' +
+          'consumers as that key.',
         body: newKey,
         response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
       },
@@ -72,13 +88,7 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
       const { replaces, scopes } = body;
       const { key, secret } = await db.transaction(async (tx) => {
         const ids = replaces === undefined ? [] : [replaces];
-        const { maker } = await findMaker(tx, {
-          caller: keyOf(caller),
-          ids,
-          now: now(),
-          perKey,
-          requireRole,
-        });
+        const { maker } = await findMaker(tx, parts, { caller, ids });
         const wanted = {
           scopes,
           proxyRules: body.proxy_rules ?? maker.proxyRules ?? [],
@@ -108,9 +118,9 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
         operationId: 'changeKey',
         summary: 'Change a key',
         description:
-          'What is left out stays. Nodes follow within a second. The key of TRELLIS_SECRET_KEY is as the setting has it: ' +
-          'it cannot be changed, only revoked until the next start. A key with a rate limit, its own or that of ' +
-          'TRELLIS_RATE_LIMIT, cannot change keys.',
+          'Absent fields stay as they are. All nodes apply the change within a second. The key of TRELLIS_SECRET_KEY ' +
+          'follows that setting: it cannot be changed, and its revocation lasts until the next start. A key with a rate ' +
+          'limit, its own or that of TRELLIS_RATE_LIMIT, cannot change keys.',
         errors: ['not_found'],
         params,
         example: { body: { name: 'reporting', scopes: ['records:read'] } },
@@ -127,9 +137,7 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
     async ({ params: { id }, body, caller }) => {
       const { environmentId } = caller;
       const changed = await db.transaction(async (tx) => {
-        const { maker, keys } = await findMaker(tx, {
-          ...{ caller: keyOf(caller), ids: [id], now: now(), perKey, requireRole },
-        });
+        const { maker, keys } = await findMaker(tx, parts, { caller, ids: [id] });
         const before = keys.get(id);
         if (before === undefined) throw unknown(id);
         if (before.isSetting) throw ofSetting();
@@ -160,7 +168,8 @@ export function keyRoutes(app: App, { db, now, perKey, requireRole, afterChange 
       schema: {
         operationId: 'revokeKey',
         summary: 'Revoke a key',
-        description: 'Also the one that calls. It and its tickets are refused on all nodes within a second.',
+        description:
+          'A key can also revoke itself. All nodes reject the key and its tickets within a second.',
         errors: ['not_found'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -192,15 +201,10 @@ function toWire(key: Key): z.input<typeof keyWire> {
   };
 }
 
-function keyOf(caller: Caller): KeyCaller | UserCaller {
-  if (caller.kind === 'session') throw new AppError('forbidden');
-  return caller;
-}
-
 function expiryOf(given: string, now: Date): Date {
   const at = readExpiry(given, now);
   if (at !== undefined) return at;
-  throw fieldError('invalid_body', ['expires_at'], 'must be a time to come');
+  throw fieldError('invalid_body', ['expires_at'], 'must be in the future');
 }
 
 function unknown(id: number): AppError {
@@ -210,7 +214,7 @@ function unknown(id: number): AppError {
 function ofSetting(): AppError {
   return new AppError(
     'forbidden',
-    'This key stands for the setting TRELLIS_SECRET_KEY, which makes it whole again at each start. Make another key.',
+    'This key belongs to the setting TRELLIS_SECRET_KEY, which restores it at each start. Create another key.',
   );
 }
 
@@ -218,34 +222,19 @@ async function note(tx: Tx, caller: Caller, action: 'key.changed' | 'key.revoked
   await noteKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
 }
 
-/** Who makes keys, or changes them, and what that one may do. */
-type Maker = Pick<KeyCaller | UserCaller, 'scopes' | 'proxyRules' | 'expiresAt'>;
-
 /**
- * Who is calling, as of this moment, and those of the keys `ids` that there are: nobody changes one of them until the
- * transaction ends. What a node remembers of a key is up to a second old, and what the key has lost since it cannot
- * give. Throws `unknown_account` where the caller's key was revoked or has expired, and `forbidden` where it may
- * not manage keys any more or has a rate limit: with further keys it could call more often than that limit. Throws what
- * `requireRole` throws of a person.
+ * The caller's current rights, and the existing keys among `ids`, all locked until the transaction ends. The cache of a node
+ * is up to a second old, and a key must not grant rights that it has lost since. Throws `unknown_account` if the caller's
+ * key was revoked or has expired, and `forbidden` if it may no longer manage keys or has a rate limit: with further keys it
+ * could exceed that limit. For a user it throws as `requireRole`, and `forbidden` for a connect session.
  */
 async function findMaker(
   tx: Tx,
-  {
-    caller,
-    ids = [],
-    now,
-    perKey,
-    requireRole,
-  }: {
-    caller: KeyCaller | UserCaller;
-    ids?: readonly number[];
-    now: Date;
-    /** Calls a minute of a key that has no limit of its own; undefined: no limit. */
-    perKey: number | undefined;
-    requireRole: (tx: Tx, user: UserCaller) => Promise<void>;
-  },
-): Promise<{ maker: Maker; keys: ReadonlyMap<number, Key> }> {
+  { perKey, requireRole, now }: KeyRouteParts,
+  { caller, ids }: { caller: Caller; ids: readonly number[] },
+): Promise<{ maker: KeyMaker; keys: ReadonlyMap<number, Key> }> {
   const { environmentId } = caller;
+  if (caller.kind === 'session') throw new AppError('forbidden');
   if (caller.kind === 'user') {
     await requireRole(tx, caller);
     const keys = ids.length > 0 ? await findKeysForUpdate(tx, { ids, environmentId }) : new Map();
@@ -253,7 +242,7 @@ async function findMaker(
   }
   const keys = await findKeysForUpdate(tx, { ids: [...ids, caller.keyId], environmentId });
   const key = keys.get(caller.keyId);
-  if (key === undefined || (key.expiresAt !== undefined && key.expiresAt <= now))
+  if (key === undefined || (key.expiresAt !== undefined && key.expiresAt <= now()))
     throw new AppError('unknown_account');
   const scopes = new Set(key.scopes);
   if (!holdsScope(scopes, 'keys')) throw lacking('keys');

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { userActor, writeAudit } from '../activity/audit.ts';
+import { writeUserAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
@@ -14,28 +14,23 @@ const environmentWire = z.object({ name: z.string(), created_at: z.string() });
 const params = z.object({ name: environmentName });
 const one = z.object({ data: environmentWire });
 
-/** The two that every start makes where they are missing. */
+/** Every start makes these two environments if they are missing. */
 const lasting = new Set(['dev', 'prod']);
 
-/** Environments, for owners: a key belongs to one, and so may manage none. */
+/** Environments, for owners: a key belongs to one environment, so keys cannot manage environments. */
 export function environmentRoutes(
   app: App,
-  {
-    db,
-    vault,
-    now,
-    requireOwner,
-    afterChange,
-  }: {
+  given: {
     db: Db;
     vault: Vault;
     now: () => Date;
-    /** Throws `forbidden` unless the person is an owner still, in the transaction that changes something. */
+    /** Throws `forbidden` if the person is no longer an owner, in the transaction of the change. */
     requireOwner: (tx: Tx, person: { userId: string }) => Promise<void>;
-    /** Told when the list or a name changed, so that nothing remembered of it is used. */
+    /** Called when the list or a name has changed, so that caches drop it. */
     afterChange: () => void;
   },
 ): void {
+  const { db, vault, now, requireOwner, afterChange } = given;
   const toWire = ({ name, createdAt }: { name: string; createdAt: Date }) => ({
     name,
     created_at: createdAt.toISOString(),
@@ -48,7 +43,7 @@ export function environmentRoutes(
       schema: {
         operationId: 'listEnvironments',
         summary: 'List environments',
-        description: 'All of the installation, in the order of their names.',
+        description: 'All environments of the installation, by name.',
         response: { 200: z.object({ data: z.array(environmentWire) }) },
       },
     },
@@ -62,7 +57,8 @@ export function environmentRoutes(
       schema: {
         operationId: 'createEnvironment',
         summary: 'Create an environment',
-        description: 'With nothing in it: keys, integrations and settings of others are not taken over.',
+        description:
+          'The new environment is empty: it gets no keys, integrations or settings of other environments.',
         errors: ['environment_exists'],
         body: z.strictObject({ name: environmentName }),
         response: { 201: one },
@@ -73,14 +69,7 @@ export function environmentRoutes(
         await requireOwner(tx, person);
         const { created } = await ensureEnvironment(tx, { name, vault });
         if (!created) throw new AppError('environment_exists');
-        await writeAudit(tx, {
-          ...{
-            environmentId: undefined,
-            actor: userActor(person),
-            action: 'environment.created',
-            target: name,
-          },
-        });
+        await writeUserAudit(tx, { person, action: 'environment.created', target: name });
       });
       afterChange();
       reply.code(201);
@@ -96,7 +85,7 @@ export function environmentRoutes(
         operationId: 'renameEnvironment',
         summary: 'Rename an environment',
         description:
-          'Its keys stay good. `dev` and `prod` keep their names: a start makes them where they are missing.',
+          'Its keys stay valid. `dev` and `prod` cannot be renamed: a start creates them if they are missing.',
         errors: ['not_found', 'environment_exists'],
         params,
         body: z.strictObject({ name: environmentName }),
@@ -109,15 +98,7 @@ export function environmentRoutes(
         await requireOwner(tx, person);
         const environment = await renameEnvironment(tx, { from: name, to: body.name });
         const details = { name: body.name };
-        await writeAudit(tx, {
-          ...{
-            environmentId: undefined,
-            actor: userActor(person),
-            action: 'environment.renamed',
-            target: name,
-          },
-          details,
-        });
+        await writeUserAudit(tx, { person, action: 'environment.renamed', target: name, details });
         return environment;
       });
       afterChange();
@@ -133,8 +114,9 @@ export function environmentRoutes(
         operationId: 'deleteEnvironment',
         summary: 'Delete an environment',
         description:
-          'With its keys, integrations and settings. Its connections must be deleted before and their grants revoked. The ' +
-          'activity log keeps its operations for their days, and the audit log its entries. `dev` and `prod` stay.',
+          'Also deletes its keys, integrations and settings. Its connections must be deleted and their grants revoked ' +
+          'first. The activity log keeps its operations for the retention period, and the audit log keeps its entries. ' +
+          '`dev` and `prod` cannot be deleted.',
         errors: ['not_found', 'environment_in_use'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -145,14 +127,7 @@ export function environmentRoutes(
       await db.transaction(async (tx) => {
         await requireOwner(tx, person);
         await deleteEnvironment(tx, name);
-        await writeAudit(tx, {
-          ...{
-            environmentId: undefined,
-            actor: userActor(person),
-            action: 'environment.deleted',
-            target: name,
-          },
-        });
+        await writeUserAudit(tx, { person, action: 'environment.deleted', target: name });
       });
       afterChange();
       return { success: true as const };
@@ -161,5 +136,5 @@ export function environmentRoutes(
 }
 
 function requirePassing(name: string): void {
-  if (lasting.has(name)) throw new AppError('forbidden', `"${name}" stays, and keeps its name.`);
+  if (lasting.has(name)) throw new AppError('forbidden', `"${name}" cannot be renamed or deleted.`);
 }

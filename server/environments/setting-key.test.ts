@@ -51,7 +51,7 @@ test('a start with a secret that another one took the place of is refused, until
   await put(second);
   const [young] = await settingKeys();
   await assert.rejects(put(first), (error: Error) => {
-    assert.match(error.message, new RegExp(`another one took its place.*key revoke ${young!.id}\\b`));
+    assert.match(error.message, new RegExp(`replaced by a newer secret.*key revoke ${young!.id}\\b`));
     for (const secret of [first, second]) assert.ok(!error.message.includes(secret));
     return true;
   });
@@ -125,5 +125,5 @@ test('twenty nodes that start at once make one key', async () => {
 test('a key of another environment is refused', async () => {
   const other = (await ensureEnvironment(database.db, { name: 'prod', vault })).environment;
   const { secret } = await createKey(database.db, { environment: other, name: 'k', scopes: ['*'] });
-  await assert.rejects(put(secret), /a key of another environment/);
+  await assert.rejects(put(secret), /belongs to another environment/);
 });

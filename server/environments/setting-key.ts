@@ -1,25 +1,24 @@
 import { sql } from 'kysely';
 import { ConfigError } from '../config/config.ts';
 import { type Queryable, tables } from '../db/pool.ts';
-import { settingName } from './key-input.ts';
-import { hashOf, keyColumns, noteKey, readKeyRow } from './keys.ts';
+import { hashOf, keyColumns, noteKey, readKeyRow, settingName } from './keys.ts';
 
-/** The key of TRELLIS_SECRET_KEY: what the setting says holds at each start, whatever was done to the key meanwhile. */
+/** The key of TRELLIS_SECRET_KEY: each start applies the setting, whatever was done to the key meanwhile. */
 
 /**
- * Makes this secret a key with all scopes, without a limit of its own and without an end, also if it was another key of
- * the environment, was narrowed or revoked. Revokes the key that the setting held before, which a new key replaces
- * (`key-replacements.ts`). Nodes have those keys cached for another second. Each change is in the audit log. Of nodes
- * that start with different secrets one at a time does this, so one secret alone is good.
+ * Makes this secret a key with all scopes, without a limit and an expiry, also if it was another key of the environment,
+ * was narrowed or revoked. Revokes the setting's earlier key, which a new key replaces (`keys.ts`). Nodes have those keys
+ * cached for another second. Each change is in the audit log. Nodes that start with different secrets do this one after
+ * another, so only one secret is valid.
  *
- * A ConfigError: a secret of another environment's key, and one that another secret has replaced in the setting. A node
- * that was left with the old setting would make a secret good that may have leaked.
+ * Throws ConfigError for a secret of another environment's key, and for one that another secret has replaced in the
+ * setting: a node with the old setting would otherwise revive a secret that may have leaked.
  */
 export async function putSettingKey(
   tx: Queryable,
   { environment, secret, at }: { environment: { id: number; name: string }; secret: string; at: Date },
 ): Promise<void> {
-  // Waits for a node that is about to put another one; the statements behind it see what that one did.
+  // Waits for a node that is storing another secret; the following statements read its result.
   await tx.query('select from environment where id = $1 for no key update', [environment.id]);
   const hash = hashOf(secret);
   await proveNotReplaced(tx, { hash, environment });
@@ -92,8 +91,8 @@ async function proveNotReplaced(
   );
   if (young === undefined) return;
   throw new ConfigError([
-    `${settingName}: this secret stood there before, and another one took its place. Put the new one here too; or, to go ` +
-      `back to this one, end the other: trellis key revoke ${young.id} --environment ${environment.name}`,
+    `${settingName}: this secret was replaced by a newer secret. Set the newer secret on this node too, or, to use this ` +
+      `secret again, revoke the newer key: trellis key revoke ${young.id} --environment ${environment.name}`,
   ]);
 }
 
@@ -109,5 +108,5 @@ async function proveOwn(
       .where('environment_id', '=', environment.id),
   );
   if (own === undefined)
-    throw new ConfigError([`the key chosen for ${environment.name} is a key of another environment`]);
+    throw new ConfigError([`the configured key of ${environment.name} belongs to another environment`]);
 }

@@ -1,12 +1,12 @@
 import { destroyDataKey, insertDataKey } from '../data-keys/store.ts';
-import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
+import { isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DataKey, Vault } from '../vault.ts';
 
-/** An environment owns everything else: keys, integrations, connections, events. */
+/** An environment owns keys, integrations, connections and events. */
 export type Environment = { id: number; name: string };
 
-/** Makes the environment, with a data key of its own, unless one of that name exists. Tells whether it was made. */
+/** Makes the environment with its data key, unless one with the name exists; `created` says whether it was made. */
 export async function ensureEnvironment(
   db: Queryable,
   { name, vault }: { name: string; vault: Vault },
@@ -14,42 +14,39 @@ export async function ensureEnvironment(
   const known = await findEnvironment(db, name);
   if (known) return { environment: known, created: false };
   const dataKey = await insertDataKey(db, vault);
-  const inserted = await db.run(
+  const [created] = await db.run(
     tables
       .insertInto('environment')
       .values({ name, data_key: dataKey.id })
       .onConflict((conflict) => conflict.column('name').doNothing())
       .returning(['id', 'name']),
   );
-  const created = first(inserted);
   if (created) return { environment: created, created: true };
   await destroyDataKey(db, dataKey.id);
   return { environment: await getEnvironment(db, name), created: false };
 }
 
-/** Throws `not_found` where no environment has the name. */
+/** Throws `not_found` if no environment has the name. */
 export async function getEnvironment(db: Queryable, name: string): Promise<Environment> {
   const found = await findEnvironment(db, name);
   if (found === undefined) throw new AppError('not_found', `There is no environment "${name}".`);
   return found;
 }
 
-/** All there are, oldest first. */
+/** All environments, oldest first. */
 export async function listEnvironments(db: Queryable): Promise<{ name: string; createdAt: Date }[]> {
   return db.query('select name, created_at as "createdAt" from environment order by id');
 }
 
-/** Throws `not_found`, or `environment_exists` where the new name is taken. */
+/** Throws `not_found`, or `environment_exists` if the new name is taken. */
 export async function renameEnvironment(
   tx: Queryable,
   { from, to }: { from: string; to: string },
 ): Promise<{ name: string; createdAt: Date }> {
   try {
-    const renamed = first(
-      await tx.query<{ name: string; createdAt: Date }>(
-        'update environment set name = $2 where name = $1 returning name, created_at as "createdAt"',
-        [from, to],
-      ),
+    const [renamed] = await tx.query<{ name: string; createdAt: Date }>(
+      'update environment set name = $2 where name = $1 returning name, created_at as "createdAt"',
+      [from, to],
     );
     if (renamed !== undefined) return renamed;
   } catch (error) {
@@ -59,12 +56,15 @@ export async function renameEnvironment(
   throw new AppError('not_found', `There is no environment "${from}".`);
 }
 
-/** With all it owns. Throws `not_found`, or `environment_in_use` while it has connections, or grants to be revoked yet. */
+/**
+ * Deletes the environment and all that it owns. Throws `not_found`, or `environment_in_use` if it has connections or grants
+ * to revoke.
+ */
 export async function deleteEnvironment(tx: Queryable, name: string): Promise<void> {
-  // Nobody connects meanwhile: a connection holds its environment's row.
-  const found = first(
-    await tx.query<{ id: number }>('select id from environment where name = $1 for update', [name]),
-  );
+  // The lock prevents new connections: each one locks its environment's row.
+  const [found] = await tx.query<{ id: number }>('select id from environment where name = $1 for update', [
+    name,
+  ]);
   if (found === undefined) throw new AppError('not_found', `There is no environment "${name}".`);
   const connected = await tx.query(
     'select from connection where environment_id = $1 and deleted_at is null limit 1',
@@ -75,19 +75,20 @@ export async function deleteEnvironment(tx: Queryable, name: string): Promise<vo
   if (waiting.length > 0) {
     throw new AppError(
       'environment_in_use',
-      'Grants of deleted connections wait to be revoked at their provider. Try again when they are, or were given up.',
+      'Grants of deleted connections are not revoked at their provider yet. Try again when they are revoked or given up.',
     );
   }
   await tx.query('delete from environment where id = $1', [found.id]);
 }
 
 async function findEnvironment(db: Queryable, name: string): Promise<Environment | undefined> {
-  return first(
-    await db.run(tables.selectFrom('environment').select(['id', 'name']).where('name', '=', name)),
+  const [found] = await db.run(
+    tables.selectFrom('environment').select(['id', 'name']).where('name', '=', name),
   );
+  return found;
 }
 
-/** Environments that have lost their data key, as in a database that was restored without its keys. */
+/** Environments without their data key, as in a database that was restored without its keys. */
 export async function listKeyless(db: Queryable): Promise<string[]> {
   const lost = await db.query<{ name: string }>(
     `select name
@@ -99,31 +100,29 @@ export async function listKeyless(db: Queryable): Promise<string[]> {
 }
 
 /**
- * Throws where an environment has lost its data key: a service that cannot read its own data must not start, and no
- * file of its keys must be written.
+ * Throws if an environment has lost its data key: a service that cannot read its data must not start, and no file of keys may
+ * be written.
  */
 export async function proveEnvironmentKeys(db: Queryable): Promise<void> {
   const lost = await listKeyless(db);
   if (lost.length === 0) return;
   throw new Error(
-    `The data key of ${lost.map((name) => `"${name}"`).join(', ')} is missing. A database that was restored ` +
-      'without its data keys needs "trellis keys restore FILE" first.',
+    `The data key of ${lost.map((name) => `"${name}"`).join(', ')} is missing. After a restore without ` +
+      'data keys, run "trellis keys restore FILE" first.',
   );
 }
 
-/** The key that seals what belongs to the environment as a whole: the integrations' secrets. */
+/** The key that seals the environment's own data: the integrations' secrets. */
 export async function environmentKey(
   db: Queryable,
   { environmentId, vault }: { environmentId: number; vault: Vault },
 ): Promise<DataKey> {
-  const row = first(
-    await db.run(
-      tables
-        .selectFrom('environment')
-        .innerJoin('data_key', 'data_key.id', 'environment.data_key')
-        .select('data_key.wrapped')
-        .where('environment.id', '=', environmentId),
-    ),
+  const [row] = await db.run(
+    tables
+      .selectFrom('environment')
+      .innerJoin('data_key', 'data_key.id', 'environment.data_key')
+      .select('data_key.wrapped')
+      .where('environment.id', '=', environmentId),
   );
   if (row === undefined) throw new AppError('not_found', 'The environment was deleted.');
   return vault.unwrap(row.wrapped);

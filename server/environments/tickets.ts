@@ -1,60 +1,56 @@
 /**
- * Tickets: the right to make some calls of one connection through the proxy, for an hour at most, in a text that its
- * holder can be given.
+ * Tickets: a text with the right to make some calls of one connection through the proxy, for an hour at most.
  *
- * Owns: the text, and what signs it. Nothing of a ticket is stored: it says which key made it, and counts as long as
- * that key does (`key-reader.ts`). Does not own: what a call may do (`proxy/rules.ts`), who may make one
- * (`proxy/ticket-routes.ts`).
+ * Owns: the text, and the key that signs it. A ticket is not stored: it names the key that made it, and is valid as long as
+ * that key (`key-reader.ts`). Does not own: the rights of a call (`proxy/rules.ts`), which callers may make one
+ * (`proxy/routes.ts`).
  *
  * `trt_<key id>_<claims>.<HMAC-SHA-256 of all before the dot>`, claims and signature in base64url.
  */
 import { createHmac, createSecretKey, type KeyObject, randomBytes, timingSafeEqual } from 'node:crypto';
-import { first, type Queryable, tables } from '../db/pool.ts';
+import { type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { ticketPrefix } from '../http/authorize.ts';
-import type { KeyCaller, TicketCaller, TicketRights } from '../http/caller.ts';
+import { type KeyCaller, type TicketCaller, type TicketRights, ticketPrefix } from '../http/auth/caller.ts';
 import type { DataKey, Vault } from '../vault.ts';
 
 /** Signs the tickets of one secret key. */
 export type TicketKey = KeyObject;
 
 /**
- * One for each secret key, by its hash and the environment's data key. A key that gets the number of another one, as
- * after a restored backup, has not made that one's tickets.
+ * Derived from the hash of the secret key and the environment's data key. So a key that gets the ID of another key, as after a
+ * restored backup, does not validate the tickets of that key.
  */
 export function signingKeyOf(environment: DataKey, keyHash: Buffer): TicketKey {
   return createSecretKey(createHmac('sha256', environment.subkey('tickets')).update(keyHash).digest());
 }
 
-/** What signs the tickets of a stored key. Throws `unknown_account` where it was revoked. */
+/** The key that signs the tickets of a stored key. Throws `unknown_account` if it was revoked. */
 export async function getSigningKey(
   db: Queryable,
   { keyId, environmentId, vault }: { keyId: number; environmentId: number; vault: Vault },
 ): Promise<TicketKey> {
-  const row = first(
-    await db.run(
-      tables
-        .selectFrom('api_key')
-        .innerJoin('environment', 'environment.id', 'api_key.environment_id')
-        .innerJoin('data_key', 'data_key.id', 'environment.data_key')
-        .select(['api_key.hash', 'data_key.wrapped'])
-        .where('api_key.id', '=', keyId)
-        .where('api_key.environment_id', '=', environmentId)
-        .where('api_key.revoked_at', 'is', null),
-    ),
+  const [row] = await db.run(
+    tables
+      .selectFrom('api_key')
+      .innerJoin('environment', 'environment.id', 'api_key.environment_id')
+      .innerJoin('data_key', 'data_key.id', 'environment.data_key')
+      .select(['api_key.hash', 'data_key.wrapped'])
+      .where('api_key.id', '=', keyId)
+      .where('api_key.environment_id', '=', environmentId)
+      .where('api_key.revoked_at', 'is', null),
   );
   if (row === undefined) throw new AppError('unknown_account');
   return signingKeyOf(vault.unwrap(row.wrapped), row.hash);
 }
 
-/** What a ticket allows, as it is asked for. */
+/** The requested rights of a ticket. */
 type TicketGrant = Omit<TicketRights, 'id' | 'rules'> & {
   methods: readonly string[];
   /** As `proxyRule` has them. */
   paths: readonly string[];
 };
 
-/** Short names, since the text travels in a header. */
+/** Short names, since the text is sent in a header. */
 type Claims = {
   i: string;
   c: [integrationKey: string, connectionId: string, connectionRow: number, connectionMadeAt: number];
@@ -85,7 +81,7 @@ export function makeTicket(
   return { id, token: `${signed}.${signatureOf(signing, signed).toString('base64url')}` };
 }
 
-/** The key that a ticket says it was made with; nothing of it is proved yet. Throws `invalid_ticket`. */
+/** The key that a ticket names; nothing is verified yet. Throws `invalid_ticket`. */
 export function keyIdIn(token: string): number {
   const [, id] = /^[a-z]+_([1-9]\d{0,14})_/.exec(token) ?? [];
   if (id === undefined) throw new AppError('invalid_ticket');
@@ -93,8 +89,8 @@ export function keyIdIn(token: string): number {
 }
 
 /**
- * What a ticket of this key allows, and until when in ms. Throws `invalid_ticket` where the key did not make it. Every
- * ticket has one spelling: that of the signature counts too.
+ * The rights of a ticket of this key, and its expiry in ms. Throws `invalid_ticket` if the key did not make it. Each ticket has
+ * one spelling: another encoding of the same signature is refused.
  */
 export function openTicket(
   token: string,

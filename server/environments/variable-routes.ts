@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
-import type { Db } from '../db/pool.ts';
-import { type Caller, hasScope } from '../http/caller.ts';
+import type { Db, Tx } from '../db/pool.ts';
+import { type Caller, hasScope } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
@@ -10,7 +10,10 @@ import { changeVariables, listNames, listVariables, replaceVariables } from './v
 const maxVariables = 500;
 const name = z
   .string()
-  .regex(/^[A-Za-z_][A-Za-z0-9_]{0,254}$/, 'must be up to 255 of A-Z a-z 0-9 _, and begin with no digit');
+  .regex(
+    /^[A-Za-z_][A-Za-z0-9_]{0,254}$/,
+    'must be up to 255 of A-Z a-z 0-9 _, and must not begin with a digit',
+  );
 const wire = z.array(z.object({ name: z.string(), value: z.string().nullable() }));
 const value = text({ max: 65_536 });
 const variables = z
@@ -25,21 +28,21 @@ const changes = z
   .superRefine(({ set, remove }, context) => {
     for (const [index, { name }] of set.entries()) {
       if (remove.includes(name))
-        context.addIssue({ code: 'custom', message: 'is removed, too', path: ['set', index, 'name'] });
+        context.addIssue({ code: 'custom', message: 'is also removed', path: ['set', index, 'name'] });
     }
   });
 
 function refuseTwice(variables: { name: string }[], context: z.RefinementCtx): void {
   const seen = new Set<string>();
   for (const [index, { name }] of variables.entries()) {
-    if (seen.has(name)) context.addIssue({ code: 'custom', message: 'stands twice', path: [index, 'name'] });
+    if (seen.has(name)) context.addIssue({ code: 'custom', message: 'appears twice', path: [index, 'name'] });
     seen.add(name);
   }
 }
 
-/** Variables of an environment. What is answered is a bare list, as official clients read it. */
+/** Variables of an environment. The response is a bare list, as official clients require. */
 export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }): void {
-  /** People set values, and keys read them: no role has the scope. */
+  /** Users set values, and keys read them: no role has the scope. */
   async function shownTo(caller: Caller): Promise<z.input<typeof wire>> {
     const { environmentId } = caller;
     if (hasScope(caller, 'environment:secrets')) return listVariables(db, { environmentId, vault });
@@ -52,8 +55,9 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
         operationId: 'listVariables',
-        summary: 'Variables of the environment',
-        description: 'Values are told to keys with `environment:secrets`: for others each is null.',
+        summary: 'List the variables of the environment',
+        description:
+          'Only keys with `environment:secrets` receive the values; for other keys, each value is null.',
         response: { 200: wire },
       },
     },
@@ -67,7 +71,8 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
       schema: {
         operationId: 'replaceVariables',
         summary: 'Replace the variables of the environment',
-        description: 'All of them. One whose `value` is null or left out keeps the value it has.',
+        description:
+          'Replaces all variables. If the `value` of a variable is null or absent, the stored value stays.',
         body: z.strictObject({ variables }),
         response: { 200: wire },
       },
@@ -76,13 +81,7 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
       const { environmentId } = caller;
       await db.transaction(async (tx) => {
         const { set, removed } = await replaceVariables(tx, { environmentId, vault, given: body.variables });
-        await writeAudit(tx, {
-          environmentId,
-          actor: actorOf(caller),
-          action: 'variables.changed',
-          target: caller.environment,
-          details: { set: set.join(','), removed: removed.join(',') },
-        });
+        await audit(tx, caller, { set, removed });
       });
       return shownTo(caller);
     },
@@ -96,7 +95,7 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
         operationId: 'changeVariables',
         summary: 'Set and remove single variables of the environment',
         description:
-          'Those that are not named stay as they are, so that two callers who change different ones keep both.',
+          'All other variables stay as they are, so two callers that change different variables keep both changes.',
         example: {
           body: { set: [{ name: 'API_BASE', value: 'https://api.example.com' }], remove: ['OLD_BASE'] },
         },
@@ -114,15 +113,23 @@ export function variableRoutes(app: App, { db, vault }: { db: Db; vault: Vault }
           remove,
           max: maxVariables,
         });
-        await writeAudit(tx, {
-          environmentId,
-          actor: actorOf(caller),
-          action: 'variables.changed',
-          target: caller.environment,
-          details: { set: set.map(({ name }) => name).join(','), removed: removed.join(',') },
-        });
+        await audit(tx, caller, { set: set.map(({ name }) => name), removed });
       });
       return shownTo(caller);
     },
   );
+}
+
+async function audit(
+  tx: Tx,
+  caller: Caller,
+  { set, removed }: Record<'set' | 'removed', string[]>,
+): Promise<void> {
+  await writeAudit(tx, {
+    environmentId: caller.environmentId,
+    actor: actorOf(caller),
+    action: 'variables.changed',
+    target: caller.environment,
+    details: { set: set.join(','), removed: removed.join(',') },
+  });
 }

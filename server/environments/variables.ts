@@ -1,7 +1,7 @@
 /**
- * What an environment's own code is told: names and values, sealed with the environment's data key.
+ * Variables for an environment's own code: names and values, sealed with the environment's data key.
  *
- * Owns: the table `environment_variable`. Does not own: who may read values (`variable-routes.ts`).
+ * Owns: the table `environment_variable`. Does not own: access to values (`variable-routes.ts`).
  */
 import type { Queryable, Tx } from '../db/pool.ts';
 import { fieldError } from '../errors.ts';
@@ -9,7 +9,7 @@ import type { Vault } from '../vault.ts';
 import { environmentKey } from './store.ts';
 
 type Variable = { name: string; value: string };
-/** Without a value the one that is stored stays. */
+/** Without a value the stored one stays. */
 type GivenVariable = { name: string; value?: string | null | undefined };
 
 const context = 'environment variable';
@@ -38,9 +38,9 @@ export async function listVariables(
 }
 
 /**
- * Sets and removes these and leaves all others as they are, so that two who change different ones keep both. A name
- * that is not stored is removed already. Throws `invalid_body` where there would be more than `max`. Answers which
- * names were there to be removed.
+ * Sets and removes these variables and leaves all others, so parallel changes of different variables are kept. Removing a
+ * name that is not stored has no effect. Throws `invalid_body` if there would be more than `max`. Returns the names that
+ * were removed.
  */
 export async function changeVariables(
   tx: Tx,
@@ -57,7 +57,7 @@ export async function changeVariables(
   const known = await listNames(tx, environmentId);
   const kept = known.filter((name) => !remove.includes(name));
   if (new Set([...kept, ...given.set.map(({ name }) => name)]).size > max) {
-    throw fieldError('invalid_body', ['set'], `would make more than ${max} variables`);
+    throw fieldError('invalid_body', ['set'], `would result in more than ${max} variables`);
   }
   const removed = known.filter((name) => remove.includes(name));
   await removeVariables(tx, environmentId, removed);
@@ -66,8 +66,8 @@ export async function changeVariables(
 }
 
 /**
- * Puts these in the place of all there were. Of many at once each is whole, and the last one stays. Throws `invalid_body`
- * where one without a value has none stored either. Answers what became of which names.
+ * Replaces all variables. Parallel calls run one after another, and the last one stays. Throws `invalid_body` for a variable
+ * without a value that has no stored one. Returns the change of each name.
  */
 export async function replaceVariables(
   tx: Tx,
@@ -90,7 +90,7 @@ export async function replaceVariables(
   return { set: set.map(({ name }) => name), removed };
 }
 
-/** The environment's row orders those who change its variables; nobody deletes it meanwhile. */
+/** The lock on the environment's row orders writers of its variables, and keeps the environment. */
 async function lockVariables(tx: Tx, environmentId: number): Promise<void> {
   await tx.query('select from environment where id = $1 for no key update', [environmentId]);
 }

@@ -3,12 +3,13 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { describeEventTypes, withEventTypes } from '../../test/support/event-docs.ts';
-import { eventCatalogue, eventTypes, toJsonSchema, typesNamed, typesToWire } from './catalogue.ts';
+import { toJsonSchema, typesNamed, typesToWire } from './catalogue.ts';
+import { eventCatalogue, eventTypes } from './event-types.ts';
 
 const read = (file: string) => readFileSync(join(import.meta.dirname, '../..', file), 'utf8');
 
-test('docs/events.md describes every type, with its example, as the catalogue does', () => {
-  const written = read('docs/events.md');
+test('docs/reference/event-types.md describes every type, with its example, as the catalogue does', () => {
+  const written = read('docs/reference/event-types.md');
   assert.equal(written, withEventTypes(written, describeEventTypes()), 'run node scripts/event-docs.ts');
 });
 

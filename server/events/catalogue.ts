@@ -1,41 +1,17 @@
 import { z } from 'zod';
-import { actionTypes } from './action-types.ts';
-import { connectionTypes } from './connection-types.ts';
-import type { DescribedType } from './event-type.ts';
-import { functionTypes } from './function-types.ts';
-import { grantTypes } from './grant-types.ts';
-import { installationTypes } from './installation-types.ts';
-import { recordTypes } from './record-types.ts';
-import { syncTypes } from './sync-types.ts';
-import { webhookTypes } from './webhook-types.ts';
+import type { Brand } from '../brand.ts';
+import type { PathItem } from '../http/openapi/openapi-operation.ts';
+import { type DescribedType, type EventType, eventCatalogue, eventTypes } from './event-types.ts';
 
-/**
- * Every type of event there is: what it means, what it carries, what it looks like. docs/events.md is made from it. A
- * schema lets nothing pass that it does not name, so that nothing is told by accident.
- */
-export const eventCatalogue = {
-  ...connectionTypes,
-  ...grantTypes,
-  ...installationTypes,
-  ...recordTypes,
-  ...syncTypes,
-  ...actionTypes,
-  ...functionTypes,
-  ...webhookTypes,
-};
+/** The types of events in the API and in the OpenAPI document. */
 
-export type EventType = keyof typeof eventCatalogue;
-/** What an event of each type carries. */
-export type EventData = { [T in EventType]: z.input<(typeof eventCatalogue)[T]['data']> };
-export const eventTypes = Object.keys(eventCatalogue) as EventType[];
-
-/** The types of a name: one, or with `connection.*` all of those that begin so; none where nothing is called that. */
+/** Returns the types of a name: one type, all types of a group such as `connection.*`, or none. */
 export function typesNamed(name: string): EventType[] {
   const beginning = name.endsWith('.*') ? name.slice(0, -1) : undefined;
   return eventTypes.filter((type) => (beginning === undefined ? type === name : type.startsWith(beginning)));
 }
 
-/** What an event looks like wherever it is seen: in the feed and at endpoints. */
+/** An event in the feed and at endpoints. */
 export const eventWire = z.object({
   id: z.string(),
   type: z.string(),
@@ -45,7 +21,7 @@ export const eventWire = z.object({
 });
 export type EventWire = z.infer<typeof eventWire>;
 
-/** A type as callers see it: `data_schema` is JSON Schema (2020-12), `example` a whole event. */
+/** A type in the API: `data_schema` is JSON Schema (2020-12), `example` is a whole event. */
 export const typeWire = z.object({
   type: z.string(),
   meaning: z.string(),
@@ -53,7 +29,6 @@ export const typeWire = z.object({
   example: eventWire,
 });
 
-/** The catalogue as callers see it. */
 export function typesToWire(): z.infer<typeof typeWire>[] {
   return Object.entries<DescribedType>(eventCatalogue).map(([type, { meaning, data, example }]) => ({
     type,
@@ -70,19 +45,87 @@ export function typesToWire(): z.infer<typeof typeWire>[] {
 }
 
 /**
- * The schema of an event's data. Further properties are allowed, since later releases may add some; the pattern of a
- * time and the bounds of all integers are left out, since they say no more than `format` and `type` do.
+ * Converts the schema of an event's data. Further properties are allowed, since later releases may add some. The
+ * pattern of a time and the bounds of all integers are left out, since `format` and `type` already imply them.
  */
 export function toJsonSchema(data: z.ZodObject): Record<string, unknown> {
   return z.toJSONSchema(data, {
     io: 'input',
     override({ jsonSchema }) {
       if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
-      // The names of an object's properties are strings anyway.
+      // The names of properties are always strings.
       delete jsonSchema.propertyNames;
       if (jsonSchema.format !== undefined) delete jsonSchema.pattern;
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
     },
   });
+}
+
+/** The `webhooks` of the OpenAPI document, one for each type of event. */
+export function eventWebhooks(brand: Brand): Record<string, PathItem> {
+  const examples = new Map(typesToWire().map(({ type, example }) => [type, example]));
+  return Object.fromEntries(
+    Object.entries<DescribedType>(eventCatalogue).map(([type, { meaning, data }]) => [
+      type,
+      {
+        post: {
+          operationId: `on${type.split(/[._]/).map(capital).join('')}`,
+          summary: type,
+          description: meaning,
+          tags: ['events'],
+          parameters: signatureHeaders(brand),
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: envelopeOf(type, data), example: examples.get(type) } },
+          },
+          responses: {
+            '2XX': {
+              description: 'Received. After any other response, the event is sent again for three days.',
+            },
+          },
+        },
+      },
+    ]),
+  );
+}
+
+function envelopeOf(type: string, data: z.ZodObject) {
+  return {
+    type: 'object',
+    properties: {
+      id: { type: 'string', description: 'The same in each attempt.' },
+      type: { const: type },
+      environment: { type: 'string' },
+      created_at: { type: 'string', format: 'date-time' },
+      data: withoutDialect(toJsonSchema(data)),
+    },
+    required: ['id', 'type', 'environment', 'created_at', 'data'],
+  };
+}
+
+/** The document names the dialect of its schemas once. */
+function withoutDialect({ $schema: _, ...schema }: Record<string, unknown>) {
+  return schema;
+}
+
+function signatureHeaders(brand: Brand) {
+  const headers: [string, string, string][] = [
+    ['webhook-id', 'The `id` of the event.', 'f8cd4a51-e8fb-4f1a-8fbd-2872b2aa1b09'],
+    ['webhook-timestamp', 'The time at which it was sent, in seconds since 1970.', '1795256117'],
+    ['webhook-signature', 'By Standard Webhooks, one for each signing key, separated by spaces.', 'v1,...'],
+    [
+      brand.header('Hmac-Sha256'),
+      'HMAC-SHA256 of the body with the newest key, in hexadecimal.',
+      '9f86d0...',
+    ],
+  ];
+  return headers.map(([name, description, example]) => ({
+    ...{ name, in: 'header', required: true, description },
+    ...{ schema: { type: 'string' }, example },
+  }));
+}
+
+function capital(word: string): string {
+  return word.charAt(0).toUpperCase() + word.slice(1);
 }

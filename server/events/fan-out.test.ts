@@ -3,7 +3,7 @@ import { after, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Db, openDb } from '../db/pool.ts';
 import { placeAll, placeNext } from '../db/sequencer.ts';
-import { exampleConnection } from './event-type.ts';
+import { exampleConnection } from './event-types.ts';
 import { type FeedBench, openFeedBench } from './feed.fixture.ts';
 import { queueEvent } from './outbox.ts';
 import { eventSequence } from './sequence.ts';

@@ -2,23 +2,23 @@ import type { Queryable } from '../db/pool.ts';
 import { compatTypes } from './compat-types.ts';
 
 /**
- * Which event goes to which endpoint: rows of `delivery`, and the lanes that keep their order.
+ * Assigns events to endpoints: rows of `delivery`, and the lanes that keep their order.
  *
- * Owns: the choice. Does not own: endpoints and the sending (`deliveries/`), and the address that a connection has
- * instead of those of the settings, which stands with the event (`outbox.ts`).
+ * Owns: the choice of endpoints. Does not own: endpoints and the sending (`deliveries/`), and a connection's own
+ * address, which is stored with the event (`outbox.ts`).
  */
 
 const compat = Object.entries(compatTypes);
-/** Parameters of `placedEvents`. */
+/** The parameters $1 and $2 of `placedEvents`. */
 export const compatParameters = [
   compat.map(([type]) => type),
   compat.map(([, rule]) => rule.switch ?? null),
 ] as const;
 
 /**
- * The events that `where` picks, each with its lane (its connection's; without one that of all such events) and
- * whether the addresses of the settings get it. $1 and $2 are `compatParameters`. Two connections that fall into one
- * lane by their hash wait for each other, and nothing else happens.
+ * SQL: the events that match `where`, each with its lane, and whether the addresses of the settings receive it. $1 and
+ * $2 are `compatParameters`. A lane belongs to a connection; all events without a connection share one. If the hashes
+ * of two connections collide, they share a lane, and their events wait for each other.
  */
 export const placedEvents = (where: string) => `
   select
@@ -45,16 +45,16 @@ export const placedEvents = (where: string) => `
     on event_settings.environment_id = event.environment_id
   where ${where}`;
 
-/** Whether an endpoint of the kind `events` asks for the type of a placed event. */
-export const isAskedFor = `(
+/** SQL: whether an endpoint of the kind `events` is subscribed to the type of a placed event. */
+export const isSubscribed = `(
   cardinality(endpoint.types) = 0
   or placed.type = any (endpoint.types)
   or split_part(placed.type, '.', 1) || '.*' = any (endpoint.types)
 )`;
 
 /**
- * Queues the events of a range of positions for the endpoints that want them, in the transaction that gives them these
- * positions; how many deliveries that makes. Again, it changes nothing.
+ * Queues the events of a range of positions for their endpoints, in the transaction that gives them these positions.
+ * Returns the number of deliveries. A second call changes nothing.
  */
 export async function fanOut(
   tx: Queryable,
@@ -71,7 +71,7 @@ export async function fanOut(
      on conflict (environment_id, md5(url)) where kind = 'override' and deleted_at is null do nothing`,
     values,
   );
-  // The row of a lane is locked although nothing in it changes: a node that finds a lane empty removes it.
+  // The row of a lane is locked although it does not change: a node that finds a lane empty removes it.
   const [result] = await tx.query<{ count: number }>(
     `with placed as materialized (${placedEvents(range)}), wanted as (
        select placed.id, placed.environment_id, placed.position, placed.lane, placed.created_at, endpoint.id as endpoint
@@ -82,7 +82,7 @@ export async function fanOut(
        where endpoint.deleted_at is null
          and endpoint.disabled_at is null
          and case endpoint.kind
-           when 'events' then ${isAskedFor}
+           when 'events' then ${isSubscribed}
            else placed.is_compat and placed.override is null
          end
        union all

@@ -4,7 +4,7 @@ import type { Db, Queryable } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { openVault } from '../vault.ts';
-import type { EventType } from './catalogue.ts';
+import type { EventType } from './event-types.ts';
 import { type FeedPage, readFeed } from './feed.ts';
 import { queueEvent } from './outbox.ts';
 import { eventSequence } from './sequence.ts';
@@ -14,7 +14,7 @@ type Of = { environmentId: number; environment: string };
 export type FeedBench = TestDatabase & {
   dev: Of;
   prod: Of;
-  /** An event of `dev`, told apart by `n`. */
+  /** Queues an event of `dev` with the number `n`. */
   queue(n?: number, given?: { tx?: Queryable; of?: Of; type?: 'retention' | 'stale' }): Promise<string>;
   place(): Promise<void>;
   read(after?: number, given?: Asked): Promise<FeedPage>;
@@ -57,5 +57,5 @@ export async function openFeedBench(): Promise<FeedBench> {
   };
 }
 
-/** What tells the events of a page apart. */
+/** The numbers of the events of a page. */
 export const numbersOf = ({ events }: FeedPage): number[] => events.map(({ data }) => Number(data.datasets));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, beforeEach, test } from 'node:test';
-import { eventCatalogue, eventTypes } from './catalogue.ts';
+import { eventCatalogue, eventTypes } from './event-types.ts';
 import { type FeedBench, numbersOf, openFeedBench } from './feed.fixture.ts';
 import { removeOldEvents } from './retention.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type FeedBench, openFeedBench } from './feed.fixture.ts';
-import { readLatest } from './latest.ts';
+import { readLatest } from './feed.ts';
 
 let feed: FeedBench;
 before(async () => {

@@ -1,20 +1,20 @@
 import type { Queryable } from '../db/pool.ts';
-import type { EventData, EventType } from './catalogue.ts';
 import { compatTypes } from './compat-types.ts';
+import type { EventData, EventType } from './event-types.ts';
 
 /**
- * Writes an event in the transaction of its cause, and answers its ID: it exists exactly if the cause does. It carries no position
- * until the sequencer has seen it committed. What it may carry says the catalogue.
+ * Writes an event in the transaction of its cause and returns its ID: the event exists if and only if its cause does.
+ * The sequencer gives it a position after the commit. The catalogue defines its data.
  *
- * The address that its connection has instead of those of the settings is kept with it: whatever becomes of the
- * connection, its events go nowhere else, in a replay too.
+ * If the connection has an address of its own instead of those of the settings, the event stores it: even if the
+ * connection changes later, the event is sent only there, also in a replay.
  */
 export async function queueEvent<T extends EventType>(
   tx: Queryable,
   event: { environmentId: number; type: T; data: EventData[T] },
 ): Promise<string> {
   const id = crypto.randomUUID();
-  // Connections live floors above; of them nothing else is read here.
+  // Connections belong to a higher layer. Only this column is read here.
   await tx.query(
     `insert into event (id, environment_id, type, data, override)
      values ($1, $2, $3, $4::jsonb, (

@@ -2,12 +2,13 @@ import type { Db } from '../db/pool.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { beyondAll } from './feed.ts';
 
-const removedAtOnce = 1_000;
+const maxRemovedAtOnce = 1_000;
 
 /**
- * Removes events that are older than `keptDays`, with what is left of their deliveries: in the order of their positions
- * up to the first one that is younger, a thousand in a transaction, until done or told to stop; how many. The
- * environment's `events_removed_to` says up to where, so that a reader who missed one is told.
+ * Removes events that are older than `keptDays`, and their remaining deliveries: in the order of their positions up to
+ * the first younger event, a thousand in a transaction, until done or until `signal` aborts. Returns the number of
+ * events. The environment's `events_removed_to` is the last removed position, so that the feed can report missed events
+ * to a reader.
  */
 export async function removeOldEvents(
   db: Db,
@@ -33,19 +34,19 @@ export async function removeOldEvents(
     for (let isMore = true; isMore && !signal.aborted; ) {
       const count = await removeSome(db, { environmentId: id, before });
       removed += count;
-      isMore = count === removedAtOnce;
+      isMore = count === maxRemovedAtOnce;
     }
   }
   return removed;
 }
 
-/** The rows of the range go, and no other: of two nodes at work the second finds what is left. */
+/** Removes only the rows of one range: if two nodes run it at once, the second finds the rest. */
 async function removeSome(
   db: Db,
   { environmentId, before }: { environmentId: number; before: Date },
 ): Promise<number> {
   return db.transaction(async (tx) => {
-    const gone = await tx.query<{ position: number }>(
+    const removed = await tx.query<{ position: number }>(
       `with oldest as (
          select position, created_at
          from event
@@ -64,21 +65,20 @@ async function removeSome(
          and event.environment_id = $1
          and oldest.position < coalesce((select position from young), oldest.position + 1)
        returning event.position`,
-      [environmentId, before, removedAtOnce],
+      [environmentId, before, maxRemovedAtOnce],
     );
-    if (gone.length === 0) return 0;
-    const last = Math.max(...gone.map(({ position }) => position));
+    if (removed.length === 0) return 0;
+    const last = Math.max(...removed.map(({ position }) => position));
     await tx.query(
       `update environment
        set events_removed_to = greatest(events_removed_to, $2)
        where id = $1`,
       [environmentId, last],
     );
-    return gone.length;
+    return removed.length;
   });
 }
 
-/** Removes what is too old, each minute. */
 export function eventRetentionJob(
   db: Db,
   { keptDays, now }: { keptDays: number; now: () => Date },

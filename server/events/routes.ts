@@ -4,31 +4,29 @@ import type { Db } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { fieldError } from '../errors.ts';
 import type { App } from '../http/server.ts';
-import { type EventType, eventWire, typesNamed, typesToWire, typeWire } from './catalogue.ts';
-import { eventWebhooks } from './describe.ts';
-import { readFeed } from './feed.ts';
-import { readLatest } from './latest.ts';
+import { eventWebhooks, eventWire, typesNamed, typesToWire, typeWire } from './catalogue.ts';
+import type { EventType } from './event-types.ts';
+import { createFeedWatch, readFeed, readLatest } from './feed.ts';
 import { eventSequence } from './sequence.ts';
-import { createFeedWatch } from './watch.ts';
 
 const access = { by: 'key', scope: 'events:read' } as const;
-const longestWaitS = 30;
-const patienceMs = 2_000;
+const maxWaitS = 30;
+const maxPlacingMs = 2_000;
 
 const query = z.strictObject({
   after: z.string().optional(),
   limit: z.coerce.number().int().min(1).max(1000).default(100),
-  /** Comma-separated: names, or all of a kind as `connection.*`. */
+  /** Comma-separated: names, or groups such as `connection.*`. */
   types: z.string().optional(),
-  /** Seconds to wait for an event where there is none. */
-  wait: z.coerce.number().int().min(0).max(longestWaitS).default(0),
+  /** Seconds to wait for an event if there is none. */
+  wait: z.coerce.number().int().min(0).max(maxWaitS).default(0),
 });
 
-/** The event feed: what happened, in commit order, to be followed by `after`; and what can happen. */
+/** The event feed in commit order, the latest events, and the types of events. */
 export function eventRoutes(app: App, { db }: { db: Db }): void {
   app.describe((brand) => ({ webhooks: eventWebhooks(brand) }));
   const watch = createFeedWatch(db);
-  // When the service stops, it answers waiting clients at once, and they continue at another node.
+  // When the service stops, it responds to waiting clients at once, and they continue at another node.
   app.addHook('preClose', async () => watch.stop());
 
   app.get(
@@ -37,9 +35,10 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listEvents',
-        summary: 'Events after a position, oldest first; waits for the next one where asked to',
+        summary: 'List events after a position, oldest first, or wait for the next event',
         description:
-          'Follow it by `after`, the `next_after` of the answer before: no event is ever overtaken.',
+          'To follow the feed, send the `next_after` of the previous response as `after`: all later events come after it. ' +
+          'With `wait`, the call waits for the next event.',
         errors: ['invalid_cursor', 'cursor_expired'],
         querystring: query,
         response: { 200: z.object({ events: z.array(eventWire), next_after: z.string() }) },
@@ -47,27 +46,27 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
     },
     async (request, reply) => {
       const { after, limit, types, wait } = request.query;
-      const asked = {
+      const page = {
         of: request.caller,
         limit,
         types: types === undefined ? undefined : readTypes(types),
       };
       await placeSoon(db);
-      let page = await readFeed(db, {
-        ...asked,
+      let found = await readFeed(db, {
+        ...page,
         after: after === undefined ? undefined : readPosition(after, 'after'),
       });
-      if (page.events.length === 0 && wait > 0) {
+      if (found.events.length === 0 && wait > 0) {
         const isGone = new AbortController();
         reply.raw.once('close', () => isGone.abort());
         const signal = AbortSignal.any([isGone.signal, AbortSignal.timeout(wait * 1000)]);
-        while (page.events.length === 0 && (await watch.past(page.last, signal))) {
-          page = await readFeed(db, { ...asked, after: page.next });
+        while (found.events.length === 0 && (await watch.past(found.last, signal))) {
+          found = await readFeed(db, { ...page, after: found.next });
         }
         // The key may have been revoked meanwhile.
         await request.callerNow();
       }
-      return { events: page.events, next_after: String(page.next) };
+      return { events: found.events, next_after: String(found.next) };
     },
   );
 
@@ -77,9 +76,8 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listLatestEvents',
-        summary: 'The latest events, newest first',
-        description:
-          'For people who look. Programs follow `GET /events`, which tells them where they missed some.',
+        summary: 'List the latest events, newest first',
+        description: 'For display. Programs follow `GET /events`, which reports missed events.',
         querystring: z.strictObject({
           /** `next_before` of the page before. */
           before: z.string().optional(),
@@ -107,8 +105,8 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listEventTypes',
-        summary: 'Every type of event, with its meaning, the JSON Schema of its data, and an example',
-        description: 'The catalogue of what can happen.',
+        summary: 'List all types of events',
+        description: 'Each type with its meaning, the JSON Schema of its data, and an example.',
         response: { 200: z.object({ types: z.array(typeWire) }) },
       },
     },
@@ -117,20 +115,20 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
 }
 
 /**
- * What was committed before the call is in the feed, unless that takes longer than `patienceMs`: after a flood, or where a
- * node that froze holds it up. Then the reader gets what stands there, and the rest with a later answer.
+ * Gives positions to all events that were committed before the call, unless that takes longer than `maxPlacingMs`:
+ * after a burst of events, or if a frozen node blocks it. Then the reader gets the rest with a later response.
  */
 async function placeSoon(db: Db): Promise<void> {
-  const isOver = new AbortController();
-  const patience = sleep(patienceMs, undefined, { signal: isOver.signal }).catch(() => {});
-  await Promise.race([placeAll(db, eventSequence), patience]).finally(() => isOver.abort());
+  const isDone = new AbortController();
+  const timeout = sleep(maxPlacingMs, undefined, { signal: isDone.signal }).catch(() => {});
+  await Promise.race([placeAll(db, eventSequence), timeout]).finally(() => isDone.abort());
 }
 
-/** A number as `next_after` and `next_before` spell it. */
+/** Reads a number in the form of `next_after` and `next_before`. */
 function readPosition(given: string, name: 'after' | 'before'): number {
   const position = /^(0|[1-9]\d{0,15})$/.test(given) ? Number(given) : Number.NaN;
   if (!Number.isSafeInteger(position))
-    throw fieldError('invalid_query_params', [name], `Use next_${name} of an earlier answer.`);
+    throw fieldError('invalid_query_params', [name], `Use next_${name} of an earlier response.`);
   return position;
 }
 

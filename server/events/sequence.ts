@@ -1,19 +1,21 @@
 import type { Placed, Sequence } from '../db/sequencer.ts';
 import { fanOut } from './fan-out.ts';
 
-/** Events of one step. */
+/** The maximum number of events in one step. */
 const maxEvents = 1_000;
-/** Deliveries of one step, about: a tenth of a second of work, for which readers of the feed wait. */
+/**
+ * The approximate number of deliveries in one step: a tenth of a second of work, for which readers of the feed wait.
+ */
 const maxDeliveries = 2_500;
 
 /**
- * The feed's positions, in the order in which the events of a step were written: see `Sequence`. With its position an
- * event gets its deliveries.
+ * Gives events their positions in the feed, in the order in which the events of a step were written: see `Sequence`.
+ * With its position an event gets its deliveries.
  */
 export const eventSequence: Sequence = {
   name: 'event',
   async place(tx, { lastPosition, from }) {
-    // Some go with their environment while they are looked at: those that are locked stay, and only they are numbered.
+    // Some events may be removed with their environment meanwhile. Locked events stay, and only these get a position.
     const [found] = await tx.query<{ count: number; seen: number }>(
       `with oldest as materialized (
          select id, environment_id, ordinal

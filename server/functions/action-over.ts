@@ -27,7 +27,7 @@ export async function tellFailed(
   await queueEvent(tx, { environmentId, type: 'action.failed', data: { ...subjectOf(action), error } });
 }
 
-/** Those that wait or run, of a function; or one run, where it is such an action. In an order in which everybody locks them. */
+/** Locks the queued actions of a function, or one run if it is a queued action, in the order of all lockers. */
 export function lockLeft(
   tx: Tx,
   of: { environmentId: number } & ({ functionId: number } | { runId: string }),

@@ -1,13 +1,14 @@
+/** The route that returns all functions of an environment, for official clients and for OpenAI models. */
 import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
 import { type DeployedFunction, listFunctions } from './deploys/store.ts';
-import { schemasOf, toWire } from './wire.ts';
+import { functionType, schemasOf, toWire } from './wire.ts';
 
 const flow = z.object({
   id: z.int(),
   name: z.string(),
-  type: z.enum(['sync', 'action', 'on-event']),
+  type: functionType,
   description: z.string(),
   scopes: z.array(z.string()),
   metadata: z.object({ description: z.string(), scopes: z.array(z.string()) }),
@@ -39,7 +40,6 @@ const openai = z.object({
   parameters: z.record(z.string(), z.unknown()),
 });
 
-/** All functions of an environment in one answer, as official clients and models of OpenAI read them. */
 export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promise<void> }): void {
   app.get(
     '/scripts/config',
@@ -48,9 +48,10 @@ export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promi
       preParsing: open,
       schema: {
         operationId: 'getFunctionsConfig',
-        summary: 'All functions of the environment',
+        summary: 'List all functions of the environment',
         description:
-          'By integration. With `format=openai` the enabled actions as tools; `parameters` is the JSON Schema of the input.',
+          'By integration. With `format=openai`, the response lists the enabled actions as tools; `parameters` is the JSON ' +
+          'Schema of the input.',
         errors: ['functions_off'],
         querystring: z.strictObject({ format: z.enum(['nango', 'openai']).default('nango') }),
         response: { 200: z.union([z.array(ofIntegration), z.object({ data: z.array(openai) })]) },
@@ -96,7 +97,7 @@ function toFlow(found: DeployedFunction): z.input<typeof flow> {
 
 function toOpenAi({ name, definition }: DeployedFunction): z.input<typeof openai> {
   const { input, description } = definition;
-  // A tool's parameters are an object; an input that is none has no other place.
+  // The parameters of a tool are an object. Any other input becomes a field of one.
   const isObject = input?.type === 'object';
   const parameters =
     input === null || isObject ? input : { type: 'object', properties: { input }, required: ['input'] };

@@ -10,7 +10,11 @@ let other: string;
 const broken = syncCode({ more: 'autoStart: false, exec: async () => { throw new Error("no rows") },' });
 const waiting = syncCode({
   more: `autoStart: false,
-  exec: async (nango) => { await new Promise((_, end) => nango.signal.addEventListener("abort", end)) },`,
+  exec: async (nango) => {
+    // Without a pending call or timer, the run would end as stalled.
+    const timer = setInterval(() => {}, 1000);
+    await new Promise((_, end) => nango.signal.addEventListener("abort", end)).finally(() => clearInterval(timer));
+  },`,
 });
 const flaky = syncCode({
   more: `autoStart: false,

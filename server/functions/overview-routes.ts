@@ -1,27 +1,26 @@
-/** Functions and syncs of a whole environment, with what has lately come of them. */
+/** Routes that list the functions of an environment with their recent runs, and its syncs. */
 import { z } from 'zod';
-import { connectionId } from '../connections/wire.ts';
-import type { Db, Queryable } from '../db/pool.ts';
+import { connectionId } from '../connections/routes/wire.ts';
+import type { Db } from '../db/pool.ts';
 import type { App } from '../http/server.ts';
-import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import type { Vault } from '../vault.ts';
 import { functionName } from './deploys/definition.ts';
 import { countFunctions, type DeployedFunction, listFunctions } from './deploys/store.ts';
 import { type RunState, runStates } from './runs/runs.ts';
 import { countSyncs, listedSyncWire, listSyncs, syncCountsWire, syncStates } from './syncs/sync-list.ts';
-import { functionWire, kindOf, toWire as wireOf } from './wire.ts';
+import { functionPage, functionType, functionWire, kindOf, pagination, toWire as wireOf } from './wire.ts';
 
-type Deps = { db: Db; vault: Vault; now: () => Date; open: () => Promise<void> };
+type OverviewDeps = { db: Db; vault: Vault; now: () => Date; open: () => Promise<void> };
 
 const dayMs = 86_400_000;
-/** Schemas are read of one function at a time. */
+/** Without schemas, which only the route of one function returns. */
 const listed = functionWire
   .omit({ metadata_schema: true, checkpoint_schema: true, json_schema: true })
   .extend({
     provider_config_key: z.string(),
     provider: z.string(),
-    /** The newest; null where it never ran, or none is kept. */
+    /** The newest run; null if there is none. */
     last_run: z
       .object({
         id: z.string(),
@@ -34,7 +33,7 @@ const listed = functionWire
     failures: z.int(),
   });
 
-export function overviewRoutes(app: App, { db, vault, now, open }: Deps): void {
+export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
 
   app.get(
@@ -43,40 +42,41 @@ export function overviewRoutes(app: App, { db, vault, now, open }: Deps): void {
       ...read,
       schema: {
         operationId: 'listAllFunctions',
-        summary: 'Functions of the environment',
+        summary: 'List the functions of the environment',
         description:
-          'By integration, kind and name, with the newest run and the failures of a day. Schemas: see one function.',
+          'By integration, kind and name, with the latest run and the failures of the last day. Schemas are in the ' +
+          'response for one function.',
         errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),
-          type: z.enum(['sync', 'action', 'on-event']).optional(),
+          type: functionType.optional(),
           enabled: z.enum(['true', 'false']).optional(),
-          search: text({ max: 255 }).optional(),
-          page: z.coerce.number().int().min(0).max(1_000_000).default(0),
-          limit: z.coerce.number().int().min(1).max(100).default(20),
+          ...functionPage,
         }),
-        response: {
-          200: z.object({
-            data: z.array(listed),
-            pagination: z.object({ total: z.int(), page: z.int(), limit: z.int() }),
-          }),
-        },
+        response: { 200: z.object({ data: z.array(listed), pagination }) },
       },
     },
     async ({ query, caller: { environmentId } }) => {
       const { page, limit, search, enabled } = query;
       const which = {
-        ...{ environmentId, integrationKey: query.provider_config_key, search, kind: kindOf(query.type) },
+        ...{
+          environmentId,
+          integrationKey: query.provider_config_key,
+          search,
+          kind: query.type && kindOf(query.type),
+        },
         isEnabled: enabled === undefined ? undefined : enabled === 'true',
       };
       const found = await listFunctions(db, { ...which, limit, offset: page * limit });
-      const lately = await latelyOf(db, {
+      const since = new Date(now().getTime() - dayMs);
+      const rows = await db.query<RecentRuns>(recentRunsSql, [
         environmentId,
-        functionIds: found.map(({ id }) => id),
-        since: new Date(now().getTime() - dayMs),
-      });
+        found.map(({ id }) => id),
+        since,
+      ]);
+      const recent = new Map(rows.map((row) => [row.id, row]));
       return {
-        data: found.map((one) => toWire(one, lately.get(one.id))),
+        data: found.map((one) => toWire(one, recent.get(one.id))),
         pagination: { total: await countFunctions(db, which), page, limit },
       };
     },
@@ -88,10 +88,10 @@ export function overviewRoutes(app: App, { db, vault, now, open }: Deps): void {
       ...read,
       schema: {
         operationId: 'listSyncs',
-        summary: 'Syncs of connections',
+        summary: 'List the syncs of connections',
         description:
-          'One for each function, connection and variant, in the order in which they were made; `counts` are of all that ' +
-          'the filters but `state` let through.',
+          'One entry for each function, connection and variant, in the order of creation. `counts` covers all entries that ' +
+          'match the filters other than `state`.',
         errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),
@@ -126,84 +126,54 @@ export function overviewRoutes(app: App, { db, vault, now, open }: Deps): void {
   );
 }
 
-function toWire(found: DeployedFunction, lately: Lately | undefined): z.input<typeof listed> {
+function toWire(found: DeployedFunction, recent: RecentRuns | undefined): z.input<typeof listed> {
   const { metadata_schema: _, checkpoint_schema: __, json_schema: ___, ...rest } = wireOf(found);
-  const last = lately?.lastRun ?? null;
+  const last = recent?.last ?? null;
   return {
     ...rest,
     provider_config_key: found.integrationKey,
     provider: found.provider,
     last_run: last && {
-      id: last.id,
-      state: last.state,
-      queued_at: last.queuedAt.toISOString(),
-      ended_at: last.endedAt?.toISOString() ?? null,
+      ...last,
+      queued_at: new Date(last.queued_at).toISOString(),
+      ended_at: last.ended_at && new Date(last.ended_at).toISOString(),
     },
-    failures: lately?.failures ?? 0,
+    failures: recent?.failures ?? 0,
   };
 }
 
-/** What has lately come of functions, for lists of them. */
-
-type LatestRun = {
-  id: string;
-  state: RunState;
-  queuedAt: Date;
-  endedAt: Date | null;
+type RecentRuns = {
+  /** The function. */
+  id: number;
+  last: { id: string; state: RunState; queued_at: string; ended_at: string | null } | null;
+  failures: number;
 };
-type Lately = { lastRun: LatestRun | null; failures: number };
 
-/** More than these are not counted. */
+/** Failures are counted up to this number. */
 const maxFailures = 1_000;
 
-/** Of each of these functions its newest run, and how many of its runs have failed since `since`. */
-async function latelyOf(
-  q: Queryable,
-  {
-    environmentId,
-    functionIds,
-    since,
-  }: { environmentId: number; functionIds: readonly number[]; since: Date },
-): Promise<Map<number, Lately>> {
-  const rows = await q.query<{ id: number; last: Record<string, string | null> | null; failures: number }>(
-    `select
-       function.id,
-       (
-         select to_jsonb(last)
-         from (
-           select run.id, run.state, run.queued_at, run.ended_at
-           from run
-           where run.function_id = function.id
-           order by run.id desc
-           limit 1
-         ) as last
-       ) as last,
-       (
-         select count(*)
-         from (
-           select
-           from run
-           where run.function_id = function.id and run.state = 'failed' and run.ended_at > $3
-           limit ${maxFailures}
-         ) as failed
-       ) as failures
-     from function
-     where function.environment_id = $1 and function.id = any($2)`,
-    [environmentId, functionIds, since],
-  );
-  return new Map(rows.map(({ id, last, failures }) => [id, { lastRun: last && runOf(last), failures }]));
-}
-
-function runOf({
-  id,
-  state,
-  queued_at: queuedAt,
-  ended_at: endedAt,
-}: Record<string, string | null>): LatestRun {
-  return {
-    id: id!,
-    state: state as RunState,
-    queuedAt: new Date(queuedAt!),
-    endedAt: endedAt ? new Date(endedAt) : null,
-  };
-}
+/** The newest run of each function in $2, and its number of failures since $3. */
+const recentRunsSql = `
+  select
+    function.id,
+    (
+      select to_jsonb(last)
+      from (
+        select run.id, run.state, run.queued_at, run.ended_at
+        from run
+        where run.function_id = function.id
+        order by run.id desc
+        limit 1
+      ) as last
+    ) as last,
+    (
+      select count(*)
+      from (
+        select
+        from run
+        where run.function_id = function.id and run.state = 'failed' and run.ended_at > $3
+        limit ${maxFailures}
+      ) as failed
+    ) as failures
+  from function
+  where function.environment_id = $1 and function.id = any($2)`;

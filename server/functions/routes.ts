@@ -1,10 +1,10 @@
+/** Routes for deployed functions: read, list versions, enable and disable, roll back, remove. */
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Caller } from '../http/caller.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
-import { text } from '../http/text.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { functionName } from './deploys/definition.ts';
 import { titleOf } from './deploys/examine.ts';
@@ -24,16 +24,11 @@ import {
   wireKind,
 } from './deploys/store.ts';
 import { startNewSyncs } from './runs/schedule.ts';
-import { functionWire, kindOf, toWire } from './wire.ts';
+import { functionPage, functionWire, kindOf, pagination, toWire, functionType as type } from './wire.ts';
 
-type Deps = {
-  db: Db;
-  now: () => Date;
-  /** Throws where functions are turned off. */
-  open: () => Promise<void>;
-};
+/** `open` throws if functions are turned off. */
+type FunctionRoutesDeps = { db: Db; now: () => Date; open: () => Promise<void> };
 
-const type = z.enum(['sync', 'action', 'on-event']);
 const typed = z.strictObject({ type: type.optional() });
 const params = z.object({ key: integrationKey, name: functionName });
 const one = { 200: z.object({ data: functionWire }) };
@@ -42,8 +37,7 @@ const path = '/integrations/:key/functions';
 const ofOne = `${path}/:name`;
 const ofOneErrors = ['functions_off', 'not_found', 'ambiguous_function'] as const;
 
-/** What is deployed: reading it, its versions, turning it on and off, roll back, removal. */
-export function functionRoutes(app: App, { db, now, open }: Deps): void {
+export function functionRoutes(app: App, { db, now, open }: FunctionRoutesDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
   const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
 
@@ -53,22 +47,12 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       ...read,
       schema: {
         operationId: 'listFunctions',
-        summary: 'Functions of an integration',
-        description: 'Those that were deployed, and those that ship and were put on it, by kind and name.',
+        summary: 'List the functions of an integration',
+        description: 'The deployed functions and the installed shipped functions, by kind and name.',
         errors: ['functions_off', 'not_found'],
         params: params.pick({ key: true }),
-        querystring: z.strictObject({
-          type: type.optional(),
-          search: text({ max: 255 }).optional(),
-          page: z.coerce.number().int().min(0).max(1_000_000).default(0),
-          limit: z.coerce.number().int().min(1).max(100).default(20),
-        }),
-        response: {
-          200: z.object({
-            data: z.array(functionWire),
-            pagination: z.object({ total: z.int(), page: z.int(), limit: z.int() }),
-          }),
-        },
+        querystring: typed.extend(functionPage),
+        response: { 200: z.object({ data: z.array(functionWire), pagination }) },
       },
     },
     async ({ params: { key }, query, caller }) => {
@@ -76,7 +60,7 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       await requireIntegration(db, caller, key);
       const which = {
         ...{ environmentId: caller.environmentId, integrationKey: key, search },
-        kind: kindOf(query.type),
+        kind: query.type && kindOf(query.type),
       };
       const found = await listFunctions(db, { ...which, limit, offset: page * limit });
       return {
@@ -92,8 +76,8 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       ...read,
       schema: {
         operationId: 'getFunction',
-        summary: 'One function',
-        description: 'The version that runs: what it takes and gives, as JSON Schema, and when it runs.',
+        summary: 'Get a function',
+        description: 'The active version, with its input and output as JSON Schema, and its schedule.',
         errors: ofOneErrors,
         params,
         querystring: typed,
@@ -109,10 +93,11 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       ...read,
       schema: {
         operationId: 'getFunctionCode',
-        summary: 'The source of a function',
+        summary: 'Get the source of a function',
         errors: ofOneErrors,
         description:
-          'As it was deployed with; the bundle where it was deployed without. Of the version that runs unless another is named.',
+          'The source that was deployed, or the bundle if no source was deployed. Without `version`, the source of the ' +
+          'active version.',
         params,
         querystring: typed.extend({ version: z.coerce.number().int().min(1).optional() }),
         response: { 200: z.object({ type, code: z.string() }) },
@@ -134,7 +119,7 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       ...read,
       schema: {
         operationId: 'listFunctionVersions',
-        summary: 'Versions of a function',
+        summary: 'List the versions of a function',
         errors: ofOneErrors,
         description: 'Newest first, at most 1000.',
         params,
@@ -176,9 +161,10 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
       ...write,
       schema: {
         operationId: 'rollBackFunction',
-        summary: 'Let another version run',
+        summary: 'Activate another version',
         errors: ofOneErrors,
-        description: 'One that was deployed before. Runs under way end with the version they began with.',
+        description:
+          'The version was deployed before. Runs that have started continue with the version with which they started.',
         params,
         querystring: typed,
         body: z.strictObject({ version: z.int().min(1) }),
@@ -193,7 +179,7 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
         const versions = await listVersions(tx, { environmentId, functionId: found.id });
         const wanted = versions.find(({ number }) => number === body.version);
         if (wanted === undefined)
-          throw fieldError('invalid_body', ['version'], 'is no version of the function');
+          throw fieldError('invalid_body', ['version'], 'is not a version of the function');
         if (!wanted.isCurrent) {
           await pointTo(tx, { environmentId, functionId: found.id, versionId: wanted.id, at: now() });
           await startNewSyncs(tx, { environmentId, at: now() });
@@ -218,7 +204,7 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
         operationId: 'switchFunction',
         summary: 'Turn a function on or off',
         errors: ofOneErrors,
-        description: 'One that is off starts no run. What runs already goes on.',
+        description: 'A function that is off starts no runs. Runs that have started continue.',
         params,
         querystring: typed,
         body: z.strictObject({ enabled: z.boolean() }),
@@ -248,7 +234,7 @@ export function functionRoutes(app: App, { db, now, open }: Deps): void {
         operationId: 'removeFunction',
         summary: 'Remove a function',
         errors: ofOneErrors,
-        description: 'With its versions, schedules and runs. Records that it saved stay.',
+        description: 'Also removes its versions, schedules and runs. Records that it saved stay.',
         params,
         querystring: z.strictObject({ type }),
         // `data` is what official clients read.
@@ -282,7 +268,12 @@ async function get(
 ): Promise<DeployedFunction> {
   await requireIntegration(db, caller, key);
   const { environmentId } = caller;
-  return getFunction(db, { environmentId, integrationKey: key, name, kind: kindOf(query.type) });
+  return getFunction(db, {
+    environmentId,
+    integrationKey: key,
+    name,
+    kind: query.type && kindOf(query.type),
+  });
 }
 
 async function requireIntegration(db: Db | Tx, { environmentId }: Caller, key: string): Promise<void> {

@@ -1,25 +1,37 @@
+/** Functions as JSON, and the fields that several routes share. */
 import { z } from 'zod';
+import { text } from '../http/text.ts';
 import { type JsonSchema, type Kind, occasions } from './deploys/definition.ts';
 import { type DeployedFunction, wireKind } from './deploys/store.ts';
 
 const schema = z.record(z.string(), z.unknown());
 
 const sources = ['repo', 'folder', 'shipped'] as const;
-/** How official clients call what was deployed. */
+/** The names of official clients for the origins of functions. */
 const sourceOf = { deploy: 'repo', folder: 'folder', shipped: 'shipped' } as const satisfies Record<
   DeployedFunction['origin'],
   (typeof sources)[number]
 >;
 
+export const functionType = z.enum(['sync', 'action', 'on-event']);
+
+/** Query fields of a list of functions. */
+export const functionPage = {
+  search: text({ max: 255 }).optional(),
+  page: z.coerce.number().int().min(0).max(1_000_000).default(0),
+  limit: z.coerce.number().int().min(1).max(100).default(20),
+};
+export const pagination = z.object({ total: z.int(), page: z.int(), limit: z.int() });
+
 /** One function. `input` and `returns` are names in `json_schema.definitions`. */
 export const functionWire = z.object({
   id: z.int(),
   name: z.string(),
-  type: z.enum(['sync', 'action', 'on-event']),
+  type: functionType,
   description: z.string(),
   scopes: z.array(z.string()),
   enabled: z.boolean(),
-  /** Of the version that runs: its number, and what its author calls it. */
+  /** The number of the current version, and its author's name for it. */
   version: z.int(),
   version_label: z.string(),
   last_deployed: z.string(),
@@ -29,36 +41,40 @@ export const functionWire = z.object({
   input: z.string().optional(),
   returns: z.array(z.string()).optional(),
   json_schema: z.object({ definitions: z.record(z.string(), schema) }).optional(),
-  /** Of syncs: as it was written, and in seconds. */
+  /** For syncs: the frequency as its author wrote it, and in seconds. */
   runs: z.string().optional(),
   frequency_s: z.int().optional(),
   auto_start: z.boolean().optional(),
   track_deletes: z.boolean().optional(),
   webhook_subscriptions: z.array(z.string()).optional(),
-  /** Of actions: changes nothing at the provider. */
+  /** For actions: it changes nothing at the provider. */
   read_only: z.boolean().optional(),
-  /** Of event functions. */
+  /** For event functions. */
   event: z.enum(occasions).optional(),
 });
 type FunctionWire = z.input<typeof functionWire>;
 
 export function toWire(found: DeployedFunction): FunctionWire {
-  const { kind, definition } = found;
-  const base = {
+  const { definition } = found;
+  return {
+    ...definedWire(found),
     id: found.id,
-    name: found.name,
-    type: wireKind(kind),
-    description: definition.description,
-    scopes: definition.scopes,
     enabled: found.isEnabled,
     version: found.number,
-    version_label: found.label,
     last_deployed: found.deployedAt.toISOString(),
     source: sourceOf[found.origin],
-    metadata_schema: definition.metadata,
     checkpoint_schema: definition.checkpoint,
+    ...(found.kind === 'on_event' && { event: definition.event! }),
+    ...(found.kind === 'sync' && { webhook_subscriptions: definition.webhook_subscriptions }),
   };
-  if (kind === 'on_event') return { ...base, event: definition.event! };
+}
+
+/** The fields that depend only on the definition, also for functions that are not deployed. */
+export function definedWire(found: Pick<DeployedFunction, 'name' | 'kind' | 'definition' | 'label'>) {
+  const { name, kind, definition, label } = found;
+  const { description, scopes, metadata: metadata_schema } = definition;
+  const base = { name, type: wireKind(kind), description, scopes, version_label: label, metadata_schema };
+  if (kind === 'on_event') return base;
   const schemas = schemasOf(found);
   if (kind === 'action') return { ...base, ...schemas, read_only: definition.read_only };
   return {
@@ -68,16 +84,15 @@ export function toWire(found: DeployedFunction): FunctionWire {
     frequency_s: definition.frequency_s!,
     auto_start: definition.auto_start,
     track_deletes: definition.track_deletes,
-    webhook_subscriptions: definition.webhook_subscriptions,
   };
 }
 
-/** How a kind that is named on the wire is called here. */
-export function kindOf(type: FunctionWire['type'] | undefined): Kind | undefined {
+/** The kind for a name on the wire. */
+export function kindOf(type: FunctionWire['type']): Kind {
   return type === 'on-event' ? 'on_event' : type;
 }
 
-/** An input and an output have no names of their own: they get some, for readers that want names. */
+/** The schemas of a function by name. Input and output have no names of their own, so names are derived. */
 export function schemasOf({
   name,
   kind,

@@ -31,7 +31,7 @@ test('addresses of one IPv6 subscriber are one', () => {
   assert.equal(networkOf(requestFrom('::1')), '0:0:0:0::/64');
 });
 
-test('what a proxy says that is none of the trusted ones is said in vain, also where others are trusted', async () => {
+test('the header of an untrusted proxy is ignored, even if others are trusted', async () => {
   for (const [trustProxy, inVain] of [
     [false, true],
     [['10.0.0.0/8'], true],

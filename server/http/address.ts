@@ -1,13 +1,15 @@
-import type { IncomingMessage } from 'node:http';
+/** The client of a request: its address, and whether a proxy forwarded the request. */
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { BlockList, isIP } from 'node:net';
 import type { FastifyRequest } from 'fastify';
+import { AppError } from '../errors.ts';
 
 /**
- * Where requests come from, read as the routes do (`request.ip`), for those that reach no route: an address counts from
- * `X-Forwarded-For` as far as the proxies that name it are trusted (ranges as in TRELLIS_TRUSTED_PROXIES).
+ * Returns the network of a client, as `request.ip` of the routes, but for requests that reach no route: an address in
+ * `X-Forwarded-For` counts if the proxies that report it are trusted (ranges as in TRELLIS_TRUSTED_PROXIES).
  *
- * The answer stands for the holder of the address: an IPv4 address, or the first 64 bits of an IPv6 address, since a
- * single subscriber is given as many addresses as there are below them (RFC 6177).
+ * A network is an IPv4 address, or the first 64 bits of an IPv6 address, since a single subscriber has all addresses below
+ * them (RFC 6177).
  */
 export function createNetworkReader(
   trustedProxies: readonly string[],
@@ -31,12 +33,12 @@ export function createNetworkReader(
   };
 }
 
-/** Whether a request carries a forwarded address although its peer is none of the trusted proxies. */
+/** Whether a request has a forwarded address although its peer is not a trusted proxy. */
 export function isForwardedInVain({ headers, ip, socket }: FastifyRequest): boolean {
   return headers['x-forwarded-for'] !== undefined && ip === socket.remoteAddress;
 }
 
-/** An IPv4 address as itself, also where the socket is one of IPv6. */
+/** An IPv4 address without the prefix that an IPv6 socket adds. */
 function plain(address: string): string {
   return address.replace(/^::ffff:(?=[\d.]+$)/i, '');
 }
@@ -51,4 +53,34 @@ function networkOf(address: string): string {
     .slice(0, 4)
     .map((group) => Number.parseInt(group, 16).toString(16))
     .join(':')}::/64`;
+}
+
+const proxyHeaders = /^(forwarded|x-forwarded-.*|x-real-ip|via)$/;
+
+/** Whether a request has a header of a proxy that forwarded it. */
+export function isForwarded(headers: IncomingHttpHeaders): boolean {
+  return Object.keys(headers).some((name) => proxyHeaders.test(name));
+}
+
+/**
+ * If the sign-in is off, every client is an owner. So only programs of this machine are served, which use a name of this
+ * machine: a web page whose name was made to resolve to this machine sends its own name (DNS rebinding), and a proxy that
+ * forwards requests from other machines adds its headers. Returns the refusal; undefined: the request is allowed.
+ */
+export function createLoopbackGuard(baseUrl: string): (request: IncomingMessage) => AppError | undefined {
+  const { port } = new URL(baseUrl);
+  const names = ['localhost', '127.0.0.1', '[::1]', new URL(baseUrl).hostname];
+  const hosts = new Set(names.map((name) => (port === '' ? name : `${name}:${port}`)));
+  return ({ headers }) => {
+    if (!hosts.has((headers.host ?? '').toLowerCase())) {
+      return new AppError(
+        'forbidden',
+        'The sign-in is off: this service serves only requests to a name of this machine.',
+      );
+    }
+    if (isForwarded(headers)) {
+      return new AppError('forbidden', 'The sign-in is off: this service serves no forwarded requests.');
+    }
+    return undefined;
+  };
 }

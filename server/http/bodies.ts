@@ -1,22 +1,17 @@
 /**
- * The bodies of requests, as far as they are the same for all: how long one may take, how much of one is read that nobody
- * wants any more, and when a caller that asks first is told to send it.
+ * The bodies of all requests: their time limit, how much of an unneeded body is read, and when a client that waits for
+ * `100 Continue` gets it.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
-/** Behind an answer so much is read of a body that nobody has asked for, and for so long. */
+/** The limits for reading the rest of an unused body after the response. */
 const unwantedBytes = 256 * 1024;
 const unwantedMs = 1_000;
-/** For so long one is read that was on its way to somebody. */
+/** The time limit for the rest of a body that was being read. */
 const wantedMs = 30_000;
 
-/** Whether a body follows the head (RFC 9112 §6.3). */
-export function hasBody({ headers }: IncomingMessage): boolean {
-  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
-}
-
-/** Calls `expire` where the body is not there after so long (ms), and nobody has answered meanwhile. */
+/** Calls `expire` if the body is not complete after `limitMs`, and the response has not ended before. */
 export function limitBody(
   request: IncomingMessage,
   { response, limitMs, expire }: { response: ServerResponse; limitMs: number; expire: () => void },
@@ -31,21 +26,20 @@ export function limitBody(
 
 const behindAnswers = new WeakSet<Socket>();
 
-/** Whether the rest of a request comes in whose answer is out. */
+/** Whether the connection still receives the rest of a request after its response. */
 export function isBehindAnswer(socket: Socket): boolean {
   return behindAnswers.has(socket);
 }
 
 /**
- * What becomes of a body that is still coming when the answer is written (lingering close, RFC 9112 §9.6): where it flows
- * to somebody, the rest is read for 30 s; where nobody has begun to read it, or reading was paused, 256 KB of it within a
- * second. The connection ends then, unless the body has ended before.
+ * Reads the rest of a body after the response (lingering close, RFC 9112 §9.6): for 30 s if it was being read, else 256 KB of
+ * it within a second. Then the connection ends, unless the body has ended before.
  *
- * To close at once would reset the connection while the caller still sends, which may cost it the answer. To read on
- * without end, as Node does, would let anybody without a key send for ever.
+ * If it were closed at once, the connection would be reset while the client sends, which may destroy the response. If it were
+ * read without limit, as Node does, a client without a key could send for ever.
  */
 export function lingerBehind(request: IncomingMessage, response: ServerResponse): void {
-  // Comes before Node decides what becomes of the connection.
+  // This event precedes the decision of Node about the connection.
   response.once('prefinish', () => {
     if (request.complete || request.destroyed) return;
     const { socket } = request;
@@ -55,7 +49,7 @@ export function lingerBehind(request: IncomingMessage, response: ServerResponse)
     let left = isWanted ? Number.POSITIVE_INFINITY : unwantedBytes;
     const timer = setTimeout(() => socket.destroy(), isWanted ? wantedMs : unwantedMs).unref();
     behindAnswers.add(socket);
-    // What Node calls behind the last answer of a connection.
+    // Node calls it after the last response of a connection.
     socket.destroySoon = () => {
       isLast = true;
       socket.end();
@@ -76,8 +70,8 @@ export function lingerBehind(request: IncomingMessage, response: ServerResponse)
 }
 
 /**
- * Sends `100 Continue` when somebody begins to read the body, so that a caller who waits for it is told first where an
- * answer is an error (RFC 9110 §10.1.1).
+ * Sends `100 Continue` when the body is read, so that a client which waits for it can get an error instead (RFC 9110
+ * §10.1.1).
  */
 export function continueWhenRead(request: IncomingMessage, response: ServerResponse): void {
   const read = request._read;

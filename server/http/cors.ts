@@ -1,9 +1,20 @@
-import type { IncomingMessage } from 'node:http';
+/** CORS: which methods and origins may call, and which headers their pages may read. */
+import { type IncomingMessage, METHODS } from 'node:http';
 import type { FastifyInstance, FastifyReply } from 'fastify';
 import type { Brand } from '../brand.ts';
-import { allowedMethods } from './methods.ts';
 
-/** What every answer says to a page of any origin. */
+/**
+ * The methods that Node supports, without CONNECT and TRACE (RFC 9110 §9.3.6 and §9.3.8): one would turn the service into a
+ * tunnel, the other would echo the credentials.
+ */
+export const methods: readonly string[] = METHODS.filter(
+  (method) => method !== 'CONNECT' && method !== 'TRACE',
+);
+
+/** The value of the header Allow. */
+export const allowedMethods = methods.join(', ');
+
+/** The CORS headers of every response to a page of any origin. */
 export function anyOriginHeaders(brand: Brand): Record<string, string> {
   return {
     'access-control-allow-origin': '*',
@@ -25,8 +36,8 @@ const exposed = [
 ];
 
 /**
- * Pages of any origin may call with a key or a session token: neither is sent by a browser on its own accord, so
- * `*` gives nothing away. Credentials are never allowed.
+ * Pages of any origin may call with a key or a session token: a browser sends neither automatically, so `*` is safe.
+ * Credentials are never allowed.
  */
 export function answerAnyOrigin(app: FastifyInstance, brand: Brand): void {
   const headers = anyOriginHeaders(brand);
@@ -37,23 +48,23 @@ export function answerAnyOrigin(app: FastifyInstance, brand: Brand): void {
   });
 }
 
-/** An answer to a cookie is for pages of ours alone. */
+/** Only our own pages may read the response to a cookie. */
 export function answerOwnOrigin(reply: FastifyReply): void {
   reply.removeHeader('access-control-allow-origin').removeHeader('access-control-expose-headers');
 }
 
-/** Whether a browser asks for leave before it sends the request itself. */
+/** Whether the request is a CORS preflight. */
 export function isPreflight({ method, headers }: IncomingMessage): boolean {
   return method === 'OPTIONS' && 'access-control-request-method' in headers;
 }
 
-/** What the answer to a preflight says beyond `anyOriginHeaders`. */
+/** The headers of the response to a preflight, in addition to `anyOriginHeaders`. */
 export function preflightHeaders({ headers }: IncomingMessage): Record<string, string> {
   const wanted = headers['access-control-request-headers'];
   return {
     'access-control-allow-methods': allowedMethods,
     'access-control-max-age': '600',
-    // `*` does not cover Authorization (Fetch standard, CORS-preflight fetch), so the wanted names are repeated.
+    // `*` does not include Authorization (Fetch standard, CORS-preflight fetch), so the requested names are repeated.
     ...(wanted !== undefined && {
       'access-control-allow-headers': wanted,
       vary: 'Access-Control-Request-Headers',

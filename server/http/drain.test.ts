@@ -7,7 +7,7 @@ import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
 import { createDrain, isStopping } from './drain.ts';
-import { Overload } from './overload.ts';
+import { Overload } from './limits/overload.ts';
 import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
@@ -15,8 +15,8 @@ import { createHttp } from './server.ts';
 const forever = 86_400_000;
 
 /**
- * A server whose `/waits` answers when it is told to, and whose `/streams` sends `begun`, and `ended` when it is told to. Its front
- * answers below `/proxy/` what it was told.
+ * A server whose `/waits` responds on demand, and whose `/streams` sends `begun`, and `ended` on demand. Its interceptor
+ * responds below `/proxy/` with its last notification.
  */
 async function serve(t: TestContext) {
   let words = 'told nothing';
@@ -87,7 +87,7 @@ class Client extends RawClient {
   }
 }
 
-test('a stop does not wait for connections that nobody uses', async (t) => {
+test('a stop does not wait for idle connections', async (t) => {
   const { drain, client } = await serve(t);
   const used = await client().ask('/now').until('now');
   const silent = client();
@@ -139,7 +139,7 @@ test('a request that comes during a stop on a connection in use is answered, and
   );
 });
 
-test('what still runs when the time is over is broken off so that it cannot be taken for whole', async (t) => {
+test('a response that is cut off by a stop cannot be mistaken for a complete one', async (t) => {
   const { drain, client } = await serve(t);
   const chunked = await client().ask('/streams').until('begun');
   // Without chunks or a length, the end of the connection would be the end of the answer.
@@ -166,7 +166,7 @@ test('a server that is to stop says so at once, and takes requests until its del
   await stopped;
 });
 
-test('the front is told of a stop at once, and of the end once nothing new is taken', async (t) => {
+test('the interceptor is notified of a stop at once, and of its end when no request arrives any more', async (t) => {
   const { drain, client, endDelay, end } = await serve(t);
   const streaming = await client().ask('/streams').until('begun');
   const idle = await client().ask('/proxy/a').until('told nothing');

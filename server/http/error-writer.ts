@@ -1,9 +1,16 @@
+/** The only module that turns errors into responses, for routes and for requests that never reach one. */
+
+import { type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import type { FastifyError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { $ZodIssue } from 'zod/v4/core';
+import type { Brand } from '../brand.ts';
 import { AppError, type ErrorCode, type FieldError } from '../errors.ts';
+import { isBehindAnswer } from './bodies.ts';
+import { anyOriginHeaders } from './cors.ts';
 
-/** A request part that does not fit its schema. */
-export class ValidationFault extends Error {
+/** A part of a request that does not match its schema. */
+export class ValidationError extends Error {
   readonly issues: readonly $ZodIssue[];
   /** Set by Fastify: body, querystring, params or headers. */
   validationContext?: string;
@@ -14,8 +21,8 @@ export class ValidationFault extends Error {
 }
 
 /**
- * The one place where an error becomes an answer. Unknown errors are logged whole and answered bare. `isRootAlias`
- * knows the paths that are a provider's own.
+ * Writes the errors of routes. Unknown errors are logged in full, and reported to the caller without details. `isRootAlias`
+ * returns whether a path is one of a provider.
  */
 export function writeErrors(app: FastifyInstance, isRootAlias: (path: string) => boolean): void {
   app.setErrorHandler<FastifyError>((error, request, reply) => {
@@ -44,22 +51,22 @@ export function sendError(reply: FastifyReply, error: AppError, request: Fastify
     .send(JSON.stringify({ error: errorBody(error, request.id) }));
 }
 
-/** What stands below `error` in an answer of ours. */
+/** The value of `error` in our envelope. */
 export function errorBody(error: AppError, requestId: string): Record<string, unknown> {
   return {
     code: error.code,
     message: error.code === 'internal' ? `${error.message.replace(/\.$/, '')}: ${requestId}.` : error.message,
     ...(error.errors && { errors: error.errors }),
-    // The authentication answers have always carried an empty payload; clients read it.
+    // Responses to failed authentication have an empty payload, which clients read.
     ...(error.payload !== undefined ? { payload: error.payload } : error.status === 401 && { payload: {} }),
     ...(error.upstream !== undefined && { upstream: error.upstream }),
   };
 }
 
-/** What of Fastify's own errors a caller may see. */
+/** Maps Fastify's errors to ours; others become `internal`. */
 function asAppError(error: unknown): AppError {
   if (error instanceof AppError) return error;
-  if (error instanceof ValidationFault) return validationError(error);
+  if (error instanceof ValidationError) return validationError(error);
   const { code, statusCode } = error as Partial<FastifyError>;
   if (code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE') return new AppError('invalid_content_type');
   if (code === 'FST_ERR_CTP_BODY_TOO_LARGE') return new AppError('body_too_large');
@@ -79,7 +86,7 @@ function asAppError(error: unknown): AppError {
   return new AppError('internal', undefined, { cause: error });
 }
 
-/** Of a body's faults at most so many are named. */
+/** The maximum number of issues that are reported. */
 const maxErrors = 100;
 
 const codeOfContext: Record<string, ErrorCode> = {
@@ -89,13 +96,90 @@ const codeOfContext: Record<string, ErrorCode> = {
   headers: 'invalid_headers',
 };
 
-function validationError(fault: ValidationFault): AppError {
-  const errors: FieldError[] = fault.issues.slice(0, maxErrors).map((issue) => ({
+function validationError(error: ValidationError): AppError {
+  const errors: FieldError[] = error.issues.slice(0, maxErrors).map((issue) => ({
     code: issue.code ?? 'custom',
     message: issue.message,
     path: issue.path.map(String),
   }));
-  return new AppError(codeOfContext[fault.validationContext ?? 'body'] ?? 'invalid_body', undefined, {
+  return new AppError(codeOfContext[error.validationContext ?? 'body'] ?? 'invalid_body', undefined, {
     errors,
   });
+}
+
+export type Refuse = (socket: Socket, error: AppError, headers?: Record<string, string>) => void;
+
+/**
+ * Returns a function that writes an error to the bare socket, with our marker and the headers `own`, and ends the connection.
+ *
+ * If a response is being written, or is due to a request that was read completely, it resets the connection instead: the
+ * client would mistake the error for that response or a part of it.
+ */
+export function createRefusal(
+  brand: Brand,
+  { own, nextId }: { own: Record<string, string>; nextId: () => string },
+): Refuse {
+  return (socket, error, more = {}) => {
+    if (!socket.writable || isResponding(socket)) {
+      socket.resetAndDestroy();
+      return;
+    }
+    const { headers, body } = errorResponse(brand, { error, id: nextId() });
+    const all = { ...own, ...headers, ...more, connection: 'close' };
+    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.write(`HTTP/1.1 ${error.status} ${STATUS_CODES[error.status]}\r\n${lines.join('')}\r\n${body}`);
+    socket.destroySoon();
+  };
+}
+
+/** Returns a function that refuses a request with an error and keeps its connection open. */
+export function createTurnAway(
+  brand: Brand,
+  nextId: () => string,
+): (response: ServerResponse, error: AppError) => void {
+  return (response, error) => {
+    const { headers, body } = errorResponse(brand, { error, id: nextId() });
+    response.writeHead(error.status, headers).end(body);
+  };
+}
+
+function errorResponse(
+  brand: Brand,
+  { error, id }: { error: AppError; id: string },
+): { headers: Record<string, string>; body: string } {
+  const body = JSON.stringify({ error: errorBody(error, id) });
+  const headers = {
+    ...anyOriginHeaders(brand),
+    ...(error.retryAfterS !== undefined && { 'retry-after': String(Math.ceil(error.retryAfterS)) }),
+    ...error.headers,
+    'content-type': 'application/json; charset=utf-8',
+    'content-length': String(Buffer.byteLength(body)),
+    'x-request-id': id,
+    [brand.header('Error')]: error.code,
+  };
+  return { headers, body };
+}
+
+/** Node's name for the response that a socket is writing; its own error handler uses it too. */
+type RespondingSocket = Socket & { _httpMessage?: ServerResponse | null };
+
+function isResponding(socket: RespondingSocket): boolean {
+  const response = socket._httpMessage;
+  if (!response) return isBehindAnswer(socket);
+  return response.headersSent || response.req.complete;
+}
+
+const codes: Record<string, ErrorCode> = {
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+};
+
+/** Refuses a request that Node could not parse. */
+export function refuseUnreadable(
+  refuse: Refuse,
+  { error, socket }: { error: NodeJS.ErrnoException; socket: Socket },
+): void {
+  // The client is gone, or has sent nothing: browsers open connections in advance.
+  if (error.code === 'ECONNRESET' || socket.bytesRead === 0) socket.destroy();
+  else refuse(socket, new AppError(codes[error.code ?? ''] ?? 'malformed_request'));
 }

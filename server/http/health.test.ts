@@ -11,7 +11,7 @@ test('ready says of each check that it is well', async () => {
   assert.deepEqual(await ready(), [200, { result: 'ok', checks: { database: 'ok' } }]);
 });
 
-test('ready is 503 with what is wrong, and without what an error says', async () => {
+test('ready is 503 with the problem, and without the message of an error', async () => {
   const { ready } = await serve([
     { name: 'keys', find: async () => 'The master key "k1" is missing.' },
     { name: 'migrations', find: () => Promise.reject(new Error('host db.internal, user boss')) },
@@ -31,7 +31,7 @@ test('ready is 503 with what is wrong, and without what an error says', async ()
   assert.doesNotMatch(JSON.stringify(body), /boss|internal/);
 });
 
-test('twenty at once who ask share one round of checks', async () => {
+test('twenty concurrent requests share one round of checks', async () => {
   let rounds = 0;
   const opened = Promise.withResolvers<undefined>();
   const find = () => {
@@ -45,7 +45,7 @@ test('twenty at once who ask share one round of checks', async () => {
   assert.equal(rounds, 1);
 });
 
-test('a check that hangs is told as one that does not answer, and not asked again beside itself', async () => {
+test('a check that hangs is reported as without answer, and runs once at a time', async () => {
   let asked = 0;
   const find = () => {
     asked += 1;
@@ -58,7 +58,7 @@ test('a check that hangs is told as one that does not answer, and not asked agai
   assert.equal(asked, 1);
 });
 
-test('a service that was told to stop is alive and not ready', async () => {
+test('a service that stops is healthy, but not ready', async () => {
   const served = await serve([]);
   served.stop();
   assert.equal((await served.ready())[0], 503);

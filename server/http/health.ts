@@ -2,17 +2,17 @@ import { z } from 'zod';
 import { AppError } from '../errors.ts';
 import type { App } from './server.ts';
 
-/** What `/ready` looks at: `find` answers what is wrong, in a sentence without secrets, or throws. */
+/** A check of `/ready`: `find` resolves with the problem, as a sentence without secrets, or rejects. */
 export type ReadyCheck = { name: string; find: () => Promise<string | undefined> };
 
 type Readiness = { isReady: boolean; checks: Record<string, string> };
 
 /** A check that takes longer has failed. */
 const limitMs = 2_000;
-/** However often it is asked, the checks run no more often than that. */
+/** The minimum time between two runs of the checks. */
 const cachedMs = 1_000;
 
-/** `/health`: the process answers. `/ready`: it can do its work, and is not about to stop. */
+/** `/health`: the process responds. `/ready`: the service can work, and is not about to stop. */
 export function healthRoutes(
   app: App,
   { checks, isStopping }: { checks: readonly ReadyCheck[]; isStopping: () => boolean },
@@ -26,8 +26,8 @@ export function healthRoutes(
       config: { access },
       schema: {
         operationId: 'getHealth',
-        summary: 'Whether the process answers',
-        description: 'For what starts it again where it does not. Nothing is asked of the database.',
+        summary: 'Whether the process responds',
+        description: 'For a supervisor that restarts the process. Does not use the database.',
         response: { 200: z.object({ result: ok }) },
       },
     },
@@ -37,7 +37,7 @@ export function healthRoutes(
   const readySchema = {
     operationId: 'getReadiness',
     summary: 'Whether the service can do its work',
-    description: 'For what sends requests to it: 503 where a check fails, and when it is about to stop.',
+    description: 'For a load balancer: 503 if a check fails, and when the service is about to stop.',
     response: { 200: whole },
   };
   app.get('/ready', { config: { access }, schema: readySchema }, async () => {
@@ -53,7 +53,7 @@ export function healthRoutes(
   });
 }
 
-/** Runs the checks beside each other, at most one round at a time. */
+/** Runs the checks concurrently, at most one round at a time. */
 function createReadiness(checks: readonly ReadyCheck[]): () => Promise<Readiness> {
   let round: { at: number; found: Promise<Readiness> } | undefined;
   return () => {
@@ -61,7 +61,7 @@ function createReadiness(checks: readonly ReadyCheck[]): () => Promise<Readiness
     if (round === undefined || at - round.at > cachedMs) {
       const started = { at: Number.POSITIVE_INFINITY, found: look(checks) };
       round = started;
-      // Counted from its end: a round that takes long is the one under way.
+      // The time counts from the end of a round; callers share a long one.
       void started.found.then(() => {
         started.at = performance.now();
       });
@@ -77,7 +77,7 @@ async function look(checks: readonly ReadyCheck[]): Promise<Readiness> {
   return { isReady: found.every(([, state]) => state === 'ok'), checks: Object.fromEntries(found) };
 }
 
-/** What is wrong; never rejects. An error's own message may hold an address or a name of the database's: it stays here. */
+/** The problem; never rejects. It omits the message of an error, which may hold an address or a name of the database. */
 function inTime(find: ReadyCheck['find']): Promise<string | undefined> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<string>((resolve) => {

@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { fastify } from 'fastify';
 import { parseJsonOnly } from './json-body.ts';
 
-/** An app that tells the length of its bodies, and in which turn of the event loop, and when, each was read. */
+/** An app that records the length of its bodies, and the turn of the event loop and the time at which each was parsed. */
 async function startReader(t: TestContext, { turnMs = 0 } = {}) {
   const app = fastify({ bodyLimit: 1024 * 1024 });
   parseJsonOnly(app);
@@ -43,7 +43,7 @@ test('others are answered between two long bodies', async (t) => {
     gaps().every(({ turns, ms }) => turns >= 30 || ms >= 45),
     JSON.stringify(gaps()),
   );
-  // One that cannot be read holds up nobody.
+  // An invalid body delays no others.
   const [bad, good] = await Promise.all([send(`${long}]`), send(long)]);
   assert.deepEqual([bad?.statusCode, good?.statusCode], [400, 200]);
   read.length = 0;

@@ -1,13 +1,13 @@
 import type { FastifyInstance } from 'fastify';
 
-/** Nobody means more brackets within brackets; half a million of them in a megabyte take the parser up to 100 ms. */
+/** The maximum depth. Half a million nested brackets in a megabyte take the parser up to 100 ms. */
 export const deepest = 1_000;
-/** A body that is no longer than that is read sooner than it could wait for its turn. */
+/** Bodies up to this length are parsed at once. */
 const smallLength = 64 * 1024;
 /**
- * Turns of the event loop between two long bodies, and the time after which there were enough of them. The loop accepts one
- * new connection in each turn (libuv, `uv__server_io`), so without them a new connection would wait for one body of each
- * earlier connection; but if each turn has much to do, the bodies would wait for all of that.
+ * The turns of the event loop between two long bodies, and the maximum time for them. The loop accepts one new connection in
+ * each turn (libuv, `uv__server_io`), so without them a new connection would wait for a body of each earlier connection. The
+ * maximum is for turns with much work, for which the bodies would wait.
  */
 const turnsBetween = 32;
 const maxMsBetween = 50;
@@ -15,10 +15,10 @@ const [quote, backslash] = [0x22, 0x5c];
 const [openBracket, closeBracket, openBrace, closeBrace] = [0x5b, 0x5d, 0x7b, 0x7d];
 
 /**
- * JSON and nothing else; an empty body under that type is an empty object.
+ * Accepts only JSON; an empty body of that type is an empty object.
  *
- * Long ones are read one after the other, and what else came in is looked after between two of them: a megabyte of many small
- * members takes the parser 20 ms, and fifty of them at once would keep everybody else waiting for as long as all take together.
+ * Long bodies are parsed one after the other, with other work between them: a megabyte of many small members takes the parser
+ * 20 ms, and fifty of them at once would delay all other requests for as long as all take together.
  */
 export function parseJsonOnly(app: FastifyInstance): void {
   const parse = app.getDefaultJsonParser('error', 'error');
@@ -42,7 +42,7 @@ export function parseJsonOnly(app: FastifyInstance): void {
   });
 }
 
-/** Or at `untilMs` (of the process's clock), whichever comes first, and not in this turn. */
+/** Calls `work` after so many turns, or at `untilMs` (`performance.now()`) if that is earlier, but not in this turn. */
 function afterTurns(turns: number, work: () => void, untilMs: number): void {
   setImmediate(() => {
     if (turns <= 1 || performance.now() >= untilMs) work();
@@ -50,10 +50,10 @@ function afterTurns(turns: number, work: () => void, untilMs: number): void {
   });
 }
 
-/** What `error-writer.ts` makes `invalid_body` of; it passes from one thread to another. */
+/** `error-writer.ts` turns it into `invalid_body`. It can pass between threads. */
 export const tooDeep = () => new RangeError('Nested too deeply');
 
-/** Of JSON; of anything else it may say either. */
+/** Correct for valid JSON; for other text it may return either. */
 function isTooDeep(text: string): boolean {
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {
@@ -67,7 +67,7 @@ function isTooDeep(text: string): boolean {
   return false;
 }
 
-/** Where the quote stands that ends the string which one at `begin` begins; the length of the text where none does. */
+/** The position of the quote that ends the string which starts at `begin`; the length of the text if there is none. */
 function endOfString(text: string, begin: number): number {
   for (let end = begin; ; ) {
     end = text.indexOf('"', end + 1);

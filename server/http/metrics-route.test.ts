@@ -30,14 +30,14 @@ async function serve(token: string | undefined, baseUrl = 'http://localhost:3003
   };
 }
 
-test('without a token nobody reads the metrics of a service that is reached from elsewhere', async () => {
+test('without a token, a public service serves no metrics', async () => {
   const ask = await serve(undefined, 'https://trellis.example.com');
   // As a proxy sends it that sets no header.
   const { status, code } = await ask({}, '127.0.0.1');
   assert.deepEqual([status, code], [403, 'forbidden']);
 });
 
-test('without a token programs of this machine read the metrics, and nobody else', async () => {
+test('without a token, only programs of this machine read the metrics', async () => {
   const ask = await serve(undefined);
   for (const [headers, from] of [
     [{}, '127.0.0.1'],

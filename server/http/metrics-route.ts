@@ -3,15 +3,15 @@ import type { IncomingMessage } from 'node:http';
 import type { FastifySchema } from 'fastify';
 import { isLoopback } from '../config/setting-values.ts';
 import { AppError } from '../errors.ts';
-import type { MetricsText } from '../metrics/text.ts';
+import type { MetricsText } from '../metrics/metrics.ts';
+import { isForwarded } from './address.ts';
 import { answerOwnOrigin } from './cors.ts';
-import { isForwarded } from './loopback-only.ts';
 import type { App } from './server.ts';
 
 /**
- * `/metrics`, in the form of Prometheus: figures of the whole installation, which callers must not read. With a token it
- * is for any client that sends the token; without one for programs of this machine alone, as `requireLocal` recognizes
- * them, and for no client if `baseUrl` is public.
+ * `/metrics`, in the format of Prometheus: metrics of the whole installation, which callers must not read. With a token, any
+ * client that sends it may read them; without one, only programs of this machine (`requireLocal`), and no client if `baseUrl`
+ * is public.
  */
 export function metricsRoute(
   app: App,
@@ -20,21 +20,21 @@ export function metricsRoute(
   const access = { by: 'anyone', isLimited: false } as const;
   const schema: FastifySchema = {
     operationId: 'getMetrics',
-    summary: 'Measurements, in the form of Prometheus',
+    summary: 'Get metrics in the Prometheus format',
     description:
-      'Of the whole installation. When TRELLIS_METRICS_TOKEN is set, for any client that sends it as a bearer token; ' +
-      'otherwise for programs of this machine.',
+      'Metrics of the whole installation. If TRELLIS_METRICS_TOKEN is set, any client that sends it as a bearer token ' +
+      'has access; otherwise only programs on this machine.',
     errors: ['missing_auth_header', 'malformed_auth_header', 'unknown_account', 'forbidden'],
     answers: {
       200: {
-        description: 'The measurements.',
+        description: 'The metrics.',
         type: 'text/plain',
         schema: { type: 'string' },
         example: '# TYPE process_cpu_seconds_total counter\n',
       },
     },
   };
-  // What a proxy on this machine passes on may look like a call from here: only an address of this machine rules one out.
+  // A proxy on this machine makes calls look local: only a BASE_URL of this machine excludes such a proxy.
   const isHere = isLoopback(URL.parse(baseUrl)?.hostname ?? '');
   const require = token !== undefined ? requireToken(token) : isHere ? requireLocal : refuseAll;
   app.get('/metrics', { config: { access }, schema }, async (request, reply) => {
@@ -45,7 +45,7 @@ export function metricsRoute(
   });
 }
 
-/** Compared by digests, so that neither its length nor how much of it fits shows in the time that it takes. */
+/** Compares digests, so that the time reveals neither the length of the token nor a matching prefix. */
 function requireToken(token: string): (request: IncomingMessage) => void {
   const digest = (text: string) => createHash('sha256').update(text).digest();
   const wanted = digest(token);
@@ -72,8 +72,8 @@ function refuseAll(): never {
 }
 
 /**
- * By the connection itself, whatever proxies are trusted; by the name that was called, since a page of the web can have one
- * that leads here (DNS rebinding); and by what says that the request was passed on from elsewhere.
+ * Checks the connection's own address, whatever proxies are trusted; the host name, since a web page can have a name that
+ * resolves to this machine (DNS rebinding); and the headers of proxies.
  */
 function requireLocal({ headers, socket }: IncomingMessage): void {
   const from = (socket.remoteAddress ?? '').replace(/^::ffff:/, '');

@@ -1,11 +1,11 @@
 /**
- * Queries as servers read them, which is not all in one way. Pure. What must not pass is looked for in every reading;
- * what passes keeps every byte.
+ * Queries in each way that servers may parse them. Pure. Forbidden parameters are found in every reading; permitted ones keep
+ * every byte.
  */
 
 /**
- * Cuts `name=value` pairs out of a query, which begins with its `?`. Pairs end at `&`, and for some servers at `;` too:
- * what either makes of it is asked for.
+ * Removes `name=value` pairs from a query, which begins with `?`. Pairs end at `&`, and for some servers at `;` too: `isCut` is
+ * called for the pairs of both readings.
  */
 export function withoutPairs(query: string, isCut: (pair: string) => boolean): string {
   const pairs = query.slice(1).split('&');
@@ -20,7 +20,7 @@ function withoutParts(pair: string, isCut: (pair: string) => boolean): string | 
   return kept.length === 0 ? undefined : kept.join(';');
 }
 
-/** The pairs of a query without its `?`, or of a form, as servers do that end them at `;` too. */
+/** The pairs of a query without its `?`, or of a form, which end at `&` or `;`. */
 export function pairsOf(query: string): string[] {
   return query.split(/[&;]/);
 }
@@ -30,18 +30,18 @@ export function decodedName(pair: string): string {
   return decodedPair(pair.split('=', 1)[0] ?? '').trim();
 }
 
-/** A pair, its characters beyond ASCII byte by byte. */
+/** A pair without encoding; characters beyond ASCII stay single bytes. */
 export function decodedPair(pair: string): string {
   if (!/[%+]/.test(pair)) return pair;
   return decodedBytes(pair.replaceAll('+', ' '));
 }
 
-/** Without percent-encoding, byte by byte, so that nothing can fail: what is no escape stays. */
+/** Without percent-encoding, byte by byte. It cannot fail: invalid escapes stay. */
 export function decodedBytes(text: string): string {
   return text.replace(/%([\da-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 }
 
-/** Without percent-encoding; undefined where that is no UTF-8. */
+/** Without percent-encoding; undefined if the result is not UTF-8. */
 export function decodedText(text: string): string | undefined {
   if (!text.includes('%')) return text;
   try {
@@ -52,9 +52,9 @@ export function decodedText(text: string): string | undefined {
 }
 
 /**
- * A name, of a parameter or a header, as the most tolerant server reads it: two that are equal then may be one. CGI and
- * PHP take dots, blanks and dashes for underscores; PHP and Rails read `name[]` and `name[x]` into `name`, and PHP a
- * bracket that nothing closes as an underscore, and a name to its first NUL; some pass over case, or a second `?`.
+ * The name of a parameter or a header as the most tolerant server reads it: names with the same result may be the same. CGI
+ * and PHP replace dots, spaces and dashes by underscores; PHP and Rails read `name[]` and `name[x]` as `name`; PHP replaces an
+ * unclosed bracket by an underscore, and ends a name at its first NUL; some servers ignore case, or a second `?`.
  */
 export function plainName(name: string): string {
   return name

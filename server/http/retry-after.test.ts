@@ -16,7 +16,7 @@ test('a Retry-After counts in seconds and in each form of a date', () => {
   assert.equal(readRetryAfter('Sun, 06 Nov 1994 08:49:07 GMT', now), 0);
 });
 
-test('a Retry-After that is none is as good as absent', () => {
+test('an invalid Retry-After is ignored', () => {
   for (const text of [
     undefined,
     null,

@@ -1,4 +1,4 @@
-/** Milliseconds that a Retry-After asks for (RFC 9110 §10.2.3); undefined where it is absent or no such thing. */
+/** The milliseconds of a Retry-After (RFC 9110 §10.2.3); undefined if it is absent or invalid. */
 export function readRetryAfter(value: string | null | undefined, now: number): number | undefined {
   if (value === undefined || value === null) return undefined;
   const text = value.trim();
@@ -8,6 +8,6 @@ export function readRetryAfter(value: string | null | undefined, now: number): n
   return Number.isNaN(at) ? undefined : Math.max(0, at - now);
 }
 
-/** The three forms of a date (RFC 9110 §5.6.7): Date.parse alone takes almost anything. */
+/** The three forms of a date (RFC 9110 §5.6.7); `Date.parse` accepts many others. */
 const httpDate =
   /^(?:[A-Z][a-z]{2}, \d{2} [A-Z][a-z]{2} \d{4} [\d:]{8} GMT|[A-Z][a-z]{5,8}, \d{2}-[A-Z][a-z]{2}-\d{2} [\d:]{8} GMT|[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})$/;

@@ -63,7 +63,7 @@ test('if all places are taken, a connection without a whole request is closed fi
   assert.equal(socket.socket.closed, false);
 });
 
-test('where every place has a request under way a newcomer is turned away, until one is over', async (t) => {
+test('a new connection is refused while each open one has a request in flight', async (t) => {
   const { slow, open, ask } = await serve(t);
   const clients = await Promise.all(Array.from({ length: 10 }, open));
   for (const client of clients) ask(client, '/slow');

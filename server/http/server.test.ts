@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { createLog } from '../log.ts';
-import type { Caller } from './caller.ts';
+import type { Caller } from './auth/caller.ts';
 import { type App, createHttp } from './server.ts';
 
 const key = 'a-secret-key-of-the-tests';
@@ -82,7 +82,7 @@ describe('who is calling', () => {
       assert.deepEqual(bodyOf(response).error.payload, {});
     });
   }
-  test('a key without the scope is 403 and told which', async () => {
+  test('a key without the scope is 403, and the error names the scope', async () => {
     const response = await app.inject({ url: '/scoped', headers: bearer });
     assert.equal(response.statusCode, 403);
     assert.match(String(bodyOf(response).error.message), /records:write/);
@@ -164,7 +164,7 @@ describe('errors and addresses', () => {
     assert.equal(response.statusCode, 400);
     assert.equal(bodyOf(response).error.code, 'invalid_uri_params');
   });
-  test('what the front takes reaches it as it was sent, whatever the router would say', async () => {
+  test('requests reach the interceptor as they were sent, whatever the router accepts', async () => {
     const { port } = app.server.address() as AddressInfo;
     const url = "/proxy/v4/a%2Fb/values/'S'!A1:append?ranges=1&ranges=%zz";
     const socket = connect(port, '127.0.0.1');
@@ -174,7 +174,7 @@ describe('errors and addresses', () => {
     const [, seen] = /(PURGE .*)\r\n/.exec(await text(socket)) ?? [];
     assert.equal(seen, `PURGE ${url} {{{`);
   });
-  test("a provider's own path that the front does not take is 404, and says what is missing", async () => {
+  test('a path of a provider that the interceptor does not handle is 404, and the error names the missing headers', async () => {
     const lost = await app.inject({ url: '/v4/spreadsheets/1' });
     assert.equal(lost.statusCode, 404);
     assert.match(lost.body, /Connection-Id and Provider-Config-Key/);

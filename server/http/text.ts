@@ -1,14 +1,14 @@
 import { z } from 'zod';
 
 const storable = (value: string) => value.isWellFormed() && !value.includes('\0');
-const unstorable = 'holds a NUL or a lone surrogate';
+const unstorable = 'contains a NUL or a lone surrogate';
 
-/** Text that PostgreSQL can hold as it is: no NUL, no lone surrogate. */
+/** Text that PostgreSQL can store: no NUL, no lone surrogate. */
 export function text({ max, min = 0 }: { max: number; min?: number }): z.ZodString {
   return z.string().min(min).max(max).refine(storable, unstorable);
 }
 
-/** An address of the web, at most 2048 characters, that PostgreSQL can hold as it is. */
+/** A URL with http or https, of at most 2048 characters, that PostgreSQL can store. */
 export function webAddress(): z.ZodType<string> {
   return z
     .url({ protocol: /^https?$/ })

@@ -11,7 +11,7 @@ import { createLog } from '../log.ts';
 import { RawClient } from './raw-client.fixture.ts';
 import { createHttp } from './server.ts';
 
-/** A server whose front is the test's, below `/proxy/`, and whose route `POST /echo` reads a body. */
+/** A server with an interceptor of the test below `/proxy/`, and with a route `POST /echo` that reads a body. */
 async function serve(
   t: TestContext,
   interceptor: RequestListener = (_request, response) => response.end('ok'),
@@ -72,7 +72,7 @@ async function flood(socket: Socket): Promise<number> {
   return count;
 }
 
-test('what is no request is refused in our words, marked, and the connection closed', async (t) => {
+test('an invalid request is refused with our error and marker, and the connection is closed', async (t) => {
   const { client } = await serve(t);
   const cases = [
     ['nonsense\n\n', '400', 'malformed_request'],
@@ -108,7 +108,7 @@ test('a refusal never gets into an answer that is under way: the connection is r
   assert.ok(sender.text.endsWith('begun'));
 });
 
-test('what cannot be read behind a request is not the answer to it', async (t) => {
+test('an error of unreadable bytes after a request is not sent as its response', async (t) => {
   const arrived = Promise.withResolvers<void>();
   const { client } = await serve(t, () => arrived.resolve());
   const caller = client().send('DELETE /proxy/x HTTP/1.1\nHost: a\n\n');
@@ -118,7 +118,7 @@ test('what cannot be read behind a request is not the answer to it', async (t) =
   assert.deepEqual([caller.text, caller.error?.code], ['', 'ECONNRESET']);
 });
 
-test('a body that a route waits for too long is refused, and what the front takes may take longer', async (t) => {
+test('a slow body is refused by a route, but not by the interceptor', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const taken = Promise.withResolvers<void>();
   const { server, client } = await serve(t, () => taken.resolve());
@@ -166,7 +166,7 @@ test('a caller that sends the rest behind an error keeps its connection, or gets
   assert.equal(last.error, undefined);
 });
 
-test('a body that was on its way to somebody is read to its end behind the answer', async (t) => {
+test('a body that was being read is read to its end after the response', async (t) => {
   const { client } = await serve(t, (request, response) => {
     request.once('data', () => response.writeHead(413, { 'content-length': '3' }).end('big'));
   });
@@ -209,7 +209,7 @@ test('requests of one connection are done one after the other', async (t) => {
   assert.match(caller.text, /for PUT[\s\S]*for DELETE[\s\S]*for POST$/);
 });
 
-test('who sends requests ahead and reads no answers is not read on, and gets every answer once it reads', async (t) => {
+test('a client that pipelines requests and reads nothing is not read, and gets every response once it reads', async (t) => {
   let answered = 0;
   let arrived = 0;
   let max = 0;
@@ -241,7 +241,7 @@ test('who sends requests ahead and reads no answers is not read on, and gets eve
   assert.equal(caller.text.match(/HTTP\/1\.1 200 /g)?.length, count + 1);
 });
 
-test('who sends thousands of requests ahead keeps nobody else waiting', async (t) => {
+test('a client that pipelines thousands of requests does not delay others', async (t) => {
   let ahead = 0;
   const { server, client } = await serve(t, (_request, response) => {
     ahead += 1;
@@ -262,7 +262,7 @@ test('who sends thousands of requests ahead keeps nobody else waiting', async (t
   assert.ok(ahead < senders.length * 5_000, 'the flood was over before');
 });
 
-test('what is no request behind many that were sent ahead ends the connection', async (t) => {
+test('an invalid request after many pipelined ones ends the connection', async (t) => {
   const { client } = await serve(t);
   const caller = client().send(`${'GET /proxy/x HTTP/1.1\nHost: a\n\n'.repeat(100)}nonsense\n\n`);
   await caller.closed;
@@ -276,7 +276,7 @@ test('a thousand headers are read', async (t) => {
     .until('1000.');
 });
 
-test('a caller that waits for 100 is told to send once its body is read, and not where it is refused', async (t) => {
+test('a client that waits for 100 gets it when its body is read, and not if it is refused', async (t) => {
   const { client } = await serve(t, async (request, response) => {
     if (request.headers.authorization === undefined) {
       response.writeHead(401, { 'content-length': '2' }).end('no');

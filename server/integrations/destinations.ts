@@ -1,16 +1,16 @@
 /**
- * Who may change where an integration's secrets are sent.
+ * The check whether a caller may change the destination of an integration's secrets.
  *
- * Three kinds of settings choose it: one that names origins for `Base-Url-Override`; one in the host of an address, with
- * those in the path and query behind such a host, which may serve several owners; and one by which credentials are placed
- * on a call, since a server may return a header. Once there are secrets, changing such a setting takes the scopes that
- * show them. Otherwise a key with `integrations:write` could read what it may not request.
+ * Three kinds of settings determine it: the one with origins for `Base-Url-Override`; those in the host of an address,
+ * and in the path and query behind such a host, which may serve several owners; and those that place credentials on a
+ * call, since a server may return a header. If there are secrets, a change of such a setting requires the scopes that
+ * show them. Otherwise a key with `integrations:write` could read secrets that it may not request.
  */
 import type { Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { type Caller, hasScope, type Scope } from '../http/caller.ts';
+import { type Caller, hasScope, type Scope } from '../http/auth/caller.ts';
 import { addressesOf, type ProviderDefinition } from '../providers/definition.ts';
-import { type Part, parseAddress, partsOf } from '../providers/template-grammar.ts';
+import { type Part, parseAddress, partsOf } from '../providers/template.ts';
 import { hasSecrets, type Integration } from './store.ts';
 
 type Settings = Readonly<Record<string, string | undefined>>;
@@ -19,8 +19,8 @@ const secrets: readonly Scope[] = ['integrations:secrets', 'connections:credenti
 const refreshTokens: readonly Scope[] = [...secrets, 'connections:refresh_tokens'];
 
 /**
- * Throws `forbidden`, naming the setting and the scopes that the caller lacks, where `after` differs from the settings of
- * `current`, which is read for update, in one that says where its secrets are sent. Without any it may be moved freely.
+ * Throws `forbidden`, naming the setting and the missing scopes, if `after` changes a setting that determines where
+ * secrets are sent. `current` is read for update. Does nothing if the integration has no secrets.
  */
 export async function requireMayMove(
   tx: Queryable,
@@ -35,13 +35,13 @@ export async function requireMayMove(
     if (missing.length === 0) continue;
     throw new AppError(
       'forbidden',
-      `"integration_config.${name}" says where secrets of this integration and its connections are sent. Changing it ` +
-        `needs a key that may also read them: it lacks ${missing.join(' and ')}.`,
+      `"integration_config.${name}" determines where secrets of this integration and its connections are sent. ` +
+        `Only a key that may read them can change it: the key lacks ${missing.join(' and ')}.`,
     );
   }
 }
 
-/** The integration's settings that choose where secrets go, and the scopes that show what is sent there. */
+/** The settings that determine the destination of secrets, and the scopes that show these secrets. */
 function destinationsOf(provider: ProviderDefinition): Map<string, readonly Scope[]> {
   const found = new Map([['allowed_base_urls', secrets]]);
   for (const { name, value } of provider.placement) {
@@ -51,7 +51,8 @@ function destinationsOf(provider: ProviderDefinition): Map<string, readonly Scop
     const { start, host, path, query } = parseAddress(template);
     if (![start, ...host].some(isSetting)) continue;
     for (const { name } of [start, ...host, ...path, ...query].filter(isSetting)) {
-      // What renews a token: a refresh token, or the secret of a client that a connection brought along.
+      // These endpoints receive a secret that renews tokens: a refresh token, or the secret of a connection's own
+      // client.
       const getsWhatRenews = section === 'token' || section === 'refresh' || section === 'revocation';
       if (getsWhatRenews) found.set(name, refreshTokens);
       else if (!found.has(name)) found.set(name, secrets);

@@ -1,16 +1,19 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { Queryable } from '../db/pool.ts';
-import type { IntegrationSubject } from '../events/event-type.ts';
+import type { IntegrationSubject } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { Integration } from './store.ts';
 
 /**
- * What ails an integration as a whole: the provider refuses our client, or its API is switched off. No connection
- * changes its state for that: there is nothing its user could do.
+ * Faults of an integration as a whole: the provider refuses our client, or its API is disabled. They change no state
+ * of a connection, since its user cannot remedy them.
  *
- * Owns: these causes, the column `fault` and its events. Does not own: when a refused client is tried again
- * (`probes.ts`), which connections are held back where the client may not use their tokens alone
- * (`connections/suspension.ts`), faults of a connection (`connections/health.ts`).
+ * A refused client is probed by one refresh of one of its connections, for all nodes together, at intervals that grow
+ * from a minute to an hour.
+ *
+ * Owns: the causes, the columns `fault`, `probes` and `probe_at`, and the events. Does not own: the refresh
+ * (`connections/refresh/keepalive.ts`), the suspension of connections whose tokens the client may not use
+ * (`connections/store/suspension.ts`), faults of a connection (`connections/health/health.ts`).
  */
 type IntegrationCause =
   | 'client_refused'
@@ -29,32 +32,32 @@ export type IntegrationFault = {
 
 const nextSteps: Record<IntegrationCause, string> = {
   client_refused:
-    "The provider does not know the client ID or refuses the client secret. Check both in the provider's console and set them again.",
+    "The provider rejects the client ID or the client secret. Check both in the provider's console and set them again.",
   client_deleted:
-    "The OAuth client was deleted in the provider's console. Restore it there, or set up another; connections of the old one must connect again.",
+    "The OAuth client was deleted in the provider's console. Restore it there, or set up a new client; users of the old client must connect again.",
   client_misconfigured:
-    "The provider refuses a setting of the integration. Compare its settings with those in the provider's console.",
+    "The provider rejects a setting of the integration. Compare its settings with those in the provider's console.",
   client_not_allowed:
-    "The provider does not let the client use a connection's token, or ask for one: it was given to another client, the client may not refresh, or the account does not admit it. Check the client and the connection's settings; a connection that was imported, or made with another client, must connect again. It is tried again every hour.",
+    "The provider does not allow the client to use or to request a token of a connection: the token was issued to another client, the client may not refresh, or the account does not allow the client. Check the client and the connection's settings; the user of a connection that was imported, or created with another client, must connect again. The refresh is retried every hour.",
   api_disabled:
     "The API is not enabled in the client's project. Enable it in the provider's console, then wait a few minutes.",
 };
 
-/** Codes that speak of the client itself, whatever the provider; its definition may name more. */
+/** Codes for the client itself at any provider; a definition may have more. */
 const causeOfCode: Readonly<Record<string, IntegrationCause>> = {
   invalid_client: 'client_refused',
   deleted_client: 'client_deleted',
 };
 
-/** How long after a fault is found the first probe may go. */
-export const firstProbeS = 60;
+/** The time between a fault and the first probe. */
+const firstProbeS = 60;
 
-/** What is known of an integration wherever something is written about it. */
-export type IntegrationRef = Pick<Integration, 'id' | 'environmentId' | 'key' | 'isTest'> & {
+/** The integration in events and statements of this file. */
+type IntegrationRef = Pick<Integration, 'id' | 'environmentId' | 'key' | 'isTest'> & {
   provider: { name: string };
 };
 
-/** Whether connections cannot be refreshed for this: all or none, and all unless only an API is switched off. */
+/** Whether the fault stops all refreshes of the integration. A disabled API stops none. */
 export function keepsFromRefresh({ cause }: Pick<IntegrationFault, 'cause'>): boolean {
   return cause !== 'api_disabled';
 }
@@ -64,12 +67,12 @@ export function isOfOneGrant({ kind, error, isOfOneGrant: isOfOne }: TokenFault)
   return kind === 'client_misconfigured' && (isOfOne === true || error === 'unauthorized_client');
 }
 
-/** Whether it is the client itself that was refused, and not a setting, a scope or the one code. */
+/** Whether the provider refused the client itself, and not a setting, a scope or a code. */
 export function isOfClient({ kind, error = '', isOfClient: isNamed }: TokenFault): boolean {
   return kind === 'client_misconfigured' && (isNamed === true || Object.hasOwn(causeOfCode, error));
 }
 
-/** The fault that a refused token request shows. `connectionId` says whose refresh it was, where it was one. */
+/** The fault of a refused token request. `connectionId` is that of a refresh. */
 export function clientFault(
   fault: TokenFault,
   { connectionId, at }: { connectionId?: string; at: Date },
@@ -90,7 +93,7 @@ export function clientFault(
   };
 }
 
-/** The fault of an API that is switched off. `api` says which: origin and first part of the path. */
+/** The fault of a disabled API. `api` is its origin and the first part of its path. */
 export function apiFault(
   { activationUrl, service, api }: { activationUrl?: string; service?: string; api: string },
   at: Date,
@@ -111,8 +114,8 @@ export function apiFault(
 }
 
 /**
- * Stores the fault and its event `integration.misconfigured`, unless the integration has this cause already, or a
- * worse one than an API that is switched off; tells if that was news.
+ * Stores the fault and its event `integration.misconfigured`, unless the integration has the same cause, or has any
+ * cause while this one is a disabled API. Returns whether it did.
  */
 export async function noteMisconfigured(
   tx: Queryable,
@@ -143,8 +146,9 @@ export async function noteMisconfigured(
 }
 
 /**
- * Takes a fault away that is disproved, with its event `integration.recovered`. A token request in which the provider
- * took the client disproves what was said of the client, a call that an API answered that it is switched off.
+ * Clears a disproved fault, with its event `integration.recovered`. A token request with an accepted client disproves
+ * a fault of the client; a successful call of an API disproves that it is disabled. Returns whether there was such a
+ * fault.
  */
 export async function noteProven(
   tx: Queryable,
@@ -179,11 +183,58 @@ export async function noteProven(
   return true;
 }
 
-/** What every event about an integration says of it. */
+/** The fields of every event about an integration. */
 export function integrationEvent(integration: IntegrationRef): IntegrationSubject {
   return {
     provider_config_key: integration.key,
     provider: integration.provider.name,
     test: integration.isTest,
   };
+}
+
+const longestProbeS = 3600;
+/** The number of doublings of the interval; `probes` counts on, beyond the range of a power. */
+const maxDoublings = 10;
+
+/** Also due when it is later than the longest interval: a node with a wrong clock wrote it. */
+const isDue = (now: string) =>
+  `(probe_at <= ${now} or probe_at > ${now}::timestamptz + make_interval(secs => ${2 * longestProbeS}))`;
+
+/** Claims the next probe if it is due. The interval until the following one is longer. */
+export async function claimProbe(
+  db: Queryable,
+  { integration, at }: { integration: Pick<IntegrationRef, 'id' | 'environmentId'>; at: Date },
+): Promise<boolean> {
+  const claimed = await db.query(
+    `update integration
+     set probes = probes + 1,
+       probe_at = $3::timestamptz + make_interval(secs => least($4 * 2 ^ least(probes + 1, $6), $5))
+     where id = $1
+       and environment_id = $2
+       and ${isDue('$3')}
+     returning id`,
+    [integration.id, integration.environmentId, at, firstProbeS, longestProbeS, maxDoublings],
+  );
+  return claimed.length > 0;
+}
+
+/** `probes` is the number of previous probes. */
+export type DueProbe = IntegrationRef & { fault: IntegrationFault; probes: number };
+
+/** Integrations with a due probe, of all environments, the longest overdue first. */
+export async function listDueProbes(
+  db: Queryable,
+  { at, isSandboxOn, limit }: { at: Date; isSandboxOn: boolean; limit: number },
+): Promise<DueProbe[]> {
+  return db.query<DueProbe>(
+    `select id, environment_id as "environmentId", key, is_test as "isTest", fault, probes,
+       jsonb_build_object('name', provider) as provider
+     from integration
+     where ${isDue('$1')}
+       and fault is not null
+       and ($2 or not is_test)
+     order by probe_at
+     limit $3`,
+    [at, isSandboxOn, limit],
+  );
 }

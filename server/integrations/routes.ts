@@ -1,14 +1,14 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
+import { modeNamed } from '../auth-modes/modes.ts';
 import { type Db, retryOnViolation, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { type Caller, hasScope, requireScope } from '../http/caller.ts';
+import { type Caller, hasScope, requireScope } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { requireMayMove } from './destinations.ts';
 import { readSettings } from './settings-input.ts';
 import {
-  asTaken,
   createIntegration,
   deleteIntegration,
   findIntegration,
@@ -17,9 +17,9 @@ import {
   type Integration,
   type IntegrationReading,
   listIntegrations,
+  throwTaken,
   updateIntegration,
 } from './store.ts';
-import { type UsageOf, usageToWire } from './usage.ts';
 import {
   changedCredentials,
   credentialsToWire,
@@ -28,15 +28,17 @@ import {
   integrationSettings,
   integrationWire,
   toWire,
+  type UsageOf,
+  usageToWire,
 } from './wire.ts';
 
-type Deps = {
+type IntegrationRouteDeps = {
   db: Db;
   reading: IntegrationReading;
   baseUrl: string;
   now: () => Date;
   usageOf: UsageOf;
-  /** Told of the former ID of an integration that was changed or deleted, so that nothing remembered of it is used. */
+  /** Called with the former ID of a changed or deleted integration, to drop its cache entries. */
   afterChange: (at: { environmentId: number; integrationKey: string }) => void;
 };
 
@@ -45,9 +47,12 @@ const include = z.enum(['credentials', 'webhook', 'usage']);
 const params = z.object({ key: integrationKey });
 
 /** CRUD of integrations; every change is in the audit log. */
-export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf, afterChange }: Deps): void {
+export function integrationRoutes(
+  app: App,
+  { db, reading, baseUrl, now, usageOf, afterChange }: IntegrationRouteDeps,
+): void {
   const wire = { baseUrl };
-  /** An end user's browser is told nothing that the application keeps with the integration. */
+  /** Without the fields that an end user's browser must not see. */
   const wireFor = (caller: Caller, integration: Integration) => ({
     ...toWire(integration, wire),
     ...(caller.kind === 'session' && {
@@ -59,6 +64,9 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     }),
   });
 
+  const lock = (tx: Tx, { environmentId }: Caller, key: string) =>
+    getIntegrationForUpdate(tx, { ...reading, environmentId, key }).catch(asNotFound);
+
   app.get(
     '/integrations',
     {
@@ -67,8 +75,8 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
         operationId: 'listIntegrations',
         summary: 'List integrations',
         description:
-          '`include=usage` tells for each how many connections it has in which state, and what its client has used of the ' +
-          'limits that the provider counts for it as a whole.',
+          '`include=usage` adds, for each integration, the number of connections in each state, and the usage of the ' +
+          'limits that the provider counts for the client as a whole.',
         querystring: z.strictObject({ include: z.literal('usage').optional() }),
         response: { 200: z.object({ data: z.array(integrationWire) }) },
       },
@@ -112,28 +120,17 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     },
     async ({ body, caller }) => {
       const provider = providerOf(reading, body.provider);
-      if (provider.auth_mode === 'OAUTH2' && body.credentials === undefined) {
-        throw new AppError(
-          'invalid_body',
-          `Missing credentials: ${provider.display_name} needs a client ID and secret.`,
-          {
-            errors: [{ code: 'custom', message: 'This provider needs credentials.', path: ['credentials'] }],
-          },
-        );
+      if (modeNamed(provider.auth_mode).client === 'required' && body.credentials === undefined) {
+        const message = `Missing credentials: ${provider.display_name} needs a client ID and secret.`;
+        throw new AppError('invalid_body', message, {
+          errors: [{ code: 'custom', message: 'This provider needs credentials.', path: ['credentials'] }],
+        });
       }
       const change = readSettings(body, { provider, reading, before: undefined });
-      const given = {
-        ...reading,
-        ...change,
-        environmentId: caller.environmentId,
-        key: body.unique_key,
-        provider: body.provider,
-      };
+      const about = { environmentId: caller.environmentId, key: body.unique_key, provider: body.provider };
       const created = await db
-        .transaction((tx) => create(tx, caller, given))
-        .catch((error: unknown) => {
-          throw asTaken(error, body.unique_key);
-        });
+        .transaction((tx) => create(tx, caller, { ...reading, ...change, ...about }))
+        .catch((error: unknown) => throwTaken(error, body.unique_key));
       return { data: toWire(created, wire) };
     },
   );
@@ -144,8 +141,8 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
       config: { access: { by: 'key', scope: 'integrations:write' } },
       schema: {
         operationId: 'quickstartIntegration',
-        summary: 'An integration with test credentials',
-        description: 'Made unless it exists already, so the call can be repeated.',
+        summary: 'Get or create an integration with test credentials',
+        description: 'The integration is created unless it exists, so the call can be repeated.',
         errors: ['integration_exists', 'test_credentials_unavailable'],
         body: z.strictObject({
           provider: z.string().min(1).max(255),
@@ -168,9 +165,9 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
           const isSame = found?.provider.name === body.provider && found.isTest === (change.isTest ?? false);
           return found && isSame ? found : create(tx, caller, { ...at, ...change, provider: body.provider });
         });
-      const integration = await retryOnViolation('integration_key_unique', make).catch((error: unknown) => {
-        throw asTaken(error, body.unique_key);
-      });
+      const integration = await retryOnViolation('integration_key_unique', make).catch((error: unknown) =>
+        throwTaken(error, body.unique_key),
+      );
       return { data: toWire(integration, wire) };
     },
   );
@@ -181,9 +178,9 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         operationId: 'getIntegration',
-        summary: 'One integration',
+        summary: 'Get an integration',
         description:
-          'The client secret is told with `include=credentials` to keys with `integrations:secrets`.',
+          'The response has the client secret if `include=credentials` is set and the key has `integrations:secrets`.',
         errors: ['not_found', 'integration_not_allowed'],
         params,
         querystring: z.strictObject({ include: z.union([include, z.array(include)]).optional() }),
@@ -221,8 +218,9 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
         operationId: 'changeIntegration',
         summary: 'Change an integration',
         description:
-          'Where its secrets are sent only keys change that may read them: see "Keys and tickets". Without ' +
-          '`credentials.client_secret` the stored secret stays. An empty value in `integration_config` removes that setting.',
+          'Only keys that may read the secrets can change a setting that determines where these secrets are sent: see ' +
+          '"Keys and tickets". Without `credentials.client_secret`, the stored secret stays. An empty value in ' +
+          '`integration_config` removes that setting.',
         errors: ['not_found', 'integration_exists', 'test_credentials_unavailable'],
         params,
         example: { body: { display_name: 'Google Sheets' } },
@@ -237,11 +235,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     async ({ params: { key }, body, caller }) => {
       const changed = await db
         .transaction(async (tx) => {
-          const current = await getIntegrationForUpdate(tx, {
-            ...reading,
-            environmentId: caller.environmentId,
-            key,
-          }).catch(asNotFound);
+          const current = await lock(tx, caller, key);
           const provider = reading.catalog.get(current.provider.name);
           const change = readSettings(body, { provider, reading, before: current });
           await requireMayMove(tx, caller, { current, provider, after: change.integrationConfig ?? {} });
@@ -261,9 +255,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
           });
           return integration;
         })
-        .catch((error: unknown) => {
-          throw asTaken(error, body.unique_key ?? key);
-        });
+        .catch((error: unknown) => throwTaken(error, body.unique_key ?? key));
       afterChange({ environmentId: caller.environmentId, integrationKey: key });
       return { data: toWire(changed, wire) };
     },
@@ -276,7 +268,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
       schema: {
         operationId: 'deleteIntegration',
         summary: 'Delete an integration',
-        description: 'Only one that has no connections.',
+        description: 'Only an integration without connections can be deleted.',
         errors: ['not_found', 'integration_in_use'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -284,12 +276,7 @@ export function integrationRoutes(app: App, { db, reading, baseUrl, now, usageOf
     },
     async ({ params: { key }, caller }) => {
       await db.transaction(async (tx) => {
-        const integration = await getIntegrationForUpdate(tx, {
-          ...reading,
-          environmentId: caller.environmentId,
-          key,
-        }).catch(asNotFound);
-        await deleteIntegration(tx, integration);
+        await deleteIntegration(tx, await lock(tx, caller, key));
         await audit(tx, caller, { action: 'integration.deleted', target: key });
       });
       afterChange({ environmentId: caller.environmentId, integrationKey: key });
@@ -320,13 +307,13 @@ function audit(
   return writeAudit(tx, { environmentId: caller.environmentId, actor: actorOf(caller), ...entry });
 }
 
-/** On the routes of one integration an unknown one is `not_found`, as official clients expect. */
+/** The routes of one integration return `not_found` for an unknown one, as official clients expect. */
 function asNotFound(error: unknown): never {
   if (!(error instanceof AppError) || error.code !== 'unknown_provider_config') throw error;
   throw new AppError('not_found', error.message, { cause: error });
 }
 
-/** A session knows the integrations it allows; a key those of its environment. */
+/** A session sees the integrations that it allows, a key all of its environment. */
 function mayKnow(caller: Caller, key: string): boolean {
   return (
     caller.kind !== 'session' ||
@@ -339,13 +326,14 @@ function providerOf({ catalog }: IntegrationReading, name: string): ProviderDefi
   const provider = catalog.find(name);
   if (provider === undefined) {
     throw new AppError('invalid_body', `No provider is called "${name}". GET /providers lists them.`, {
-      errors: [{ code: 'custom', message: 'There is no such provider.', path: ['provider'] }],
+      errors: [{ code: 'custom', message: 'The provider does not exist.', path: ['provider'] }],
     });
   }
   return provider;
 }
 
-/** Whether an integration that is only to be tried out gets the sandbox's client. */
+/** Whether a quickstart integration gets the sandbox's client. */
 function hasTestClient({ auth_mode, sandbox }: ProviderDefinition): boolean {
-  return auth_mode === 'OAUTH2' || (auth_mode === 'OAUTH2_CC' && sandbox !== undefined);
+  const { client } = modeNamed(auth_mode);
+  return client === 'required' || (client === 'optional' && sandbox !== undefined);
 }

@@ -1,56 +1,40 @@
 import type { z } from 'zod';
+import { modeNamed } from '../auth-modes/modes.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { ProxyRule } from '../http/proxy-rule.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
 import { quotaWith } from '../providers/quota-setting.ts';
 import { standardKey } from '../providers/webhook-secret.ts';
 import type { Integration, IntegrationChange, IntegrationReading, OAuthClient } from './store.ts';
-import { type changedCredentials, readScopes } from './wire.ts';
+import { type changedCredentials, type integrationSettings, readScopes } from './wire.ts';
 
-type Settings = {
-  display_name?: string | undefined;
-  forward_webhooks?: boolean | undefined;
-  webhook_secret?: string | undefined;
-  integration_config?: Record<string, string> | undefined;
-  custom?: Record<string, string> | undefined;
-  proxy_rules?: ProxyRule[] | undefined;
+type Settings = z.output<z.ZodObject<typeof integrationSettings>> & {
   credentials?: z.output<typeof changedCredentials> | undefined;
 };
 
-/** What the body says, judged against what the definition of its provider allows. Throws `invalid_body` by field. */
+/** The change in a body, checked by the definition of its provider. Throws `invalid_body` by field. */
 export function readSettings(
   body: Settings,
-  {
-    provider,
-    reading,
-    before,
-  }: { provider: ProviderDefinition; reading: IntegrationReading; before: Integration | undefined },
+  given: { provider: ProviderDefinition; reading: IntegrationReading; before: Integration | undefined },
 ): IntegrationChange {
+  const { provider, reading, before } = given;
   const { credentials } = body;
-  if (credentials && provider.auth_mode !== 'OAUTH2' && provider.auth_mode !== 'OAUTH2_CC') {
-    throw fieldError(
-      'invalid_body',
-      ['credentials'],
-      `${provider.display_name} takes no client credentials.`,
-    );
+  if (credentials && modeNamed(provider.auth_mode).client === 'none') {
+    const message = `${provider.display_name} accepts no client credentials.`;
+    throw fieldError('invalid_body', ['credentials'], message);
   }
   const isTest = credentials?.type === 'TEST';
   if (isTest && reading.testClient === undefined) throw new AppError('test_credentials_unavailable');
   if (isTest && provider.sandbox === undefined) {
-    throw fieldError(
-      'invalid_body',
-      ['credentials', 'type'],
-      `The sandbox does not play ${provider.display_name}.`,
-    );
+    const message = `The sandbox does not simulate ${provider.display_name}.`;
+    throw fieldError('invalid_body', ['credentials', 'type'], message);
   }
   const scopes = readScopes(credentials?.scopes);
   requireUsableSecret(provider, { secret: body.webhook_secret, path: ['webhook_secret'] });
-  if (credentials?.type === 'OAUTH2')
-    requireUsableSecret(provider, {
-      secret: credentials.webhook_secret,
-      path: ['credentials', 'webhook_secret'],
-    });
+  if (credentials?.type === 'OAUTH2') {
+    const { webhook_secret: secret } = credentials;
+    requireUsableSecret(provider, { secret, path: ['credentials', 'webhook_secret'] });
+  }
   return {
     ...(body.display_name !== undefined && { displayName: body.display_name }),
     ...(body.forward_webhooks !== undefined && { forwardWebhooks: body.forward_webhooks }),
@@ -70,7 +54,7 @@ export function readSettings(
   };
 }
 
-/** A secret that proves nobody, or everybody, is not taken. An empty one is none. */
+/** Refuses a secret that cannot authenticate a sender. An empty one means none. */
 function requireUsableSecret(
   { webhook }: ProviderDefinition,
   { secret, path }: { secret: string | undefined; path: string[] },
@@ -81,7 +65,7 @@ function requireUsableSecret(
   throw fieldError('invalid_body', path, 'must be base64 of 16 bytes or more, with or without `whsec_`.');
 }
 
-/** The client as it is given, with the secret that is stored where none is. */
+/** The client in a body, with the stored secret if the body has none. */
 function clientOf(
   given: { client_id: string; client_secret?: string | undefined },
   before: Integration | undefined,
@@ -93,7 +77,9 @@ function clientOf(
   return { clientId: given.client_id, clientSecret };
 }
 
-/** The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. An empty one is none. */
+/**
+ * The definition's own fields, and `allowed_base_urls` and `quota`, which every provider has. An empty one means none.
+ */
 function readIntegrationConfig(
   provider: ProviderDefinition,
   given: Record<string, string>,

@@ -1,8 +1,9 @@
-import { sql } from 'kysely';
+import { type Selectable, sql } from 'kysely';
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
+import type { Integration as IntegrationTable } from '../db/tables.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { ProxyRule } from '../http/proxy-rule.ts';
+import type { ProxyRule } from '../http/auth/proxy-rule.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { withSandbox } from '../providers/sandbox.ts';
@@ -12,8 +13,8 @@ import type { IntegrationFault } from './fault.ts';
 /**
  * Integrations: a provider plus our client for it, one row each.
  *
- * Owns: the table `integration`, the sealing of its secrets, test credentials. Does not own: what a provider is
- * (`providers/`), connections, or who may call (`routes.ts`).
+ * Owns: the table `integration`, the sealing of its secrets, test credentials. Does not own: the providers
+ * (`providers/`), connections, or permissions (`routes.ts`).
  */
 export type OAuthClient = { clientId: string; clientSecret: string };
 
@@ -22,14 +23,14 @@ export type Integration = {
   environmentId: number;
   /** The integration ID: `unique_key` and `provider_config_key` on the wire. */
   key: string;
-  /** Already moved to the sandbox's addresses where `isTest`. */
+  /** With the sandbox's addresses if `isTest`. */
   provider: ProviderDefinition;
   displayName: string;
   isTest: boolean;
   /** Undefined for auth modes without one, and for a test integration while the sandbox is off. */
   client: OAuthClient | undefined;
   webhookSecret: string | undefined;
-  /** The one before it, which proves a sender as well until then: senders are not all moved at once. */
+  /** The previous secret, which is accepted until then: senders do not all change at once. */
   formerWebhookSecret: { secret: string; until: Date } | undefined;
   /** Undefined: the provider's default scopes. */
   scopes: string[] | undefined;
@@ -38,16 +39,16 @@ export type Integration = {
   forwardWebhooks: boolean;
   proxyRules: readonly ProxyRule[];
   fault: IntegrationFault | undefined;
-  /** What only some of its connections show; the others are well. */
+  /** A fault of some of its connections only. */
   partialFault: IntegrationFault | undefined;
   createdAt: Date;
   updatedAt: Date;
 };
 
-/** The sandbox's own client, which test credentials stand for. */
+/** The sandbox's own client, for test credentials. */
 export type TestClient = OAuthClient & { url: string };
 
-/** What every function here needs to read a row. */
+/** The dependencies of every function that reads a row. */
 export type IntegrationReading = { vault: Vault; catalog: Catalog; testClient: TestClient | undefined };
 
 export type IntegrationChange = {
@@ -69,7 +70,7 @@ type Sealed = {
   webhook_secret?: string;
   former_webhook_secret?: { secret: string; until: string };
 };
-/** How long a webhook secret is good beside the one that took its place. */
+/** How long the previous webhook secret is accepted after a change. */
 const formerMs = 24 * 3600_000;
 
 const columns = [
@@ -91,77 +92,44 @@ const columns = [
   'created_at',
   'updated_at',
 ] as const;
-type Row = {
-  id: number;
-  environment_id: number;
-  key: string;
-  provider: string;
-  display_name: string;
-  is_test: boolean;
-  client_id: string | null;
-  secrets: Buffer | null;
-  scopes: string[] | null;
-  integration_config: unknown;
-  custom: unknown;
-  forward_webhooks: boolean;
-  proxy_rules: unknown;
-  fault: unknown;
-  partial_fault: unknown;
-  created_at: Date;
-  updated_at: Date;
-};
+type IntegrationRow = Pick<Selectable<IntegrationTable>, (typeof columns)[number]>;
 
-/** All integrations of an environment, by provider name, then ID. */
+const selectAt = ({ environmentId, key }: At) =>
+  tables
+    .selectFrom('integration')
+    .select(columns)
+    .where('environment_id', '=', environmentId)
+    .where('key', '=', key);
+
+/** The integrations of an environment, or those with these keys, by provider name, then ID. */
 export async function listIntegrations(
   db: Queryable,
-  { environmentId, ...reading }: IntegrationReading & { environmentId: number },
+  given: IntegrationReading & { environmentId: number; keys?: readonly string[] | undefined },
 ): Promise<Integration[]> {
+  const { environmentId, keys, ...reading } = given;
   const key = await environmentKey(db, { environmentId, vault: reading.vault });
   const rows = await db.run(
     tables
       .selectFrom('integration')
       .select(columns)
       .where('environment_id', '=', environmentId)
+      .$if(keys !== undefined, (all) => all.where(sql<boolean>`key = any(${keys})`))
       .orderBy('provider')
       .orderBy('key'),
   );
   return rows.map((row) => fromRow(row, key, reading));
 }
 
-/** Undefined where the environment has no such integration. */
+/** Undefined if the environment has no such integration. */
 export async function findIntegration(
   db: Queryable,
   { environmentId, key, ...reading }: IntegrationReading & At,
 ): Promise<Integration | undefined> {
-  const row = first(
-    await db.run(
-      tables
-        .selectFrom('integration')
-        .select(columns)
-        .where('environment_id', '=', environmentId)
-        .where('key', '=', key),
-    ),
-  );
+  const row = first(await db.run(selectAt({ environmentId, key })));
   return row && fromRow(row, await environmentKey(db, { environmentId, vault: reading.vault }), reading);
 }
 
-/** Those of the environment that have one of these keys, in no order. */
-export async function findIntegrations(
-  db: Queryable,
-  { environmentId, keys, ...reading }: IntegrationReading & { environmentId: number; keys: string[] },
-): Promise<Integration[]> {
-  const key = await environmentKey(db, { environmentId, vault: reading.vault });
-  const rows = await db.run(
-    tables
-      .selectFrom('integration')
-      .select(columns)
-      .where('environment_id', '=', environmentId)
-      .where(sql<boolean>`key = any(${keys})`),
-  );
-  return rows.map((row) => fromRow(row, key, reading));
-}
-
-/** Throws `unknown_provider_config` (404) where the environment has no such integration. */
+/** Throws `unknown_provider_config` (404) if the environment has no such integration. */
 export async function getIntegration(db: Queryable, at: IntegrationReading & At): Promise<Integration> {
   const found = await findIntegration(db, at);
   if (found === undefined) {
@@ -174,25 +142,18 @@ export async function getIntegration(db: Queryable, at: IntegrationReading & At)
 }
 
 /**
- * As `getIntegration`, and nobody else changes or deletes the integration, or gives it a connection, until the
- * transaction ends.
+ * As `getIntegration`. Locks the row: until the transaction ends, no other transaction changes or deletes the
+ * integration, or gives it a connection.
  */
 export async function getIntegrationForUpdate(
   tx: Queryable,
   at: IntegrationReading & At,
 ): Promise<Integration> {
-  await tx.run(
-    tables
-      .selectFrom('integration')
-      .select('id')
-      .where('environment_id', '=', at.environmentId)
-      .where('key', '=', at.key)
-      .forUpdate(),
-  );
+  await tx.run(selectAt(at).forUpdate());
   return getIntegration(tx, at);
 }
 
-/** Fails on `integration_key_unique` where the ID is taken; `asTaken` says so to a caller. */
+/** Fails on `integration_key_unique` if the ID is taken; `throwTaken` converts that error. */
 export async function createIntegration(
   tx: Queryable,
   given: IntegrationReading & At & { provider: string } & IntegrationChange,
@@ -200,38 +161,27 @@ export async function createIntegration(
   const { environmentId, ...reading } = given;
   const definition = reading.catalog.get(given.provider);
   const key = await environmentKey(tx, { environmentId, vault: reading.vault });
+  const defaults = { isTest: false, integrationConfig: {}, forwardWebhooks: true, proxyRules: [] };
+  const settings = { ...defaults, displayName: definition.display_name, ...given };
   const values = {
+    ...settingColumns(key, settings),
     environment_id: environmentId,
-    key: given.key,
     provider: given.provider,
-    display_name: given.displayName ?? definition.display_name,
-    is_test: given.isTest ?? false,
-    client_id: given.client?.clientId ?? null,
-    secrets: sealSecrets(key, given),
-    scopes: given.scopes ?? null,
-    integration_config: JSON.stringify(given.integrationConfig ?? {}),
-    custom: given.custom ? JSON.stringify(given.custom) : null,
-    forward_webhooks: given.forwardWebhooks ?? true,
-    proxy_rules: JSON.stringify(given.proxyRules ?? []),
   };
   const [row] = await tx.run(tables.insertInto('integration').values(values).returning(columns));
   return fromRow(row!, key, reading);
 }
 
 /**
- * Changes what is given and nothing else; the ID, and whether the credentials are test ones, only while there is no
- * connection: its tokens must not reach another provider than the one that gave them. `current` is read for update.
- * Any call moves `updatedAt` to `at`.
+ * Changes the given fields only. The ID, and the choice between test and real credentials, can change only without
+ * connections: their tokens must not reach another provider than the one that issued them. `current` is read for
+ * update. Every call sets `updatedAt` to `at`.
  */
 export async function updateIntegration(
   tx: Queryable,
-  {
-    current,
-    change,
-    at,
-    ...reading
-  }: IntegrationReading & { current: Integration; change: IntegrationChange; at: Date },
+  given: IntegrationReading & { current: Integration; change: IntegrationChange; at: Date },
 ): Promise<Integration> {
+  const { current, change, at, ...reading } = given;
   const key = await environmentKey(tx, { environmentId: current.environmentId, vault: reading.vault });
   const isTest = change.client ? false : (change.isTest ?? current.isTest);
   const isRenamed = change.key !== undefined && change.key !== current.key;
@@ -245,27 +195,10 @@ export async function updateIntegration(
   const webhookSecret = change.webhookSecret ?? current.webhookSecret;
   const formerWebhookSecret = formerOf(current, { webhookSecret, at });
   const values = {
-    key: change.key ?? current.key,
-    display_name: change.displayName ?? current.displayName,
-    is_test: isTest,
-    client_id: client?.clientId ?? null,
-    secrets: sealSecrets(key, {
-      ...(client && { client }),
-      ...(webhookSecret && { webhookSecret }),
-      ...(formerWebhookSecret && { formerWebhookSecret }),
-    }),
-    scopes: change.scopes ?? current.scopes ?? null,
-    integration_config: JSON.stringify(change.integrationConfig ?? current.integrationConfig),
-    custom: change.custom
-      ? JSON.stringify(change.custom)
-      : current.custom
-        ? JSON.stringify(current.custom)
-        : null,
-    forward_webhooks: change.forwardWebhooks ?? current.forwardWebhooks,
-    proxy_rules: JSON.stringify(change.proxyRules ?? current.proxyRules),
+    ...settingColumns(key, { ...current, ...change, isTest, client, webhookSecret, formerWebhookSecret }),
     updated_at: at,
-    // What was wrong may be right now, also for connections that are blocked or refused a setting: the next refresh finds
-    // out. Until one has, the fault stands.
+    // The change may have remedied the fault, also for connections that are blocked or refused a setting: the next
+    // refresh shows it. Until then, the fault stays.
     ...(current.fault && current.fault.cause !== 'api_disabled' && { probes: 0, probe_at: at }),
   };
   const [row] = await tx.run(
@@ -293,37 +226,33 @@ export async function updateIntegration(
   return fromRow(row, key, reading);
 }
 
-/** Deletes an integration, read for update, that has no connection; throws `integration_in_use` where it has. */
+/** Deletes an integration without connections, read for update; else throws `integration_in_use`. */
 export async function deleteIntegration(tx: Queryable, integration: Integration): Promise<void> {
   if (await hasConnections(tx, integration.id)) throw new AppError('integration_in_use');
   await tx.run(tables.deleteFrom('integration').where('id', '=', integration.id));
 }
 
-/** The OAuth client, or the error that says why there is none. */
+/** The OAuth client. Throws if there is none. */
 export function clientOf(integration: Integration): OAuthClient {
   if (integration.client) return integration.client;
   if (integration.isTest) throw new AppError('test_credentials_unavailable', undefined, { status: 424 });
   throw new AppError('integration_misconfigured', 'The integration has no client ID and client secret.');
 }
 
-/** Whether there is a client secret or a connection, so that something secret could be sent to its addresses. */
+/** Whether the integration has a client secret or connections, and so secrets that its addresses could receive. */
 export async function hasSecrets(tx: Queryable, { id, client }: Integration): Promise<boolean> {
   return client !== undefined || hasConnections(tx, id);
 }
 
 async function hasConnections(tx: Queryable, integrationId: number): Promise<boolean> {
-  const found = await tx.run(
-    tables
-      .selectFrom('connection')
-      .select('id')
-      .where('integration_id', '=', integrationId)
-      .where('deleted_at', 'is', null)
-      .limit(1),
+  const found = await tx.query(
+    'select from connection where integration_id = $1 and deleted_at is null limit 1',
+    [integrationId],
   );
   return found.length > 0;
 }
 
-/** Clearing the secret ends the one before it too; what was set to the same stays as it was. */
+/** A cleared secret removes the previous one too. An unchanged secret changes nothing. */
 function formerOf(
   current: Integration,
   { webhookSecret, at }: { webhookSecret: string | undefined; at: Date },
@@ -334,16 +263,14 @@ function formerOf(
   return former && former.until > at ? former : undefined;
 }
 
-function sealSecrets(
-  key: DataKey,
-  {
-    client,
-    webhookSecret,
-    formerWebhookSecret: former,
-  }: Pick<IntegrationChange, 'client' | 'webhookSecret'> & {
-    formerWebhookSecret?: NonNullable<Integration['formerWebhookSecret']>;
-  },
-): Buffer | null {
+type StoredSettings = Pick<
+  Integration,
+  'key' | 'displayName' | 'isTest' | 'integrationConfig' | 'forwardWebhooks' | 'proxyRules'
+> &
+  Partial<Pick<Integration, 'client' | 'webhookSecret' | 'formerWebhookSecret' | 'scopes' | 'custom'>>;
+
+function settingColumns(key: DataKey, settings: StoredSettings) {
+  const { client, webhookSecret, formerWebhookSecret: former, custom } = settings;
   const secrets: Sealed = {
     ...(client && { client_secret: client.clientSecret }),
     ...(webhookSecret && { webhook_secret: webhookSecret }),
@@ -351,10 +278,25 @@ function sealSecrets(
       former_webhook_secret: { secret: former.secret, until: former.until.toISOString() },
     }),
   };
-  return Object.keys(secrets).length > 0 ? key.sealJson(secrets, 'integration secrets') : null;
+  return {
+    key: settings.key,
+    display_name: settings.displayName,
+    is_test: settings.isTest,
+    client_id: client?.clientId ?? null,
+    secrets: Object.keys(secrets).length > 0 ? key.sealJson(secrets, 'integration secrets') : null,
+    scopes: settings.scopes ?? null,
+    integration_config: JSON.stringify(settings.integrationConfig),
+    custom: custom ? JSON.stringify(custom) : null,
+    forward_webhooks: settings.forwardWebhooks,
+    proxy_rules: JSON.stringify(settings.proxyRules),
+  };
 }
 
-function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationReading): Integration {
+function fromRow(
+  row: IntegrationRow,
+  key: DataKey,
+  { catalog, testClient }: IntegrationReading,
+): Integration {
   const secrets = row.secrets ? (key.openJson(row.secrets, 'integration secrets') as Sealed) : {};
   const own =
     row.client_id !== null
@@ -384,10 +326,10 @@ function fromRow(row: Row, key: DataKey, { catalog, testClient }: IntegrationRea
   };
 }
 
-/** `integration_exists` for the failure of taking a taken ID; any other error as it is. */
-export function asTaken(error: unknown, key: string): unknown {
-  if (!isViolationOf(error, 'integration_key_unique')) return error;
-  return new AppError('integration_exists', `An integration with the ID "${key}" exists already.`, {
+/** Throws `integration_exists` for a violation of the unique ID; any other error unchanged. */
+export function throwTaken(error: unknown, key: string): never {
+  if (!isViolationOf(error, 'integration_key_unique')) throw error;
+  throw new AppError('integration_exists', `An integration with the ID "${key}" exists already.`, {
     errors: [{ code: 'custom', message: 'This ID is taken.', path: ['unique_key'] }],
   });
 }

@@ -1,15 +1,14 @@
 import { z } from 'zod';
-import { proxyRule, proxyRules } from '../http/proxy-rule.ts';
+import { proxyRule, proxyRules } from '../http/auth/proxy-rule.ts';
 import { text } from '../http/text.ts';
 import type { Integration } from './store.ts';
-import { usageWire } from './usage.ts';
 
-/** An integration ID, and what official clients accept as one. */
+/** An integration ID, as official clients accept it. */
 export const integrationKey = z
   .string()
   .min(1)
   .max(255)
-  .regex(/^[a-zA-Z0-9~:.@ _-]+$/, 'may hold A-Z a-z 0-9 ~ : . @ _ - and spaces');
+  .regex(/^[a-zA-Z0-9~:.@ _-]+$/, 'may contain A-Z a-z 0-9 ~ : . @ _ - and spaces');
 
 const webhookSecret = text({ min: 1, max: 1024 }).optional();
 
@@ -21,12 +20,15 @@ const ownClient = z.strictObject({
   scopes: text({ max: 8192 }).optional(),
   webhook_secret: webhookSecret,
 });
-/** The sandbox's own client, so that everything can be tried without an account at a provider. */
+/** The sandbox's own client, to try everything without an account at a provider. */
 const testClient = z.strictObject({ type: z.literal('TEST'), scopes: text({ max: 8192 }).optional() });
 
-/** What `credentials` may be when an integration is made. */
+/** `credentials` of a new integration. */
 export const integrationCredentials = z.discriminatedUnion('type', [ownClient, testClient]);
-/** And when it is changed: the stored secret stays where none is given, so that nobody must know it to change scopes. */
+/**
+ * `credentials` of a change. The stored secret stays if the body has none, so that a change of scopes does not need
+ * it.
+ */
 export const changedCredentials = z.discriminatedUnion('type', [
   ownClient.partial({ client_secret: true }),
   testClient,
@@ -36,13 +38,85 @@ const configValue = text({ max: 8192 });
 export const integrationSettings = {
   display_name: text({ min: 1, max: 255 }).optional(),
   forward_webhooks: z.boolean().optional(),
-  /** What the provider signs its webhooks with; empty: none. */
+  /** The secret with which the provider signs its webhooks; empty: none. */
   webhook_secret: text({ max: 1024 }).optional(),
   integration_config: z.record(text({ max: 255 }), configValue).optional(),
   custom: z.record(text({ max: 255 }), configValue).optional(),
-  /** Takes the place of all that there were. */
+  /** Replaces all existing rules. */
   proxy_rules: proxyRules.optional(),
 };
+
+/** The usage of an integration. `app.ts` passes in the function that counts, which is of a higher layer. */
+type IntegrationUsage = {
+  connections: { total: number; active: number; needs_reauth: number; blocked: number };
+  quota: readonly {
+    name: string;
+    counts: 'read' | 'write' | 'all';
+    limit: number;
+    windowS: number;
+    used: number;
+    closedUntil: Date | undefined;
+  }[];
+  /** The ends that the provider has announced for the next 90 days, if they affect connections. */
+  sunsets: readonly { on: string; ends: string; page: string; count: number }[];
+};
+
+/** For integrations of one environment. */
+export type UsageOf = (given: {
+  environmentId: number;
+  integrations: readonly Integration[];
+}) => Promise<(integration: Integration) => IntegrationUsage>;
+
+const usageWire = z.object({
+  connections: z.object({
+    total: z.number(),
+    active: z.number(),
+    needs_reauth: z.number(),
+    blocked: z.number(),
+  }),
+  /** The limits of the client as a whole, over all nodes and environments; empty if the quota is off. */
+  quota: z.array(
+    z.object({
+      name: z.string(),
+      counts: z.enum(['read', 'write', 'all']),
+      limit: z.number(),
+      window_s: z.number(),
+      /** In the last window. */
+      used: z.number(),
+      /** No call is sent before. */
+      closed_until: z.string().nullable(),
+    }),
+  ),
+  /** The ends that the provider has announced, from 90 days before, while connections may stop working. */
+  sunsets: z.array(
+    z.object({
+      /** ISO 8601 date. */
+      on: z.string(),
+      ends: z.string(),
+      /** Address of the provider's announcement. */
+      announcement: z.string(),
+      /** The number of connections that may stop working. */
+      connections: z.number(),
+    }),
+  ),
+});
+
+export function usageToWire({ connections, quota, sunsets }: IntegrationUsage): z.input<typeof usageWire> {
+  return {
+    connections,
+    quota: quota.map(({ windowS, closedUntil, ...use }) => ({
+      ...use,
+      window_s: windowS,
+      closed_until: closedUntil?.toISOString() ?? null,
+    })),
+    sunsets: sunsets.map(({ on, ends, page, count }) => ({
+      on,
+      ends,
+      announcement: page,
+      connections: count,
+    })),
+  };
+}
 
 export const integrationWire = z.object({
   unique_key: z.string(),
@@ -54,11 +128,11 @@ export const integrationWire = z.object({
   integration_config: z.record(z.string(), z.string()),
   custom: z.record(z.string(), z.string()).nullable(),
   proxy_rules: z.array(proxyRule),
-  /** Of its own OAuth client; null where there is none. */
+  /** Of its own OAuth client; null if there is none. */
   client_id: z.string().nullable(),
-  /** What users are asked for: the scopes that were set, else the provider's. */
+  /** The scopes that end users are asked for: those of the integration, else the provider's. */
   scopes: z.array(z.string()),
-  /** What ails the integration itself; null where nothing is known to. */
+  /** The fault of the integration itself; null if none is known. */
   fault: z
     .object({
       cause: z.string(),
@@ -84,7 +158,7 @@ export const integrationWire = z.object({
     .optional(),
 });
 
-/** An integration as callers see it; the secret only by `withCredentials`. */
+/** An integration as callers see it, without secrets. */
 export function toWire(
   integration: Integration,
   { baseUrl }: { baseUrl: string },
@@ -107,7 +181,7 @@ export function toWire(
   };
 }
 
-/** The credentials block, for callers who may see it. Test credentials have no secret to show. */
+/** The credentials, for callers with the scope to read them. Test credentials have no secret to show. */
 export function credentialsToWire(integration: Integration): z.input<typeof integrationWire>['credentials'] {
   if (integration.isTest || integration.client === undefined) return null;
   return {
@@ -119,7 +193,7 @@ export function credentialsToWire(integration: Integration): z.input<typeof inte
   };
 }
 
-/** `a, b` as a list; undefined stays undefined (the provider's default). */
+/** `a, b` as a list; undefined means the provider's default. */
 export function readScopes(text: string | undefined): string[] | undefined {
   if (text === undefined) return undefined;
   const list = text.split(/[\s,]+/).filter((scope) => scope !== '');

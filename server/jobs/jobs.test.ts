@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { metrics } from '../metrics/metrics.ts';
-import { currentCause } from '../tracing/cause.ts';
+import { currentCause } from '../tracing/tracing.ts';
 import { isSchemaMissing, startJobs } from './jobs.ts';
 
 let bench: Awaited<ReturnType<typeof openTestDatabase>>;

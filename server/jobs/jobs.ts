@@ -1,88 +1,104 @@
 import { PgBoss } from 'pg-boss';
-import { type Db, first, type Queryable } from '../db/pool.ts';
+import { atMost, firstFailures } from '../concurrency.ts';
+import type { Db, Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { Logger } from '../log.ts';
 import { metrics } from '../metrics/metrics.ts';
-import { within } from '../tracing/cause.ts';
-import { spanned } from '../tracing/tracing.ts';
+import { spanned, within } from '../tracing/tracing.ts';
 
 /**
- * Work that runs in the background, on any free node.
+ * Background jobs, which run on any free node.
  *
- * Owns: the queues, which stand in a schema of their own (`pgboss`), and how often they are polled. Does not own: the
- * work of a job. It depends on no module with jobs: each module brings its jobs, and `main.ts` registers them.
+ * Owns: the queues, in the schema `pgboss`, and how often they are polled. Does not own: the work of a job. Each module defines
+ * its jobs, and `main.ts` registers them.
  */
 
-/** What a job holds: ids that say what to work on. Never a payload, never a secret: the queue is in plain text. */
+/** The data of a job: IDs only, no payload and no secret, because the queue is plain text. */
 type JobIds = Readonly<Record<string, number | string>>;
 
 export type Job<Ids extends JobIds> = {
-  /** `records.retention`: the module, then the work. Also the name of its queue. */
+  /** The module, then the work: `records.retention`. Also the name of its queue. */
   name: string;
   /**
-   * Does the work. Ends soon after `signal` says so, and leaves the rest to the next job: it is told when the service
-   * stops and when the job has had its time. May run again after it ended half-way: nodes die.
+   * Does the work. `signal` aborts when the service stops and when the time of the job is over: then the job must end soon, and
+   * the next one continues. A job may run again after it was interrupted by the loss of its node.
    */
   run: (ids: Ids, signal: AbortSignal) => Promise<unknown>;
 };
 
+/**
+ * Does `work` for one item after the other until `signal` aborts. An item that fails is logged and does not stop the others;
+ * the caller must order the items so that it does not come first again. Throws if the database is unavailable.
+ */
+export async function eachInTurn<T extends { id: number }>(
+  items: readonly T[],
+  given: { job: string; log: Pick<Logger, 'warn'>; signal: AbortSignal; work: (item: T) => Promise<unknown> },
+): Promise<void> {
+  const { job, log, signal, work } = given;
+  for (const item of items) {
+    if (signal.aborted) return;
+    try {
+      await work(item);
+    } catch (error) {
+      if (error instanceof AppError && error.code === 'unavailable') throw error;
+      log.warn({ err: error, job, id: item.id }, 'an item of a job failed');
+    }
+  }
+}
+
 type Jobs = {
-  /** From now on this node works on the job, one at a time; nowhere do two of a name run at once. */
+  /** This node works on the job from now on. Only one job of a name runs at a time, on all nodes together. */
   work<Ids extends JobIds>(job: Job<Ids>): Promise<void>;
-  /** Queues a job every time the cron expression (UTC, to the minute) comes up; once, however many nodes say so. */
+  /** Queues a job at the times of a cron expression (UTC, in minutes): once, however many nodes call this. */
   schedule(name: string, cron: string): Promise<void>;
   /**
-   * Queues a job, in the transaction of its cause where `tx` is given. One that waits already
-   * stands for it too; one that runs does not.
+   * Queues a job, in the transaction `tx` if given. It adds nothing if a job of the name waits already, but a running job does
+   * not count.
    */
   send<Ids extends JobIds>(name: string, ids: Ids, tx?: Queryable): Promise<void>;
-  /** Tells running jobs to end, waits for them for at most `stopMs`, and looks at no queue any more. */
+  /** Aborts running jobs, waits for them at most `stopMs`, and stops polling. */
   stop(): Promise<void>;
 };
 
-/** In seconds. With the ordinary one a killed node's job is given up within 45 s, and the next one of its name starts. */
+/** In seconds. By default the job of a killed node is lost within 45 s, and the next one of its name starts. */
 type Rhythm = {
-  /** How often an idle node looks into each queue. What somebody waits for must not go through a queue. */
+  /** How often an idle node polls each queue. Work that a caller waits for must not use a queue. */
   pollS: number;
-  /** A job whose node gave no sign of life for so long is lost, and another may start; at least 10. */
+  /** A job without a heartbeat for this long is lost, and another may start; at least 10. */
   heartbeatS: number;
   /** How often the nodes look for lost jobs. */
   superviseS: number;
 };
 const ordinary: Rhythm = { pollS: 5, heartbeatS: 30, superviseS: 15 };
-/** How long a job may take, and how long it is remembered. */
+/** The time limit of a job, and the time that its row is kept. */
 const longestS = 900;
 const rememberedS = 3600;
 
-/** How long `stop` waits for jobs that do not listen. */
+/** How long `stop` waits for jobs that ignore their signal. */
 const stopMs = 800;
 const schema = 'pgboss';
 
 /**
- * Makes the queues' schema where there is none (about 50 ms; 5 ms later on) and begins to look after schedules.
- * `onError` is told of the first failure in a row. Throws where the schema is missing and may not be made.
+ * Creates the schema of the queues if it is missing (some 50 ms; otherwise 5 ms), and starts the schedules. `onError` gets the
+ * first failure in a row. Throws if the schema is missing and the role may not create it.
  */
 export async function startJobs(
   db: Db,
   { onError, rhythm = ordinary }: { onError: (error: unknown) => void; rhythm?: Rhythm },
 ): Promise<Jobs> {
   const { pollS, heartbeatS, superviseS } = rhythm;
-  let isFailing = false;
-  const report = (error: unknown) => {
-    if (!isFailing) onError(error);
-    isFailing = true;
-  };
+  const { failed, succeeded } = firstFailures(onError);
   const boss = new PgBoss({
-    db: adapterOf(db, () => {
-      isFailing = false;
-    }),
+    db: adapterOf(db, succeeded),
     schema,
     createSchema: await isSchemaMissing(db),
     cronWorkerIntervalSeconds: pollS,
     superviseIntervalSeconds: superviseS,
     monitorIntervalSeconds: superviseS,
-    // No job waits for another one here.
+    // No job depends on another one.
     flowIntervalSeconds: 3600,
   });
-  boss.on('error', report);
+  boss.on('error', failed);
   await boss.start();
   const stopping = new AbortController();
   const workers = new Map<string, string>();
@@ -105,7 +121,7 @@ export async function startJobs(
             await within({ job: name }, () => measured(name, () => run(job.data, signal))).catch(
               (error: unknown) => {
                 within({ job: name }, () => onError(new Error(`the job ${name} failed`, { cause: error })));
-                throw new Error('failed; the log says why');
+                throw new Error('failed; see the log for the cause');
               },
             );
           }
@@ -119,7 +135,7 @@ export async function startJobs(
     async send(name, ids, tx) {
       await boss.send(name, ids, tx === undefined ? {} : { db: adapterOf(tx) });
       const worker = workers.get(name);
-      // What stands in an open transaction is found by the next look into the queue.
+      // The next poll finds a job that an open transaction queued.
       if (tx === undefined && worker !== undefined) boss.notifyWorker(worker);
     },
     async stop() {
@@ -133,7 +149,7 @@ export async function startJobs(
   };
 }
 
-/** Counts a job, by its end, and stands for it in traces. */
+/** Counts a job by its outcome, in a span of its own. */
 async function measured(job: string, run: () => Promise<unknown>): Promise<void> {
   const startedAt = performance.now();
   let outcome = 'failed';
@@ -146,16 +162,7 @@ async function measured(job: string, run: () => Promise<unknown>): Promise<void>
   }
 }
 
-/** Resolves with the promise, or without it when that takes longer. */
-async function atMost(timeoutMs: number, promise: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise((resolve) => {
-    timer = setTimeout(resolve, timeoutMs);
-  });
-  await Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
-}
-
-/** The database in the form that pg-boss needs: a text of several statements returns the rows of all of them. */
+/** The interface for pg-boss: a text of several statements returns the rows of all. */
 function adapterOf(q: Queryable, onSuccess: () => void = () => {}) {
   return {
     async executeSql(text: string, values: unknown[] = []) {
@@ -167,27 +174,25 @@ function adapterOf(q: Queryable, onSuccess: () => void = () => {}) {
 }
 
 /**
- * Whether the queues' schema is still to be made: an earlier start or the operator may have done it. Throws where the
- * role may neither make it nor use it, and says what its owner has to run.
+ * Whether the schema of the queues must be created: an earlier start or the operator may have created it. Throws if the role
+ * may neither create nor use it; the message has the statement for its owner.
  */
 export async function isSchemaMissing(db: Queryable): Promise<boolean> {
-  const found = first(
-    await db.query<{ exists: boolean; permitted: boolean; role: string; database: string }>(
-      `select
-         to_regnamespace($1) is not null as exists,
-         case
-           when to_regnamespace($1) is null then has_database_privilege(current_database(), 'create')
-           else has_schema_privilege($1, 'create')
-         end as permitted,
-         current_user as role,
-         current_database() as database`,
-      [schema],
-    ),
+  const [found] = await db.query<{ exists: boolean; permitted: boolean; role: string; database: string }>(
+    `select
+       to_regnamespace($1) is not null as exists,
+       case
+         when to_regnamespace($1) is null then has_database_privilege(current_database(), 'create')
+         else has_schema_privilege($1, 'create')
+       end as permitted,
+       current_user as role,
+       current_database() as database`,
+    [schema],
   );
   if (found?.permitted === false) {
     throw new Error(
       `The role "${found.role}" may not ${found.exists ? `create tables in the schema "${schema}"` : 'create schemas'} ` +
-        `in the database "${found.database}", where background jobs are queued. As its owner run once: ` +
+        `in the database "${found.database}", which stores the queues of background jobs. Run once as the owner of the database: ` +
         `create schema if not exists ${schema}; grant all on schema ${schema} to "${found.role}";`,
     );
   }

@@ -5,9 +5,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { parse } from 'yaml';
-import type { Instrument } from './instruments.ts';
-import { countRecords, metrics, statusClass } from './metrics.ts';
-import { createMetricsText } from './text.ts';
+import { countRecords, createMetricsText, type Instrument, metrics, statusClass } from './metrics.ts';
 
 const docs = join(import.meta.dirname, '../../docs/operations');
 const read = (file: string) => readFileSync(join(docs, file), 'utf8');

@@ -6,13 +6,163 @@
  * value that a caller or a customer chose, such as an ID, a host or a path. None is called `job` or `instance`: a
  * scraper adds these labels, and renames ours.
  */
-import { Cell, Counter, Gauge, Histogram } from './instruments.ts';
 
-/** In seconds: what takes milliseconds to seconds, such as a request. */
+/** The present value of a metric for these values of its labels. */
+type Sample<L extends readonly string[] = readonly string[]> = {
+  readonly labels: ValuesOf<L>;
+  readonly value: number;
+};
+
+type ValuesOf<L extends readonly string[]> = { readonly [K in keyof L]: string };
+
+type Description<L extends readonly string[] = readonly string[]> = {
+  readonly name: string;
+  readonly help: string;
+  readonly labels: L;
+};
+
+/** A count; a gauge also decreases. */
+class Cell {
+  value = 0;
+
+  add(by = 1): void {
+    this.value += by;
+  }
+}
+
+/** The number of values up to each bound. */
+class Distribution {
+  readonly bounds: readonly number[];
+  /** One for each bound, and one for larger values. */
+  readonly counts: Float64Array;
+  sum = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.bounds = bounds;
+    this.counts = new Float64Array(bounds.length + 1);
+  }
+
+  observe(value: number): void {
+    const { bounds, counts } = this;
+    let at = 0;
+    while (at < bounds.length && value > (bounds[at] as number)) at += 1;
+    counts[at] = (counts[at] as number) + 1;
+    this.sum += value;
+  }
+}
+
+/** Further combinations of a metric's labels count as `other`, so that a mistake does not fill the memory. */
+const maxCombinations = 2_000;
+
+/** One cell for each combination of label values, created on first use. */
+class Cells<L extends readonly string[], C> {
+  readonly #make: () => C;
+  readonly #known = new Map<string, { labels: ValuesOf<L>; cell: C }>();
+
+  constructor(make: () => C) {
+    this.#make = make;
+  }
+
+  of(labels: ValuesOf<L>): C {
+    const key = labels.length === 1 ? (labels[0] as string) : labels.join('\0');
+    const known = this.#known.get(key);
+    if (known !== undefined) return known.cell;
+    const others = labels.map(() => 'other') as unknown as ValuesOf<L>;
+    if (this.#known.size >= maxCombinations && key !== others.join('\0')) return this.of(others);
+    const cell = this.#make();
+    this.#known.set(key, { labels: [...labels] as unknown as ValuesOf<L>, cell });
+    return cell;
+  }
+
+  all(): Iterable<{ labels: ValuesOf<L>; cell: C }> {
+    return this.#known.values();
+  }
+}
+
+export class Counter<const L extends readonly string[] = readonly string[]> implements Description<L> {
+  readonly type = 'counter';
+  readonly name: string;
+  readonly help: string;
+  readonly labels: L;
+  readonly #cells = new Cells<L, Cell>(() => new Cell());
+
+  constructor({ name, help, labels }: Description<L>) {
+    this.name = name;
+    this.help = help;
+    this.labels = labels;
+    // Without labels there is one value, reported from the start.
+    if (labels.length === 0) this.of([] as unknown as ValuesOf<L>);
+  }
+
+  /** The cell stays the same, so code that counts often keeps it and skips the look-up. */
+  of(labels: ValuesOf<L>): Cell {
+    return this.#cells.of(labels);
+  }
+
+  add(labels: ValuesOf<L>, by = 1): void {
+    this.#cells.of(labels).value += by;
+  }
+
+  samples(): Sample<L>[] {
+    return Array.from(this.#cells.all(), ({ labels, cell }) => ({ labels, value: cell.value }));
+  }
+}
+
+export class Histogram<const L extends readonly string[] = readonly string[]> implements Description<L> {
+  readonly type = 'histogram';
+  readonly name: string;
+  readonly help: string;
+  readonly labels: L;
+  readonly #cells: Cells<L, Distribution>;
+
+  constructor({ name, help, labels, bounds }: Description<L> & { bounds: readonly number[] }) {
+    this.name = name;
+    this.help = help;
+    this.labels = labels;
+    this.#cells = new Cells(() => new Distribution(bounds));
+    if (labels.length === 0) this.of([] as unknown as ValuesOf<L>);
+  }
+
+  of(labels: ValuesOf<L>): Distribution {
+    return this.#cells.of(labels);
+  }
+
+  observe(labels: ValuesOf<L>, value: number): void {
+    this.#cells.of(labels).observe(value);
+  }
+
+  distributions(): Iterable<{ labels: ValuesOf<L>; cell: Distribution }> {
+    return this.#cells.all();
+  }
+}
+
+/** A metric that is read on request, by the module that holds its value; see `Reading`. */
+class Gauge<const L extends readonly string[] = readonly string[]> implements Description<L> {
+  readonly type = 'gauge';
+  readonly name: string;
+  readonly help: string;
+  readonly labels: L;
+
+  constructor({ name, help, labels }: Description<L>) {
+    this.name = name;
+    this.help = help;
+    this.labels = labels;
+  }
+
+  reads(...samples: [labels: ValuesOf<L>, value: number][]): Reading {
+    return { gauge: this, samples: samples.map(([labels, value]) => ({ labels, value })) };
+  }
+}
+
+/** The present values of a gauge; absent if it cannot be read. */
+export type Reading = { readonly gauge: Gauge; readonly samples: readonly Sample[] };
+export type Instrument = Counter | Histogram | Gauge;
+
+/** In seconds, for work of milliseconds to seconds, such as a request. */
 const ofRequests = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30] as const;
-/** In seconds: what takes up to hours, such as a run. */
+/** In seconds, for work of up to hours, such as a run. */
 const ofWork = [0.05, 0.25, 1, 5, 15, 60, 300, 900, 3_600, 14_400] as const;
-/** In seconds: what should take next to nothing, such as a connection of the pool. */
+/** In seconds, for waits that are usually short, such as for a connection of the pool. */
 const ofWaits = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 10] as const;
 
 export const metrics = {
@@ -46,7 +196,7 @@ export const metrics = {
   }),
   proxyFirstByte: new Histogram({
     name: 'trellis_proxy_first_byte_seconds',
-    help: "Time from when a request goes out on its connection to the head of the provider's answer.",
+    help: "Time from sending a request on its connection to the head of the provider's answer.",
     labels: ['provider'],
     bounds: ofRequests,
   }),
@@ -108,12 +258,12 @@ export const metrics = {
 
   runs: new Counter({
     name: 'trellis_runs_total',
-    help: 'Turns of runs of functions that this node ended; released ones go on elsewhere.',
+    help: 'Attempts of runs of functions that ended on this node; `released`: another node continues.',
     labels: ['kind', 'outcome'],
   }),
   runDuration: new Histogram({
     name: 'trellis_run_duration_seconds',
-    help: 'Time that a turn of a run took on this node.',
+    help: 'Time that an attempt of a run took on this node.',
     labels: ['kind'],
     bounds: ofWork,
   }),
@@ -183,7 +333,7 @@ export const metrics = {
 
   databaseUp: new Gauge({
     name: 'trellis_database_up',
-    help: '1 where the database answered when it was last asked for the figures below, in the last ten seconds.',
+    help: '1 if the last read of the metrics below from the database succeeded, at most ten seconds ago.',
     labels: [],
   }),
   runsWaiting: new Gauge({
@@ -229,7 +379,7 @@ export const metrics = {
   }),
 } as const;
 
-/** What of the calls of one provider is counted: looked up once, since every call of the proxy counts in all of it. */
+/** The cells of one provider's calls, looked up once: every call of the proxy counts in all of them. */
 class ProviderCells {
   readonly provider: string;
   readonly duration;
@@ -237,7 +387,7 @@ class ProviderCells {
   readonly upstream;
   readonly requestBytes;
   readonly answerBytes;
-  /** The end that nearly all calls come to. */
+  /** The outcome of nearly all calls. */
   readonly answered;
 
   constructor(provider: string) {
@@ -251,12 +401,12 @@ class ProviderCells {
   }
 }
 
-/** Calls of the proxy that are under way here. */
+/** The number of calls of the proxy in flight on this node. */
 export const callsInFlight = new Cell();
 
 const cells = new Map<string, ProviderCells>();
 
-/** `provider` is a name of the catalogue; undefined where a call got no further than to be refused. */
+/** `provider` is a name of the catalogue; undefined: the call was refused before its provider was found. */
 export function cellsOf(provider: string | undefined): ProviderCells {
   const name = provider ?? 'other';
   let found = cells.get(name);
@@ -267,14 +417,14 @@ export function cellsOf(provider: string | undefined): ProviderCells {
   return found;
 }
 
-/** Counts records that were written, read or removed, once that is done. */
+/** Counts records after they were written, read or removed. */
 export function countRecords(counts: Partial<Record<RecordOperation, number>>): void {
   for (const [operation, count] of Object.entries(counts)) {
     if (count > 0) metrics.records.add([operation], count);
   }
 }
 
-/** `restored`: pruned ones that have their payload again. `removed`: tombstones. */
+/** `restored`: pruned records that have their payload again. `removed`: tombstones. */
 type RecordOperation =
   | 'added'
   | 'updated'
@@ -285,7 +435,74 @@ type RecordOperation =
   | 'removed'
   | 'listed';
 
-/** `2xx` and so on. */
+/** Such as `2xx`. */
 export function statusClass(status: number | undefined): string {
   return status === undefined ? 'none' : `${Math.floor(status / 100)}xx`;
+}
+
+export type MetricsText = { contentType: string; text: string };
+
+type Value = { labels: Record<string, string>; value: number; metricName: string };
+
+/**
+ * Writes the present values in the text format of Prometheus, with the metrics of the process and of Node. `read` returns the
+ * values of the gauges. prom-client is loaded at the first call, since it measures the event loop and garbage collection
+ * from then on.
+ */
+export function createMetricsText(read: () => Promise<readonly Reading[]>): () => Promise<MetricsText> {
+  let loading: ReturnType<typeof load> | undefined;
+  let readings: Map<Instrument, readonly Sample[]>;
+
+  async function load() {
+    const { Registry, collectDefaultMetrics } = await import('prom-client');
+    const registry = new Registry();
+    for (const instrument of Object.values<Instrument>(metrics)) {
+      const { name, help, type } = instrument;
+      const aggregator = 'sum';
+      const get = async () => ({
+        ...{ name, help, type, aggregator },
+        values: valuesOf(instrument, readings.get(instrument) ?? []),
+      });
+      registry.registerMetric({ name, get } as never);
+    }
+    collectDefaultMetrics({ register: registry });
+    return registry;
+  }
+
+  return async () => {
+    loading ??= load();
+    const registry = await loading;
+    readings = new Map((await read()).map(({ gauge, samples }) => [gauge, samples]));
+    return { contentType: registry.contentType, text: await registry.metrics() };
+  };
+}
+
+function valuesOf(instrument: Instrument, read: readonly Sample[]): Value[] {
+  const named = (values: readonly string[]) =>
+    Object.fromEntries(instrument.labels.map((label, at) => [label, values[at] ?? '']));
+  if (instrument.type === 'histogram') {
+    return Array.from(instrument.distributions(), ({ labels, cell }) =>
+      linesOf(instrument.name, named(labels), cell),
+    ).flat();
+  }
+  const samples: readonly Sample[] = instrument.type === 'gauge' ? read : instrument.samples();
+  return samples.map(({ labels, value }) => ({ labels: named(labels), value, metricName: instrument.name }));
+}
+
+/** The count of each bound includes those of the lower bounds. */
+function linesOf(
+  name: string,
+  labels: Record<string, string>,
+  { bounds, counts, sum }: Distribution,
+): Value[] {
+  let total = 0;
+  const buckets = [...bounds.map(String), '+Inf'].map((le, at) => {
+    total += counts[at] as number;
+    return { labels: { ...labels, le }, value: total, metricName: `${name}_bucket` };
+  });
+  return [
+    ...buckets,
+    { labels, value: sum, metricName: `${name}_sum` },
+    { labels, value: total, metricName: `${name}_count` },
+  ];
 }

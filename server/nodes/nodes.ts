@@ -1,11 +1,11 @@
 /**
- * The nodes of an installation, as their rows tell.
+ * The nodes of an installation.
  *
- * Owns: the table `node`. A node writes its row when it begins, renews it every few seconds, and takes it away when it ends.
- * It is there to be looked at, for warnings, and for what may not be written beside services of earlier versions. Nothing else
- * that must be right depends on it.
+ * Owns: the table `node`. A node inserts its row when it starts, renews it every few seconds, and deletes it when it ends. The
+ * rows are for lists, for warnings, and for writes that nodes of earlier versions could not read. No other guarantee depends
+ * on them.
  */
-import { setTimeout as pause } from 'node:timers/promises';
+import { atMost, repeatEvery } from '../concurrency.ts';
 import type { Role } from '../config/config.ts';
 import { listMigrations } from '../db/migration-files.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
@@ -17,34 +17,31 @@ export type Node = {
   name: string;
   role: Role;
   version: string;
-  /** The newest migration that it brings. */
+  /** The newest migration of its version. */
   migration: string;
   startedAt: Date;
   seenAt: Date;
   isStopping: boolean;
-  /** It was not seen for longer than a node is silent that lives. */
+  /** Its row was not renewed for longer than a running node needs. */
   isSilent: boolean;
 };
 
 export type Presence = {
-  /** From now on others are told that it ends. Never throws. */
-  tellStop(): Promise<void>;
-  /** Takes its row away. */
+  /** Marks the node as stopping for the others. Never throws. */
+  markStopping(): Promise<void>;
+  /** Deletes the row. */
   stop(): Promise<void>;
 };
 
 const renewMs = 5_000;
 /** Three renewals may fail. */
 const silentAfterS = 20;
-/** How long a stop waits until it has said so. */
-const tellMs = 500;
-/** Then a node that was killed is forgotten. */
+/** The time limit for each statement of a stop. */
+const stopMs = 500;
+/** The row of a killed node is deleted after this time. */
 const rememberedS = 3_600;
 
-/**
- * Writes this node's row and keeps it. `onWorkers` is told at each renewal whether any node lives that does what is due in
- * the background.
- */
+/** Inserts this node's row and renews it. Each renewal calls `onWorkers` with whether a node runs that does background work. */
 export async function joinNodes(
   db: Db,
   {
@@ -59,49 +56,25 @@ export async function joinNodes(
   const [id, startedAt] = [crypto.randomUUID(), new Date()];
   const migration = (await listMigrations()).at(-1) ?? '';
   let isStopping = false;
-  let isFailing = false;
-  let running: Promise<void> | undefined;
   const write = async () => {
     onWorkers(await renew(db, { ...own, id, migration, startedAt, isStopping }));
   };
-  const renewInTurn = () => {
-    running ??= write()
-      .then(
-        () => {
-          isFailing = false;
-        },
-        (error: unknown) => {
-          if (!isFailing) onError(error);
-          isFailing = true;
-        },
-      )
-      .finally(() => {
-        running = undefined;
-      });
-    return running;
-  };
   await write();
-  const timer = setInterval(renewInTurn, renewMs);
+  const renewals = repeatEvery(renewMs, write, { onError });
   return {
-    async tellStop() {
+    async markStopping() {
       isStopping = true;
-      const told = (running ?? Promise.resolve()).then(renewInTurn);
-      // A database that is away holds up no stop.
-      await Promise.race([told, pause(tellMs, undefined, { ref: false })]);
+      await atMost(stopMs, renewals.runNext());
     },
     async stop() {
-      clearInterval(timer);
-      // It is forgotten by itself where the database does not answer.
-      const gone = (running ?? Promise.resolve()).then(() =>
-        db.query('delete from node where id = $1', [id]),
-      );
-      await Promise.race([gone, pause(tellMs, undefined, { ref: false })]);
-      gone.catch(() => {});
+      // Other nodes remove the row later if the database does not answer.
+      const removed = renewals.stop().then(() => db.query('delete from node where id = $1', [id]));
+      await atMost(stopMs, removed);
     },
   };
 }
 
-/** Answers whether any node lives that works in the background. */
+/** Returns whether a node runs that does background work. */
 async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Promise<boolean> {
   const found = first(
     await db.query<{ areThere: boolean }>(
@@ -135,7 +108,7 @@ async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Pr
   return found?.areThere === true;
 }
 
-/** Those that live, and those that were killed within the last hour. */
+/** Running nodes, and nodes that were killed within the last hour. */
 export function listNodes(db: Queryable): Promise<Node[]> {
   return db.query<Node>(
     `select
@@ -155,19 +128,19 @@ export function listNodes(db: Queryable): Promise<Node[]> {
 }
 
 /**
- * Throws `unavailable` while a node lives that does not bring the migration of this number: what it cannot read is not
- * written beside it. `what` that is stands in the message.
+ * Throws `unavailable` while a node runs whose version lacks the migration of this number, and so cannot read what is to be
+ * written. `what` names that in the message.
  */
 export async function requireNodesSince(
   q: Queryable,
   { migration, what }: { migration: number; what: string },
 ): Promise<void> {
   if (!(await hasNodesBefore(q, migration))) return;
-  const message = `A node of an earlier version runs, which does not know ${what}. Bring all nodes up to this version first.`;
+  const message = `A node of an earlier version runs, which does not support ${what}. Upgrade all nodes to this version first.`;
   throw new AppError('unavailable', message, { retryAfterS: 60 });
 }
 
-/** Whether a node lives that does not bring the migration of this number. */
+/** Whether a node runs whose version lacks the migration of this number. */
 export async function hasNodesBefore(q: Queryable, migration: number): Promise<boolean> {
   const older = await q.query(
     `select

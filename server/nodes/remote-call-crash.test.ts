@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { socketPlace } from '../../test/support/scratch.ts';
-import { startEmbedded } from '../db/embedded.ts';
+import { startEmbedded } from '../db/embedded/embedded.ts';
 import { migrate } from '../db/migrate.ts';
 import { type Db, openDb } from '../db/pool.ts';
 import { createRemoteCallServer } from './remote-call-server.ts';

@@ -1,13 +1,12 @@
-/** Accepts remote calls of other nodes, runs them and answers them: see `remote-calls.ts`. */
-import { setTimeout as pause } from 'node:timers/promises';
-import { type Db, mayPass, type Queryable } from '../db/pool.ts';
-import { remoteSpanOf } from '../tracing/span.ts';
-import { spanned } from '../tracing/tracing.ts';
+/** Claims remote calls of other nodes, runs them and writes the answers: see `remote-calls.ts`. */
+import type { Db, Queryable } from '../db/pool.ts';
+import { remoteSpanOf, spanned } from '../tracing/tracing.ts';
+import { createWorker, type Look, type Task, type Worker, writeWhileHeld } from '../work.ts';
 import { awaitedS } from './remote-calls.ts';
 
 /**
- * Runs one remote call. `signal` reports that no caller waits for it any more. Undefined: the call has not begun here, and
- * another node is to run it. An error that it throws goes to the log alone.
+ * Runs one remote call. `signal` aborts when no caller waits any more. Undefined: the call has not begun here, and another
+ * node must run it. An error goes only to the log.
  */
 export type HandleRemoteCall = (
   request: Buffer,
@@ -15,43 +14,36 @@ export type HandleRemoteCall = (
 ) => Promise<Buffer | undefined>;
 
 export type RemoteCallServer = {
-  /** From now on until `stop`. */
+  /** Accepts calls until `stop`. */
   start(): void;
   /**
-   * Takes nothing more, and gives back what it was just taking. What is under way may end within `graceMs`; who asked for
-   * the rest learns that it is lost.
+   * Claims nothing more, and gives back calls that have not begun. Calls under way may end within `graceMs`. The callers of the
+   * others get `lost`.
    */
   stop(graceMs: number): Promise<void>;
 };
 
 /** The maximum number of calls under way at once on this node, whatever its capacity. */
 const max = 200;
-/** The maximum number of calls, of those that all nodes have left for long, that one poll takes. */
+/** The maximum number of calls that a look without capacity claims. */
 const maxLeft = 8;
 const patientMs = 1_500;
 const leaseS = 20;
 /** How often calls under way are renewed, which also checks whether their callers still wait. */
 const renewMs = 1_000;
-/** The pause between two attempts to write the result of a remote call. */
-const againMs = 250;
-/** A statement whose answer was lost may be carried out as late as this. */
+/** A statement that was not confirmed may be carried out as late as this. */
 const lateMs = 5_000;
 
 type Taken = {
-  id: string;
-  environmentId: number;
-  kind: string;
-  request: Buffer;
-  traceparent: string | null;
-  serverLife: string;
-};
-type UnderWay = {
   readonly id: string;
-  readonly gone: AbortController;
-  renewedAtMs: number;
-  /** Of the server, when the row was last seen. */
+  readonly environmentId: number;
+  readonly kind: string;
+  readonly request: Buffer;
+  readonly traceparent: string | null;
+  /** Of the server, when the row was last read. */
   serverLife: string;
 };
+type Held = Taken & { readonly leasedAtMs: number };
 
 export function createRemoteCallServer(
   db: Db,
@@ -63,7 +55,7 @@ export function createRemoteCallServer(
     onError,
   }: {
     kinds: Record<string, HandleRemoteCall>;
-    /** How often it is looked for new ones. Somebody waits for each. */
+    /** How often the server looks for new calls. A caller waits for each. */
     pollMs: number;
     /**
      * How many more calls this node can take, beside so many remote calls. Without capacity it takes calls that other nodes
@@ -75,138 +67,76 @@ export function createRemoteCallServer(
   },
 ): RemoteCallServer {
   const owner = crypto.randomUUID();
-  const underWay = new Map<string, UnderWay>();
-  const running = new Set<Promise<void>>();
-  const stopping = new AbortController();
-  let isFailing = false;
-  /** The last look took all that it could: there may be more. */
-  let mayBeMore = false;
-  /** Until then, remote calls may turn up that were taken here by a statement whose answer was lost. */
+  /** Until then, rows may turn up that this node took with a statement whose answer was lost. */
   let straysUntilMs = Number.NEGATIVE_INFINITY;
-  let loop: Promise<void> | undefined;
-  let renewing: Promise<void> | undefined;
-  let wake = () => {};
+  const worker: Worker<Held, void> = createWorker({
+    ...{ look, execute, pollMs, onError },
+    // A call without its lease continues: its caller reads the result elsewhere.
+    lease: { leaseMs: leaseS * 1000, renewMs, renew: renewAll },
+    onStop: () => giveBackStrays().catch(worker.report),
+    async giveBack(tasks) {
+      const ids = tasks.map(({ claim }) => claim.id);
+      if (ids.length > 0) await removeAll(db, { ids, owner }).catch(worker.report);
+    },
+  });
 
-  const report = (error: unknown) => {
-    if (!isFailing) onError(error);
-    isFailing = true;
-  };
-
-  async function work({ id, kind, request, environmentId, traceparent }: Taken, of: UnderWay): Promise<void> {
+  async function execute(task: Task<Held>): Promise<void> {
+    const { id, kind, request, environmentId, traceparent } = task.claim;
+    const { signal } = task;
+    const isHeld = () => task.interruption !== 'lost';
+    const isLeased = () => performance.now() - task.leasedAtMs <= leaseS * 1000;
+    /** The result of a remote call exists only here. */
+    const whileHeld = (write: () => Promise<unknown>) =>
+      writeWhileHeld(write, { isHeld: () => isHeld() && isLeased(), onFailure: worker.report });
     try {
       const answer = await spannedFor({ kind, traceparent }, () =>
-        kinds[kind]!(request, { environmentId, signal: of.gone.signal }),
+        kinds[kind]!(request, { environmentId, signal }),
       );
-      await whileHeld(of, () => {
-        if (of.gone.signal.aborted) return removeAll(db, { ids: [id], owner });
+      await whileHeld(() => {
+        if (signal.aborted) return removeAll(db, { ids: [id], owner });
         return answer === undefined
-          ? giveBack(db, { ids: [id], owner })
-          : writeAnswer(db, { id, owner, answer });
+          ? db.query(giveBack, [id, owner])
+          : db.query('update errand set answer = $3 where id = $1 and owner = $2', [id, owner, answer]);
       });
     } catch (error) {
-      if (!isHeld(of)) return;
+      if (!isHeld()) return;
       onError(error);
       // The caller learns at once that there is no answer.
-      await whileHeld(of, () => removeAll(db, { ids: [id], owner })).catch(report);
+      await whileHeld(() => removeAll(db, { ids: [id], owner }));
     }
   }
 
-  const isHeld = (of: UnderWay) => underWay.get(of.id) === of;
-
-  /** Repeats the write while the database is away: the result of a remote call exists only here. */
-  async function whileHeld(of: UnderWay, write: () => Promise<void>): Promise<void> {
-    for (;;) {
-      try {
-        return await write();
-      } catch (error) {
-        const isLapsed = performance.now() - of.renewedAtMs > leaseS * 1000;
-        if (isLapsed || !isHeld(of) || !mayPass(error)) throw error;
-        report(error);
-      }
-      await pause(againMs);
-    }
-  }
-
-  async function look(): Promise<void> {
-    const capacity = Math.min(remainingCapacity(underWay.size), max - underWay.size);
-    const wanted =
-      capacity > 0 ? { count: capacity } : { count: Math.min(maxLeft, max - underWay.size), leftAfterMs };
-    if (wanted.count <= 0) return;
-    const takenAtMs = performance.now();
-    if (takenAtMs < straysUntilMs) await giveBackStrays();
+  async function look(): Promise<Look> {
+    const held = worker.tasks().length;
+    const capacity = Math.min(remainingCapacity(held), max - held);
+    const wanted = capacity > 0 ? { count: capacity } : { count: Math.min(maxLeft, max - held), leftAfterMs };
+    if (wanted.count <= 0) return 'nothing';
+    const leasedAtMs = performance.now();
+    if (leasedAtMs < straysUntilMs) await giveBackStrays();
     const taken = await take(db, { owner, kinds: Object.keys(kinds), ...wanted }).catch((error: unknown) => {
       straysUntilMs = performance.now() + lateMs;
       throw error;
     });
-    // Of what begins now nobody could say how it ends: `stop` gives it back.
-    if (stopping.signal.aborted) return;
-    mayBeMore = taken.length === wanted.count;
-    for (const remoteCall of taken) {
-      const { id, serverLife } = remoteCall;
-      const of: UnderWay = { id, serverLife, gone: new AbortController(), renewedAtMs: takenAtMs };
-      underWay.set(of.id, of);
-      const done = work(remoteCall, of).finally(() => {
-        underWay.delete(of.id);
-        running.delete(done);
-        if (mayBeMore) wake();
-      });
-      running.add(done);
-    }
-    isFailing = false;
+    // Nobody could report the end of a call that begins now: `stop` gives it back.
+    if (worker.isStopping()) return 'nothing';
+    for (const remoteCall of taken) void worker.begin({ ...remoteCall, leasedAtMs });
+    return 'nothing';
   }
 
-  const giveBackStrays = () => giveBackBut(db, { ids: [...underWay.keys()], owner });
+  const giveBackStrays = () => giveBackBut(db, { ids: worker.tasks().map(({ claim }) => claim.id), owner });
 
-  async function renewAll(): Promise<void> {
-    const held = [...underWay.values()];
-    if (held.length === 0) return;
-    const atMs = performance.now();
-    const { serverLife, rows } = await renew(db, { ids: held.map(({ id }) => id), owner });
-    for (const of of held) {
-      const row = rows.get(of.id);
-      if (row === undefined ? isTakenBack(of, serverLife) : !row.isAwaited) of.gone.abort();
-      else if (row !== undefined) Object.assign(of, { renewedAtMs: atMs, serverLife });
-    }
+  async function renewAll(tasks: readonly Task<Held>[]): Promise<Task<Held>[]> {
+    const { serverLife, rows } = await renew(db, { ids: tasks.map(({ claim }) => claim.id), owner });
+    return tasks.filter((task) => {
+      const row = rows.get(task.claim.id);
+      if (row === undefined ? isTakenBack(task, serverLife) : !row.isAwaited) task.interrupt('cancelled');
+      if (row?.isAwaited !== true) return false;
+      task.claim.serverLife = serverLife;
+      return true;
+    });
   }
 
-  async function goOn(): Promise<void> {
-    while (!stopping.signal.aborted) {
-      const woken = new AbortController();
-      wake = () => woken.abort();
-      await look().catch(report);
-      const signal = AbortSignal.any([stopping.signal, woken.signal]);
-      await pause(pollMs, undefined, { signal }).catch(() => {});
-    }
-  }
-
-  let timer: NodeJS.Timeout | undefined;
-  return {
-    start() {
-      loop ??= goOn();
-      timer ??= setInterval(() => {
-        renewing ??= renewAll()
-          .catch(report)
-          .finally(() => {
-            renewing = undefined;
-          });
-      }, renewMs);
-    },
-    async stop(graceMs) {
-      stopping.abort();
-      await loop;
-      await giveBackStrays().catch(report);
-      const over = new AbortController();
-      const grace = pause(graceMs, undefined, { signal: over.signal }).catch(() => {});
-      await Promise.race([Promise.all(running), grace]);
-      over.abort();
-      clearInterval(timer);
-      await renewing;
-      const left = [...underWay.keys()];
-      for (const { gone } of underWay.values()) gone.abort();
-      underWay.clear();
-      if (left.length > 0) await removeAll(db, { ids: left, owner }).catch(report);
-    },
-  };
+  return { start: worker.start, stop: worker.stop };
 }
 
 /** Runs as part of the caller's trace; a call without a trace gets no span. */
@@ -218,7 +148,7 @@ function spannedFor<T>(
   return parent === undefined ? work() : spanned(`errand ${kind}`, { kind: 'server', parent }, work);
 }
 
-/** Removes remote calls that no caller waits for, and that the caller's node did not live to take back. */
+/** Deletes calls whose caller's node was killed. */
 export async function sweepRemoteCalls(db: Queryable): Promise<void> {
   await db.query(
     `delete from errand
@@ -239,12 +169,7 @@ export async function sweepRemoteCalls(db: Queryable): Promise<void> {
  */
 function take(
   q: Queryable,
-  {
-    owner,
-    kinds,
-    count,
-    leftAfterMs = 0,
-  }: { owner: string; kinds: string[]; count: number; leftAfterMs?: number },
+  of: { owner: string; kinds: string[]; count: number; leftAfterMs?: number },
 ): Promise<Taken[]> {
   return q.query<Taken>(
     `with open as (
@@ -264,7 +189,7 @@ function take(
      where errand.id = open.id
      returning errand.id, errand.environment_id as "environmentId", errand.kind, errand.request,
        errand.traceparent, ${serverLife} as "serverLife"`,
-    [owner, kinds, count, leaseS, leftAfterMs / 1000],
+    [of.owner, of.kinds, of.count, leaseS, (of.leftAfterMs ?? 0) / 1000],
   );
 }
 
@@ -273,8 +198,8 @@ function take(
  * in this way, and then no caller waits. Otherwise the row was lost with a crash of the server, or was given up because it
  * was not renewed in time: the caller looks elsewhere for the result.
  */
-function isTakenBack({ renewedAtMs, ...of }: UnderWay, serverLife: string): boolean {
-  return of.serverLife === serverLife && performance.now() - renewedAtMs < leaseS * 1000;
+function isTakenBack({ claim, leasedAtMs }: Task<Held>, serverLife: string): boolean {
+  return claim.serverLife === serverLife && performance.now() - leasedAtMs < leaseS * 1000;
 }
 
 /**
@@ -289,7 +214,7 @@ const serverLife = `concat_ws(
   pg_relation_filenode('errand')
 )`;
 
-/** Answers which of these are there yet, and whether somebody waits. */
+/** Renews the leases of calls. Returns the calls that still exist, with whether their callers wait. */
 async function renew(
   q: Queryable,
   { ids, owner }: { ids: string[]; owner: string },
@@ -318,15 +243,13 @@ async function renew(
   return { serverLife: found[0]!.serverLife, rows };
 }
 
-/** Gives calls back, so that the next node that polls may take them. */
-async function giveBack(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {
-  await q.query('update errand set owner = null, lease_until = null where id = any($1) and owner = $2', [
-    ids,
-    owner,
-  ]);
-}
+/** Gives a call back, for any node that looks next. */
+const giveBack = `
+  update errand
+  set owner = null, lease_until = null
+  where id = $1 and owner = $2`;
 
-/** All that this owner has beside these, and has not answered: it does not know of them. */
+/** Gives back all calls of this owner except these and answered ones: a claim that was not confirmed. */
 async function giveBackBut(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {
   await q.query(
     `update errand
@@ -341,13 +264,6 @@ async function giveBackBut(q: Queryable, { ids, owner }: { ids: string[]; owner:
      where errand.id = stray.id`,
     [ids, owner],
   );
-}
-
-async function writeAnswer(
-  q: Queryable,
-  { id, owner, answer }: { id: string; owner: string; answer: Buffer },
-): Promise<void> {
-  await q.query('update errand set answer = $3 where id = $1 and owner = $2', [id, owner, answer]);
 }
 
 async function removeAll(q: Queryable, { ids, owner }: { ids: string[]; owner: string }): Promise<void> {

@@ -1,53 +1,53 @@
 /**
- * Calls from one node to another while a caller waits: a row that the other node finds, and in which it answers.
+ * Calls from one node to another while a caller waits. A call is a row: the other node claims it and writes the answer there.
  *
- * Owns: the table `errand` and the life of its rows. Neighbours: `remote-call-server.ts` takes remote calls and answers
- * them. Does not own: the content of a call; its caller seals content that must stay secret.
+ * Owns: the table `errand` and the life of its rows. Neighbours: `remote-call-server.ts` claims and answers calls. Does not
+ * own: the content of a call. Its caller seals content that must stay secret.
  */
 import { randomUUIDv7 } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Db, mayPass, type Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { currentTraceparent } from '../tracing/cause.ts';
+import { currentTraceparent } from '../tracing/tracing.ts';
 
 type RemoteCall = {
   environmentId: number;
   kind: string;
   request: Buffer;
-  /** Takes it back: who has it is told within a second or so. */
+  /** Withdraws the call. The node that runs it reads this within a second. */
   signal?: AbortSignal | undefined;
 };
 
 /**
- * `untaken`: no node had taken the call in time, or before its caller took it back, and none takes it later. `lost`: the
- * node that had it is gone, and its progress is not known. `cancelled`: it was taken back from the node that had it.
+ * `untaken`: no node claimed the call in time or before it was withdrawn, and none claims it later. `lost`: the node that
+ * claimed it is lost, and its progress is not known. `cancelled`: it was withdrawn from the node that claimed it.
  */
 export type RemoteCallEnd = { answer: Buffer } | { none: 'untaken' | 'lost' | 'cancelled' };
 
 export type RemoteCalls = {
   /**
    * Waits through outages of the database, for as long as a node may take the call: no failure is reported while a node may
-   * still begin. It throws if no node has begun, except for errors of ours.
+   * still begin. It throws if no node has begun, except for errors of the service.
    */
   ask(remoteCall: RemoteCall): Promise<RemoteCallEnd>;
 };
 
-/** How long a remote call outlives its caller's node, which renews it at a third of that. */
+/** How long a call stays valid after its caller's node is killed. The node renews it after a third of this time. */
 export const awaitedS = 15;
-/** How often the rows of those who wait are looked at: one statement for all of a node. */
+/** How often a node polls the rows of its calls: one statement for all. */
 const pollMs = 50;
-/** A node that takes remote calls polls several times a second. */
+/** A call that no node claims within this time is withdrawn. Nodes look for calls several times a second. */
 const untakenMs = 10_000;
-/** A row whose insert got no answer may come into being as late as this. */
+/** A row whose insert was not confirmed may appear as late as this. */
 const lateMs = 2_000;
-/** For a database that neither answers nor refuses. */
+/** The time limit of a poll, for a database that does not respond. */
 const maxLookMs = 5_000;
 
 type Waiting = {
-  readonly askedAtMs: number;
-  /** Why it is not known whether its row was ever written. */
+  readonly insertedAtMs: number;
+  /** The error of an insert that may have been carried out. */
   readonly doubt: unknown;
-  /** For all that is known here, a node may take it until then. */
+  /** A node may claim the call until then. */
   takeableUntilMs: number;
   isWithdrawn: boolean;
   readonly end: (end: RemoteCallEnd) => void;
@@ -73,22 +73,22 @@ export function createRemoteCalls(
       const state = states.get(id);
       if (state === undefined) endGone(of, nowMs);
       else if (state.isOver || of.isWithdrawn) over.push(id);
-      else if (!state.isTaken && nowMs - of.askedAtMs > untakenAfterMs) over.push(id);
+      else if (!state.isTaken && nowMs - of.insertedAtMs > untakenAfterMs) over.push(id);
     }
     await endOver(over);
-    // Only where the database has answered just now: what it did of a renewal that failed is not known.
+    // Only after a poll that succeeded: a renewal that failed may have been carried out.
     if (performance.now() - renewedAtMs > (lastingS * 1000) / 3) await renewAll();
   }
 
-  /** Of one whose row is not there. */
-  function endGone({ askedAtMs, doubt, end, fail }: Waiting, nowMs: number): void {
+  /** For a call without a row. */
+  function endGone({ insertedAtMs, doubt, end, fail }: Waiting, nowMs: number): void {
     if (doubt === undefined) end({ none: 'lost' });
-    else if (nowMs - askedAtMs > lateMs) fail(doubt);
+    else if (nowMs - insertedAtMs > lateMs) fail(doubt);
   }
 
   /**
-   * Of one that no node can take any more, while the database does not tell whether one has; and of one that was taken back on
-   * a node that has ended its pool.
+   * While polls fail: ends a call that no node can claim any more, although one may have; and a withdrawn call on a node that
+   * has closed its pool.
    */
   function endLapsed({ takeableUntilMs, isWithdrawn, end, fail }: Waiting, error: unknown): void {
     const isOver = isWithdrawn && !mayPass(error);
@@ -120,8 +120,8 @@ export function createRemoteCalls(
     }
   }
 
-  /** As long as anybody waits. */
-  async function goOn(): Promise<void> {
+  /** Polls while a caller waits. */
+  async function keepPolling(): Promise<void> {
     if (isLooking) return;
     isLooking = true;
     while (waiting.size > 0) {
@@ -135,7 +135,7 @@ export function createRemoteCalls(
         for (const of of waiting.values()) endLapsed(of, error);
       }
       over.abort();
-      // What it waits for are callers, whose sockets keep the process.
+      // Callers and their sockets keep the process alive.
       await pause(pollMs, undefined, { ref: false });
     }
     isLooking = false;
@@ -152,7 +152,7 @@ export function createRemoteCalls(
       });
       const over = Promise.withResolvers<RemoteCallEnd>();
       const of: Waiting = {
-        ...{ askedAtMs: performance.now(), doubt, takeableUntilMs: takeableFromNow(), isWithdrawn: false },
+        ...{ insertedAtMs: performance.now(), doubt, takeableUntilMs: takeableFromNow(), isWithdrawn: false },
         ...{ end: over.resolve, fail: over.reject },
       };
       const withdraw = () => {
@@ -161,7 +161,7 @@ export function createRemoteCalls(
       waiting.set(id, of);
       signal?.addEventListener('abort', withdraw, { once: true });
       if (signal?.aborted) withdraw();
-      void goOn();
+      void keepPolling();
       try {
         return await over.promise;
       } finally {
@@ -174,18 +174,12 @@ export function createRemoteCalls(
 
 async function insert(
   q: Queryable,
-  {
-    id,
-    environmentId,
-    kind,
-    request,
-    lastingS,
-  }: Omit<RemoteCall, 'signal'> & { id: string; lastingS: number },
+  of: Omit<RemoteCall, 'signal'> & { id: string; lastingS: number },
 ): Promise<void> {
   await q.query(
     `insert into errand (id, environment_id, kind, request, awaited_until, traceparent)
      values ($1, $2, $3, $4, clock_timestamp() + make_interval(secs => $5), $6)`,
-    [id, environmentId, kind, request, lastingS, currentTraceparent()],
+    [of.id, of.environmentId, of.kind, of.request, of.lastingS, currentTraceparent()],
   );
 }
 
@@ -227,7 +221,7 @@ function findStates(q: Queryable, ids: string[]): Promise<State[]> {
   );
 }
 
-/** Those that nobody has, or has any more, with their answers where there are any. Leaves out the rest. */
+/** Deletes the calls that are unclaimed, answered, or without a valid lease, and returns them with their answers. */
 function takeAway(
   q: Queryable,
   ids: string[],

@@ -5,16 +5,16 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
-import { CatalogError, loadCatalog, toWire, UnknownProviderError } from './catalog.ts';
+import { authModes } from '../auth-modes/modes.ts';
+import { CatalogError, loadCatalog, UnknownProviderError } from './catalog.ts';
 import { readFields } from './fields.ts';
-import { parsedText } from './parsed.ts';
-import { monogram } from './routes.ts';
+import { monogram, toWire } from './routes.ts';
 import { NoSandboxError, withSandbox } from './sandbox.ts';
 import { missingScopes } from './scopes.ts';
-import { readSources } from './source.ts';
+import { parsedText, readSources } from './source.ts';
 
 const PROVIDERS = join(import.meta.dirname, '../../providers');
-const shipped = loadCatalog(PROVIDERS);
+const shipped = loadCatalog(PROVIDERS, authModes);
 
 function folder(t: TestContext, files: Record<string, string>): string {
   const directory = mkdtempSync(join(tmpdir(), 'catalog-'));
@@ -24,7 +24,7 @@ function folder(t: TestContext, files: Record<string, string>): string {
 }
 function faultsOf(directory: string): string[] {
   try {
-    loadCatalog(directory);
+    loadCatalog(directory, authModes);
   } catch (error) {
     assert.ok(error instanceof CatalogError);
     return error.faults.map(({ file, line, message }) => `${file}:${line}: ${message}`);
@@ -72,7 +72,7 @@ describe('the shipped definitions', () => {
     }
   });
 
-  test('have a drawing of ours, or a monogram', () => {
+  test('have a drawing of the service, or a monogram', () => {
     const logos = readdirSync(join(PROVIDERS, 'logos'));
     const used = new Set(shipped.list().map(({ logo }) => logo));
     for (const logo of logos) assert.ok(used.has(logo), logo);
@@ -142,11 +142,14 @@ describe('the shipped definitions', () => {
   });
 
   test('are shown under the keys that official clients read', () => {
-    const wire = toWire(shipped.get('google-sheet'), { logosUrl: 'https://t.example/logos' });
+    const wire = toWire(shipped.get('google-sheet'), {
+      logosUrl: 'https://t.example/logos',
+      modes: authModes,
+    });
     assert.equal(wire.logo_url, 'https://t.example/logos/google-sheet.svg');
     assert.equal(wire.auth_mode, 'OAUTH2');
     assert.equal(wire.verified?.on, '2026-11-21');
-    assert.equal(toWire(shipped.get('box'), { logosUrl: '' }).verified, null);
+    assert.equal(toWire(shipped.get('box'), { logosUrl: '', modes: authModes }).verified, null);
     assert.equal(wire.authorization_url, 'https://accounts.google.com/o/oauth2/v2/auth');
     assert.deepEqual(wire.proxy, {
       base_url: 'https://sheets.googleapis.com',
@@ -158,8 +161,8 @@ describe('the shipped definitions', () => {
     });
     assert.ok(wire.available_scopes?.includes('openid'));
     assert.equal(
-      JSON.parse(JSON.stringify(toWire(shipped.get('private-api-key'), { logosUrl: '' }))).credentials.apiKey
-        .secret,
+      JSON.parse(JSON.stringify(toWire(shipped.get('private-api-key'), { logosUrl: '', modes: authModes })))
+        .credentials.apiKey.secret,
       true,
     );
   });
@@ -172,7 +175,7 @@ describe('a definition that extends another', () => {
       'middle.yaml': 'extends: base\nabstract: true\ndisplay_name: Middle\n',
       'leaf.yaml': 'extends: middle\napi:\n  headers: { X-Two: null, X-Three: "3" }\n  pass_headers: [X-C]\n',
     });
-    const leaf = loadCatalog(directory).get('leaf');
+    const leaf = loadCatalog(directory, authModes).get('leaf');
     assert.equal(leaf.display_name, 'Middle');
     assert.deepEqual(leaf.api.headers, { 'X-One': '1', 'X-Three': '3' });
     assert.deepEqual(leaf.api.pass_headers, ['X-C']);
@@ -223,12 +226,15 @@ describe('what parsed.jsonl says', () => {
     });
     assert.deepEqual(faultsOf(directory)[0]?.slice(0, 9), 'one.yaml:');
     writeFileSync(join(directory, 'one.yaml'), 'extends: base\n# now another text\n');
-    assert.equal(loadCatalog(directory).get('one').docs, 'https://example.com');
+    assert.equal(loadCatalog(directory, authModes).get('one').docs, 'https://example.com');
   });
 
   test('is left alone where it cannot be read', (t) => {
     for (const text of ['', '{', '[]\n', '[1,2]\nnull\n', '\u0000'])
-      assert.equal(loadCatalog(folder(t, { 'one.yaml': SOUND, 'parsed.jsonl': text })).list().length, 1);
+      assert.equal(
+        loadCatalog(folder(t, { 'one.yaml': SOUND, 'parsed.jsonl': text }), authModes).list().length,
+        1,
+      );
   });
 
   test('takes no line from a fault', (t) => {

@@ -1,12 +1,15 @@
 /**
- * Which header a setting may name for credentials. Pure.
+ * The headers that a setting may name for credentials. Pure.
  *
- * The list cannot be complete: a server may return any header. The first guard is who may change such a setting
- * (`integrations/destinations.ts`); this one keeps out the names that servers, frameworks and proxies return or interpret
- * by default, where a caller of the proxy would read the credentials in the answer.
+ * The list cannot be complete: a server may return any header. The first guard limits who may change such a setting
+ * (`integrations/destinations.ts`). This one refuses the names that servers, frameworks and proxies return or
+ * interpret by default, since a caller of the proxy could read the credentials in the response.
  */
 
-/** They frame the message or belong to one hop (RFC 9110 §7.2, §7.6.1): no credentials go there, whether a definition or a setting names it. */
+/**
+ * They frame the message or belong to one hop (RFC 9110 §7.2, §7.6.1). They never carry credentials, whether a
+ * definition or a setting names them.
+ */
 const framing = [
   'connection', 'content-encoding', 'content-length', 'content-type', 'expect', 'host', 'http2-settings',
   'keep-alive', 'proxy-authenticate', 'proxy-connection', 'te', 'trailer', 'transfer-encoding', 'upgrade',
@@ -14,7 +17,7 @@ const framing = [
 
 const identifies = 'is returned by servers to identify the request';
 
-/** Names, or prefixes that end in `*`, normalized by `normalizedHeaderName`, and why a setting may not choose them. */
+/** Names, or prefixes that end in `*`, normalized by `normalizedHeaderName`, and why a setting may not name them. */
 const refused: readonly (readonly [why: string, names: readonly string[]])[] = [
   ['frames the message or belongs to one connection', [...framing, 'proxy-*']],
   [
@@ -27,10 +30,10 @@ const refused: readonly (readonly [why: string, names: readonly string[]])[] = [
       'tracestate', 'uberctx-*', 'x-b3-*', 'x-cloud-trace-context', 'x-datadog-*', 'x-ot-span-context', 'x-amz-cf-*',
     ],
   ],
-  // CORS middleware returns both of them in Access-Control-Allow-*.
+  // CORS middleware returns both in Access-Control-Allow-*.
   ['is returned by servers that answer cross-origin requests', ['origin', 'access-control-*']],
   [
-    // Redirects and links are built out of them, and services that show the caller's address return them.
+    // Servers build redirects and links from them, and services that show the caller's address return them.
     'is used by servers to build addresses',
     [
       'cf-connecting-ip', 'cf-connecting-ipv6', 'cf-ipcountry', 'cf-ray', 'cf-visitor', 'fastly-client-ip', 'forwarded', 'from',
@@ -56,7 +59,7 @@ const reasons = new Map(refused.flatMap(([why, names]) => names.map((name) => [n
 const beginnings = [...reasons].filter(([name]) => name.endsWith('*'));
 const framingNames = new Set([...framing, 'forwarded']);
 
-/** Why a setting may not choose this header for credentials, as the end of a sentence; undefined: it may. */
+/** Why a setting may not name this header for credentials, as the end of a sentence; undefined if it may. */
 export function credentialHeaderFault(name: string): string | undefined {
   const read = normalizedHeaderName(name);
   if (identifier.test(read)) return identifies;
@@ -65,14 +68,17 @@ export function credentialHeaderFault(name: string): string | undefined {
   return beginnings.find(([start]) => read.startsWith(start.slice(0, -1)))?.[1];
 }
 
-/** Whether a definition may not name it either: it is no token (RFC 9110 §5.6.2), frames the message or is `Forwarded`. */
+/**
+ * Whether a definition may not name it either: it is not a token (RFC 9110 §5.6.2), frames the message or is
+ * `Forwarded`.
+ */
 export function isUnsendable(name: string): boolean {
   return framingNames.has(name.toLowerCase()) || !/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name);
 }
 
 /**
- * A name as servers read it that make a variable of it (CGI, RFC 3875 §4.1.18): a character that is no letter or digit
- * is a hyphen, so that `X_Request_Id` is `X-Request-Id`.
+ * A name as servers read it that turn it into a variable (CGI, RFC 3875 §4.1.18): any character except letters and
+ * digits becomes a hyphen, so that `X_Request_Id` is `X-Request-Id`.
  */
 export function normalizedHeaderName(name: string): string {
   return name.toLowerCase().replace(/[^a-z\d]/g, '-');

@@ -1,19 +1,320 @@
 /**
- * The schema of a provider definition: what one YAML file of `providers/` may say. A definition is data, never code,
- * and keeps the snake_case of its file, which is also what `GET /providers` shows.
+ * The schema of a provider definition: what one YAML file of `providers/` may contain. A definition is data, never code,
+ * and keeps the snake_case of its file, which `GET /providers` also shows.
  *
- * Neighbours: `definition-token.ts`, `definition-api.ts` and `definition-webhook.ts` hold large sections, `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` owns the rules
- * for placeholders, `auth-modes/` and the proxy obey what is written here.
+ * `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` has the rules for placeholders.
  */
 import { z } from 'zod';
-import { apiSchema, patternSchema as pattern, type quotaSchema } from './definition-api.ts';
-import { channelsSchema } from './definition-channels.ts';
-import { type FAULT_KINDS, tokenSchema } from './definition-token.ts';
-import { webhookSchema } from './definition-webhook.ts';
-import { addressFaults, placementFaults, textFaults } from './template-faults.ts';
-import type { TemplateFields } from './template-grammar.ts';
+import { addressFaults, placementFaults, type TemplateFields, textFaults } from './template.ts';
 
-/** Parameters of an authorization request that only we may set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
+/** A regular expression, read with the flag `u`. */
+const pattern = z.string().refine(isPattern, 'is no valid regular expression');
+const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'is no header name');
+const seconds = z.int().positive();
+
+/** The meaning of an API error's reason beyond its status; see `connections/health/api-faults.ts`. */
+const API_REASONS = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
+
+/** The quotas of the provider: how many calls it accepts, and for which owner it counts them. */
+const quotaSchema = z.strictObject({
+  /** The API that counts: definitions with the same service share its quotas. */
+  service: z.string().min(1),
+  /** Its first group is the owner of the quota in a client ID; without it, each client is its own owner. */
+  owner_pattern: pattern.optional(),
+  /** Which calls are reads, as `METHOD /path`; all others are writes. */
+  reads: pattern.default('^(GET|HEAD|OPTIONS) '),
+  limits: z
+    .array(
+      z.strictObject({
+        name: z.string().regex(/^[A-Za-z0-9._-]+$/),
+        /** Counts all calls of the owner, or those of one account with this owner. */
+        per: z.enum(['owner', 'account']),
+        counts: z.enum(['read', 'write', 'all']),
+        count: z.int().positive(),
+        window_s: z.number().positive(),
+        /** The number of simultaneous calls when many share the limit; further calls are spread evenly. */
+        burst: z.int().positive().optional(),
+      }),
+    )
+    .min(1),
+});
+
+const fieldPath = z.string().min(1);
+const parameter = z.string().min(1);
+const ofPages = {
+  /**
+   * The path of the items in a response, a dot for each step inside. Absent if the response is the list, or if it
+   * differs by call.
+   */
+  response_path: fieldPath.optional(),
+  /** The page size if a function does not set one. */
+  limit: z.int().positive().optional(),
+  limit_name_in_request: parameter.optional(),
+  in_body: z.boolean().optional(),
+};
+/** The pagination of the API: the defaults for a function's `paginate`. */
+const paginateSchema = z.discriminatedUnion('type', [
+  z.strictObject({
+    ...ofPages,
+    type: z.literal('cursor'),
+    cursor_path_in_response: fieldPath,
+    cursor_name_in_request: parameter,
+  }),
+  z
+    .strictObject({
+      ...ofPages,
+      type: z.literal('link'),
+      link_rel_in_response_header: z.string().min(1).optional(),
+      link_path_in_response_body: fieldPath.optional(),
+    })
+    .refine(
+      (of) => (of.link_rel_in_response_header ?? of.link_path_in_response_body) !== undefined,
+      'says neither which header nor which field holds the link',
+    ),
+  z.strictObject({
+    ...ofPages,
+    type: z.literal('offset'),
+    offset_name_in_request: parameter,
+    offset_start_value: z.int().min(0).optional(),
+    offset_calculation_method: z.enum(['by-response-size', 'per-page']).optional(),
+  }),
+]);
+
+/** The API that the proxy calls: its address, the headers of a call, the form of its responses. */
+const apiSchema = z.strictObject({
+  base_url: z.string(),
+  /**
+   * Further addresses of the provider that a Base-Url-Override may name without a setting of the integration. Read as
+   * a map to the address that is called: the same one, or that of the sandbox.
+   */
+  other_base_urls: z
+    .array(z.url({ protocol: /^https$/ }))
+    .default([])
+    .transform((urls): Record<string, string> => Object.fromEntries(urls.map((url) => [url, url]))),
+  /** Sent with each call; values may contain placeholders. */
+  headers: z.record(headerName, z.string()).default({}),
+  /** Headers of the caller that are forwarded, besides those that every provider gets. */
+  pass_headers: z.array(headerName).default([]),
+  /**
+   * Headers and query parameters that compete with the connection's identity. The proxy removes them from each call.
+   * Lower case.
+   */
+  forbid: z
+    .strictObject({
+      headers: z.array(headerName.toLowerCase()).default([]),
+      query: z.array(z.string()).default([]),
+    })
+    .prefault({}),
+  /**
+   * Headers and query parameters that change what a call does, besides the usual ones. Refused if rules apply to the
+   * caller.
+   */
+  overrides: z
+    .strictObject({
+      headers: z.array(headerName).default([]),
+      query: z.array(z.string().min(1)).default([]),
+    })
+    .prefault({}),
+  /** Path prefixes that are also served at our root, for clients that do not keep a path prefix. */
+  root_aliases: z.array(z.string().regex(/^\/[A-Za-z0-9/._-]+$/)).default([]),
+  /** The form of the API's errors, which our errors on the proxy follow. */
+  error_format: z.enum(['google']).optional(),
+  errors: z
+    .strictObject({
+      /** The meaning of an error, by its reason. */
+      reasons: z.record(z.string(), z.enum(API_REASONS)).default({}),
+      /** A quota with a matching name is that of one account; any other is that of the whole client. */
+      account_quota: pattern.optional(),
+      /** Whether an HTML page with 403 or 429 is the provider's protection against robots. */
+      guard_pages: z.boolean().default(false),
+    })
+    .prefault({}),
+  /** `relay` returns a redirect to the caller; `same_origin` follows it within the API's origin. */
+  redirects: z.enum(['relay', 'same_origin']).default('relay'),
+  timeouts: z
+    .strictObject({
+      connect_ms: z.int().positive().default(10_000),
+      headers_ms: z.int().positive().default(300_000),
+      body_idle_ms: z.int().positive().default(300_000),
+      /** The limit of the whole call, with attempts and waits; absent: no limit. */
+      total_ms: z.int().positive().optional(),
+    })
+    .prefault({}),
+  quota: quotaSchema.optional(),
+  paginate: paginateSchema.optional(),
+  /** The shortest waits before a retry if the provider does not return one. */
+  retry_wait_ms: z.strictObject({ too_many: z.int().positive(), unavailable: z.int().positive() }).optional(),
+});
+
+const channelPath = z.string().regex(/^\/[A-Za-z0-9_./{}?=&-]*$/, 'is no path');
+
+/**
+ * Push channels: for a while, a provider reports changes to an address that it received. They are requested and
+ * stopped as Google's APIs require (https://developers.google.com/workspace/drive/api/guides/push): JSON with `id`,
+ * `token`, `address` and `expiration`; the response has `resourceId` and `expiration`.
+ */
+const channelsSchema = z.strictObject({
+  base_url: z.url({ protocol: /^https?$/ }),
+  /** A grant needs one of these scopes; empty: none is needed. */
+  scopes: z.array(z.string()).default([]),
+  /** Fields of a connection's metadata with the resources to watch: an ID or a list of IDs. */
+  metadata: z.array(z.string()).default([]),
+  /** The channel of one resource, with its ID as `{target}`, and its longest lifetime. */
+  target: z.strictObject({ path: channelPath.includes('{target}'), life_s: seconds }),
+  /** The channel of the whole account, from a page token `{page}` that is requested first. */
+  account: z
+    .strictObject({
+      path: channelPath.includes('{page}'),
+      page: z.strictObject({ path: channelPath, field: z.string().min(1) }),
+      life_s: seconds,
+    })
+    .optional(),
+  stop: z.strictObject({ path: channelPath }),
+  /** The headers of a message. */
+  headers: z.strictObject({ id: headerName, token: headerName, resource: headerName, type: headerName }),
+  /** The type of the message that only confirms a channel. */
+  opening: z.string(),
+  /** The type to which a sync subscribes for all message types. */
+  kind: z.string(),
+  /** Reasons of an error that an early retry does not change. */
+  lasting: z.array(z.string()).default([]),
+});
+
+/** The kinds of faults at the token endpoint; `auth-modes/token-fault.ts` describes them. */
+const FAULT_KINDS = [
+  'denied',
+  'dead_grant',
+  'session_policy',
+  'blocked_by_admin',
+  'client_misconfigured',
+  'transient',
+  'protocol',
+] as const;
+
+/** Parameters of a token request that definitions must not set (RFC 6749 §4.1.3, §4.4.2, §2.3.1, RFC 7636). */
+const RESERVED_TOKEN_PARAMS: ReadonlySet<string> = new Set([
+  'client_id',
+  'client_secret',
+  'code',
+  'code_verifier',
+  'grant_type',
+  'redirect_uri',
+  'refresh_token',
+]);
+
+/** The token endpoint of a definition: its requests, and how its responses depart from RFC 6749 §5.1. */
+const tokenSchema = z.strictObject({
+  url: z.string(),
+  /** Sent with each request for a first token, except those that have a placeholder without a value. */
+  params: z
+    .record(
+      z.string().refine((name) => !RESERVED_TOKEN_PARAMS.has(name), 'belongs to the protocol'),
+      z.string(),
+    )
+    .default({}),
+  /** RFC 6749 §2.3.1, as named by RFC 7591. */
+  auth_method: z.enum(['client_secret_post', 'client_secret_basic', 'none']).default('client_secret_post'),
+  /** The encoding of a request; `form` if absent (RFC 6749 §4.1.3). */
+  body: z.enum(['form', 'json']).optional(),
+  timeout_ms: z.int().positive().max(120_000).default(30_000),
+  answer: z
+    .strictObject({
+      /** The encoding of a successful response, if it departs from RFC 6749 §5.1. */
+      format: z.enum(['json', 'form']).default('json'),
+      /** The path of the token object, for example `authed_user`. A response without it is the token object itself. */
+      token_path: z.string().optional(),
+      /** For a provider that omits `token_type`. */
+      default_token_type: z.string().optional(),
+      /** The provider's own token types that are sent as Bearer, too. */
+      bearer_token_types: z.array(z.string()).default([]),
+      /** The field of a response with status 200 that contains an error, if there can be one. */
+      error_in_success: z.string().optional(),
+      /** The field with the error code, if it is not `error`. */
+      error: z.string().optional(),
+      /** The field with the lifetime of the access token in seconds, if it is not `expires_in`. */
+      expires_in: z.string().optional(),
+      /**
+       * The field with the expiry of the access token, an ISO 8601 date or Unix seconds, if there is no `expires_in`.
+       */
+      expires_at: z.string().optional(),
+      /** The field with the lifetime of the refresh token in seconds, if it is not `refresh_token_expires_in`. */
+      refresh_expires_in: z.string().optional(),
+      /** The field with the granted scopes, if it is not `scope`. */
+      scope: z.string().optional(),
+    })
+    .prefault({}),
+  /**
+   * The meaning of `error`, or of `error/error_subtype`, beyond the codes of RFC 6749 §5.2. `client_refused` is that
+   * of `invalid_client`: the client itself is not known, or its secret is wrong.
+   */
+  errors: z.record(z.string(), z.enum([...FAULT_KINDS, 'client_refused'])).default({}),
+});
+
+/** The path of a field of the body, a dot for each step inside: `event.type`. */
+const fieldName = z.string().regex(/^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/, 'is no path of a field');
+/** The secret of the integration that authenticates the sender. */
+const senderKey = z.enum(['webhook_secret', 'client_secret']);
+
+const proof = z.discriminatedUnion('scheme', [
+  /** A message authentication code (RFC 2104) over the body. */
+  z
+    .strictObject({
+      scheme: z.literal('hmac'),
+      key: senderKey,
+      header: headerName,
+      digest: z.enum(['sha1', 'sha256', 'sha512']).default('sha256'),
+      encoding: z.enum(['hex', 'base64']).default('hex'),
+      /** The text before the signature. */
+      prefix: z.string().default(''),
+      /** The names of the parts, if the header is a list such as `t=1,v1=ab`. */
+      parts: z.strictObject({ timestamp: z.string(), signature: z.string() }).optional(),
+      /** The header with the time of sending in Unix seconds. */
+      timestamp_header: headerName.optional(),
+      /** The field of the body with the time of sending in Unix milliseconds. */
+      timestamp_body: fieldName.optional(),
+      /** The signed text: `{body}`, and `{timestamp}` if there is one. */
+      signed: z
+        .string()
+        .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
+        .default('{body}'),
+      /** `unset`: an integration without a secret accepts the webhooks of every sender. */
+      required: z.enum(['always', 'unset']).default('always'),
+    })
+    .refine(
+      ({ parts, timestamp_header, signed }) =>
+        (parts !== undefined || timestamp_header !== undefined) === signed.includes('{timestamp}'),
+      { path: ['signed'], message: 'a timestamp is read and signed, or neither' },
+    )
+    .refine(
+      ({ parts, timestamp_header, timestamp_body }) =>
+        [parts, timestamp_header, timestamp_body].filter((from) => from !== undefined).length <= 1,
+      { path: ['timestamp_body'], message: 'the time of sending is read from one place' },
+    ),
+  /** https://www.standardwebhooks.com */
+  z.strictObject({ scheme: z.literal('standard'), key: senderKey }),
+  /** The secret itself. */
+  z.strictObject({ scheme: z.literal('token'), key: senderKey, header: headerName }),
+]);
+
+const place = z.union([z.strictObject({ header: headerName }), z.strictObject({ body: fieldName })]);
+
+/** The webhooks that a provider sends to an integration unrequested, and how they are verified. */
+export const webhookSchema = z.strictObject({
+  proof,
+  /** The type, to which functions subscribe. */
+  type: place,
+  /** The connection: by its ID, by the ID of its account, or by a tag from the application. */
+  connection: z
+    .union([
+      z.strictObject({ by: z.enum(['connection_id', 'account']), from: place }),
+      z.strictObject({ by: z.literal('tag'), tag: z.string(), from: place }),
+    ])
+    .optional(),
+  /** A request that only verifies the address: the field is returned. */
+  challenge: fieldName.optional(),
+});
+
+/** Parameters of an authorization request that definitions must not set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
 const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
   'client_id',
   'code_challenge',
@@ -33,15 +334,14 @@ const params = z
   .refine((given) => Object.keys(given).every((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name)), {
     message: 'sets a parameter that belongs to the protocol',
   });
-const seconds = z.int().positive();
 
-/** One input of a form: in the connect page (`connection_config`, `credentials`) or the integration's settings. */
+/** One input of a form: on the connect page (`connection_config`, `credentials`) or in the integration's settings. */
 const formField = z.strictObject({
   title: z.string(),
   description: z.string(),
   /** The whole value must match it. */
   pattern: pattern.optional(),
-  /** `path`: slashes stay when it is put into an address. `header_name`: of a header that may carry credentials. */
+  /** `path`: slashes are kept in an address. `header_name`: a header that may carry credentials. */
   format: z.enum(['hostname', 'uri', 'uuid', 'email', 'path', 'header_name']).optional(),
   example: z.string().optional(),
   required: z.boolean().default(true),
@@ -50,21 +350,23 @@ const formField = z.strictObject({
 });
 const form = z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no field name'), formField);
 
-/** `ends`: the user has to connect again; `restores`: what a notice ended is tried again; `none`: a test. */
+/**
+ * `ends`: the user must connect again; `restores`: connections that a notice ended are tried again; `none`: a test.
+ */
 const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
 
 const scopeToken = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'is no scope token (RFC 6749 §3.3)');
 const scope = z.strictObject({
   sensitivity: z.enum(['non_sensitive', 'sensitive', 'restricted']),
-  /** One plain sentence for the person who is asked to allow it, in English. */
+  /** One plain English sentence for the end user who grants it. */
   description: z.string(),
   /** The same in the other languages of the connect page. */
   translations: z.partialRecord(z.enum(['de', 'fr', 'es', 'ja']), z.string().min(1)).default({}),
-  /** Other spellings by which the provider grants the same. */
+  /** Other names under which the provider grants the same scope. */
   aliases: z.array(z.string()).default([]),
 });
 
-/** One way to put credentials on a request. The first of a list whose placeholders all have values is used. */
+/** A place for credentials on a request. The first of a list whose placeholders all have values is used. */
 const placement = z.strictObject({
   in: z.enum(['header', 'query', 'body']),
   name: z.string().min(1),
@@ -76,8 +378,8 @@ const fields = z.strictObject({
   categories: z.array(z.string()).min(1),
   docs: z.url({ protocol: /^https$/ }),
   /**
-   * `on`: when the endpoints were last read off `page`, the provider's own. `unverified since`: when they were written,
-   * where they were never compared with such a page.
+   * `on`: when the endpoints were last compared with `page`, the provider's own. `unverified since`: when they were
+   * written, if they were never compared.
    */
   verified: z
     .union(
@@ -88,24 +390,27 @@ const fields = z.strictObject({
       { error: 'is neither "unverified since" a date nor "on", a date, with "page", an https address' },
     )
     .default('unverified'),
-  /** What the provider has announced to end, and when. */
+  /** The ends that the provider has announced. */
   sunset: z
     .array(
       z.strictObject({
         on: z.iso.date(),
         /** What ends and what to do, in plain English. */
         ends: z.string().min(1),
-        /** Which connections stop working; `without_expiry`: whose token has no end and no refresh token. */
+        /**
+         * The connections that stop working; `without_expiry`: those whose token has neither an expiry nor a refresh
+         * token.
+         */
         connections: z.enum(['all', 'without_expiry']).default('all'),
         page: z.url({ protocol: /^https$/ }),
       }),
     )
     .default([]),
-  /** File in `providers/logos/`; one that is not there is drawn by `routes.ts`. Named after the provider if absent. */
+  /** The file in `providers/logos/`, by default named after the provider. `routes.ts` draws a missing one. */
   logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
-  auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'NONE']),
+  auth_mode: z.string(),
 
-  /** The provider's identity: `iss` of its authorization answers (RFC 9207) and its id_tokens (OpenID Connect). */
+  /** The provider's identity: `iss` of its authorization responses (RFC 9207) and its id_tokens (OpenID Connect). */
   issuer: z
     .strictObject({
       url: z.string(),
@@ -117,16 +422,16 @@ const fields = z.strictObject({
     .strictObject({
       url: z.string(),
       params: params.default({}),
-      /** Parameters that may come from the browser, with the pattern that a value must match. */
+      /** Parameters that the browser may set, with the pattern of their values. */
       browser_params: z
         .record(
           z.string().refine((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name), 'belongs to the protocol'),
           z.strictObject({ pattern }),
         )
         .default({}),
-      /** What makes the provider give a refresh token to an account that it has given one before. */
+      /** Parameters with which the provider issues another refresh token to an account that already has one. */
       refresh_token_params: params.optional(),
-      /** What the parameter with the scopes is called, where it is not `scope`. */
+      /** The name of the parameter with the scopes, if it is not `scope`. */
       scope_param: z
         .string()
         .regex(/^[a-z_]+$/)
@@ -138,63 +443,72 @@ const fields = z.strictObject({
   token: tokenSchema.optional(),
   refresh: z
     .strictObject({
-      /** Where it differs from the token endpoint. */
+      /** If it differs from the token endpoint. */
       url: z.string().optional(),
       params: z.record(z.string(), z.string()).default({}),
       /**
-       * Whether an answer may bring another refresh token, so that the one in use is over where the answer is lost. A
-       * connection whose latest answer did bring one counts as such, whatever stands here.
+       * Whether a response may contain another refresh token, which invalidates the previous one even if the response
+       * is lost. Always true for a connection whose latest response contained one.
        */
       rotates: z.boolean().default(true),
-      /** Life of an access token whose answer names none. Case: `expires_in` absent. */
+      /** The lifetime of an access token if the response has no `expires_in`. */
       default_expires_in_s: seconds.default(3600),
     })
     .prefault({}),
   refresh_token_lifetime: z
     .strictObject({
-      /** A refresh token dies when it has not been used for so long. */
+      /** A refresh token expires when it is unused for this time. */
       unused_days: z.int().positive().optional(),
-      /** Life while the provider counts the client as under test. */
+      /** The lifetime while the provider counts the client as a test. */
       testing_days: z.int().positive().optional(),
-      /** More of them alive for one account and client, and the oldest dies without notice. */
+      /**
+       * The number of valid refresh tokens for one account and client. Another one invalidates the oldest without
+       * notice.
+       */
       live_per_account: z.int().positive().optional(),
     })
     .prefault({}),
   revocation: z
     .strictObject({
       url: z.string(),
-      /** What ends: every grant of the account to the client's project, to the client, or only what the token names. */
+      /**
+       * What a revocation ends: every grant of the account to the client's project, to the client, or only the
+       * token's.
+       */
       unit: z.enum(['project', 'client', 'token']),
       /** Its first group is the project in a client ID; a client ID that does not match is a project of its own. */
       project_pattern: pattern
-        .startsWith('^(', 'must take the beginning of a client ID, by which others of the project are found')
+        .startsWith(
+          '^(',
+          'must match the start of a client ID: other clients of the project have the same start',
+        )
         .optional(),
       client_auth: z.enum(['none', 'token']).default('token'),
-      /** Errors that say the token is dead already. */
+      /** Errors for a token that is already dead. */
       done_errors: z.array(z.string()).default([]),
     })
     .optional(),
-  /** Signed notices of what happens to accounts (RFC 8417, RFC 8935, OpenID RISC), sent to an integration's webhook. */
+  /** Signed notices about accounts (RFC 8417, RFC 8935, OpenID RISC), sent to an integration's webhook. */
   security_events: z
     .strictObject({
-      /** Every spelling of `iss`. */
+      /** Every form of `iss`. */
       issuers: z.array(z.string()).min(1),
       jwks_url: z.string(),
       /**
-       * What an event type, named below https://schemas.openid.net/secevent/, does to the account's connections. Types
-       * not named are accepted and change nothing.
+       * The effect of an event type, named below https://schemas.openid.net/secevent/, on the account's connections.
+       * Other types are accepted and change nothing.
        */
       types: z.record(z.string(), z.enum(SECURITY_EFFECTS)),
     })
     .optional(),
-  /** What else it sends to an integration's webhook, such as changes of data: for functions that subscribe to it. */
+  /** Other webhooks of the provider, such as changes of data: for functions that subscribe to them. */
   webhook: webhookSchema.optional(),
-  /** By which it tells of changes for a while once it was asked to: syncs that subscribe to them run soon after one. */
+  /** Push channels with changes of data: a subscribed sync runs soon after one. */
   channels: channelsSchema.optional(),
   userinfo: z
     .strictObject({
       url: z.string(),
-      /** Where the fields lie, a dot for each step inside: `data.id`. */
+      /** The paths of the fields, a dot for each step inside: `data.id`. */
       subject: z.string().default('sub'),
       email: z.string().default('email'),
       email_verified: z.string().default('email_verified'),
@@ -204,11 +518,11 @@ const fields = z.strictObject({
   scopes: z
     .strictObject({
       separator: z.string().min(1).default(' '),
-      /** What stands between granted scopes, where it is neither the separator of a request nor a space. */
+      /** The separator of granted scopes, if it is neither that of a request nor a space. */
       granted_separator: z.string().min(1).optional(),
-      /** Scopes that answers never name, although they were granted. */
+      /** Scopes that responses never contain, although they were granted. */
       unnamed: z.array(scopeToken).optional(),
-      /** Whether a request for further scopes alone adds to what the account has granted, and loses none of it. */
+      /** Whether a request for further scopes adds to the grant of the account without losing any of it. */
       incremental: z.boolean().default(false),
       default: z.array(scopeToken).default([]),
       catalogue: z.record(scopeToken, scope).default({}),
@@ -226,7 +540,7 @@ const fields = z.strictObject({
   connection_config: form.default({}),
   integration_config: form.default({}),
   credentials: form.default({}),
-  /** Paths of the same endpoints at the sandbox. A definition without them cannot be used with test credentials. */
+  /** The paths of these endpoints at the sandbox. A definition without them cannot be used with test credentials. */
   sandbox: z
     .strictObject({
       authorization: z.string().startsWith('/').optional(),
@@ -239,75 +553,86 @@ const fields = z.strictObject({
     .optional(),
 });
 
-/** A whole definition, after its bases are merged in. Issues carry the path inside the file. */
-export const definitionSchema = fields.superRefine((definition, context) => {
-  const report = (path: (string | number)[], message: string) =>
-    context.addIssue({ code: 'custom', path, message });
-  const known = templateFields(definition);
-  const ownCredentialsOnly = definition.auth_mode === 'API_KEY' || definition.auth_mode === 'BASIC';
-  for (const [path, template] of addressesOf(definition)) {
-    for (const fault of addressFaults(template, { fields: known, ownCredentialsOnly })) report(path, fault);
-  }
-  for (const [path, template] of textsOf(definition)) {
-    for (const fault of textFaults(template, { fields: known })) report(path, fault);
-  }
-  if (definition.auth_mode === 'OAUTH2') {
-    if (definition.authorization === undefined) report(['authorization'], 'an OAUTH2 provider needs it');
-    if (definition.token === undefined) report(['token'], 'an OAUTH2 provider needs it');
-    if (definition.sandbox !== undefined && definition.sandbox.authorization === undefined)
-      report(['sandbox', 'authorization'], 'an OAUTH2 provider needs it');
-  }
-  if (definition.auth_mode === 'OAUTH2_CC') {
-    if (definition.token === undefined) report(['token'], 'an OAUTH2_CC provider needs it');
-    if (definition.authorization !== undefined)
-      report(['authorization'], 'an OAUTH2_CC provider sends nobody there');
-    if (definition.token?.auth_method === 'none')
-      report(['token', 'auth_method'], 'an OAUTH2_CC client proves itself by its secret');
-  }
-  for (const [name, template] of Object.entries(definition.token?.params ?? {})) {
-    if (template.includes('${credentials.'))
-      report(['token', 'params', name], 'a credential goes where the protocol puts it');
-  }
-  for (const [index, choice] of definition.placement.entries()) {
-    for (const message of placementFaults(choice, known)) report(['placement', index, 'name'], message);
-  }
-  if (definition.auth_mode === 'API_KEY' && definition.placement.length === 0) {
-    report(['placement'], 'an API_KEY provider says where the key goes');
-  }
-  if (definition.verification !== undefined && definition.placement.some((choice) => choice.in === 'body')) {
-    report(['verification'], 'the call that tries credentials has no body to carry them');
-  }
-  for (const [index, name] of definition.scopes.default.entries()) {
-    if (Object.hasOwn(definition.scopes.catalogue, name)) continue;
-    report(['scopes', 'default', index], `"${name}" is not in the catalogue`);
-  }
-});
+/**
+ * The schema of a whole definition, after its bases are merged in, for these auth modes. Issues carry the path inside
+ * the file.
+ */
+export function definitionSchema(modes: AuthModeTable) {
+  const placeholders = [...modes.values()].flatMap((mode) => mode.placeholders.map((name) => [name, {}]));
+  const ofCredentials = Object.fromEntries(placeholders);
+  const schema = fields.extend({ auth_mode: z.enum([...modes.keys()]) });
+  return schema.superRefine((definition, context) => {
+    const report = (path: (string | number)[], message: string) =>
+      context.addIssue({ code: 'custom', path, message });
+    const mode = modes.get(definition.auth_mode);
+    const own = templateFields(definition);
+    const known = { ...own, credentials: { ...ofCredentials, ...own.credentials } };
+    const addressRules = { fields: known, ownCredentialsOnly: mode?.ownCredentialsOnly === true };
+    for (const [path, template] of addressesOf(definition)) {
+      for (const fault of addressFaults(template, addressRules)) report(path, fault);
+    }
+    for (const [path, template] of textsOf(definition)) {
+      for (const fault of textFaults(template, { fields: known })) report(path, fault);
+    }
+    for (const [path, message] of mode?.definitionFaults?.(definition) ?? []) report(path, message);
+    for (const [name, template] of Object.entries(definition.token?.params ?? {})) {
+      if (template.includes('${credentials.'))
+        report(['token', 'params', name], 'a credential is not allowed here: the protocol defines its place');
+    }
+    for (const [index, choice] of definition.placement.entries()) {
+      for (const message of placementFaults(choice, known)) report(['placement', index, 'name'], message);
+    }
+    if (definition.verification && definition.placement.some((choice) => choice.in === 'body')) {
+      report(
+        ['verification'],
+        'the request that verifies credentials has no body, so the body cannot contain credentials',
+      );
+    }
+    for (const [index, name] of definition.scopes.default.entries()) {
+      if (Object.hasOwn(definition.scopes.catalogue, name)) continue;
+      report(['scopes', 'default', index], `"${name}" is not in the catalogue`);
+    }
+  });
+}
+
+/** The rules of an auth mode for definitions; `auth-modes/` implements them. */
+export type AuthModeRules = {
+  /** As the definitions and the wire write it: `API_KEY`. */
+  readonly name: string;
+  /** The names that `${credentials.x}` of a definition may have without a form field of that name. */
+  readonly placeholders: readonly string[];
+  /** Whether an integration has an OAuth client at the provider. */
+  readonly client: 'required' | 'optional' | 'none';
+  /** Whether all secrets of a call belong to the connection, so that a connection may choose a whole host. */
+  readonly ownCredentialsOnly: boolean;
+  /** What the mode requires of a definition and this definition lacks: the path inside the file, and a message. */
+  readonly definitionFaults?: (definition: DefinitionFields) => [path: string[], message: string][];
+};
+export type AuthModeTable = ReadonlyMap<string, AuthModeRules>;
 
 type DefinitionFields = z.output<typeof fields>;
-/** A definition of the catalogue; `name` is that of its file. */
+/** A definition of the catalogue; `name` is the name of its file. */
 export type ProviderDefinition = DefinitionFields & { readonly name: string };
+export type ChannelRules = z.output<typeof channelsSchema>;
+export type WebhookRules = z.output<typeof webhookSchema>;
+export type WebhookSignature = z.output<typeof proof>;
+export type WebhookPlace = z.output<typeof place>;
 export type ProviderQuota = z.output<typeof quotaSchema>;
 export type FormField = z.output<typeof formField>;
-export type AuthModeName = ProviderDefinition['auth_mode'];
 export type FaultKind = (typeof FAULT_KINDS)[number];
 
-/** The fields that a definition's placeholders may name, as `template.ts` wants them. */
+/** The form fields for the placeholders of a definition, as `template.ts` takes them. */
 export function templateFields(
   definition: Pick<DefinitionFields, 'connection_config' | 'integration_config' | 'credentials'>,
 ): TemplateFields {
   return {
     connectionConfig: definition.connection_config,
     integrationConfig: definition.integration_config,
-    credentials: { ...CREDENTIAL_FIELDS, ...definition.credentials },
+    credentials: definition.credentials,
   };
 }
 
-/** What the credentials of each mode hold, whether or not a definition dresses them up as form fields. */
-const CREDENTIAL_FIELDS = Object.fromEntries(
-  ['accessToken', 'apiKey', 'basic', 'clientId', 'username', 'password'].map((name) => [name, {}]),
-);
-
-/** Its addresses that are templates, and where in the definition they stand. */
+/** The addresses of a definition that are templates, with their paths in the definition. */
 export function addressesOf(definition: DefinitionFields): [string[], string][] {
   const found: [string[], string | undefined][] = [
     [['issuer', 'jwks_url'], definition.issuer?.jwks_url],
@@ -334,4 +659,13 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
   return texts;
+}
+
+function isPattern(text: string): boolean {
+  try {
+    new RegExp(text, 'u');
+    return true;
+  } catch {
+    return false;
+  }
 }

@@ -1,13 +1,13 @@
 import { credentialHeaderFault } from './credential-header.ts';
 import type { FormField } from './definition.ts';
-import { patternExpression } from './template-grammar.ts';
+import { patternExpression } from './template.ts';
 
 type FieldIssue = { readonly field: string; readonly message: string };
 
 /**
- * Judges what a browser or an API caller filled into a form of a definition. Only declared fields count: another
- * name is an issue, as are a missing required field, a value over `max_length`, and one that does not fit its
- * pattern or format. An empty optional field is the same as none. Messages never hold the value.
+ * Checks the input of a form of a definition, from a browser or an API caller. Issues are: a name that is not
+ * declared, a missing required field, a value over `max_length`, and a value that does not match its pattern or
+ * format. An empty optional field counts as absent. Messages never contain the value.
  */
 export function readFields(
   form: Readonly<Record<string, FormField>>,
@@ -34,11 +34,11 @@ export function readFields(
 function valueFault(field: FormField, value: string): string | undefined {
   if (value.length > field.max_length) return `must be at most ${field.max_length} characters`;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
-  if (/[\u0000-\u001f\u007f]/.test(value)) return 'must hold no control characters';
+  if (/[\u0000-\u001f\u007f]/.test(value)) return 'must not contain control characters';
   if (field.pattern !== undefined && !patternExpression(field.pattern).test(value))
-    return 'does not fit the pattern';
+    return 'does not match the pattern';
   if (field.format !== undefined && !FORMATS[field.format].test(value))
-    return `is no ${FORMAT_NAMES[field.format]}`;
+    return `is not a valid ${FORMAT_NAMES[field.format]}`;
   const fault = field.format === 'header_name' ? credentialHeaderFault(value) : undefined;
   return fault && `names a header that may not carry credentials: it ${fault}`;
 }

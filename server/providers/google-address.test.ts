@@ -4,10 +4,10 @@ import { adviceAtGoogle, whyNotAtGoogle } from './google-address.ts';
 
 test('an address that Google would refuse says why', () => {
   const refused: [string, RegExp][] = [
-    ['http://trellis.acme.com', /http for localhost alone/],
-    ['https://192.168.1.20:3003', /no bare IP/],
-    ['http://10.0.0.7', /no bare IP/],
-    ['https://[fd00::1]', /no bare IP/],
+    ['http://trellis.acme.com', /http only for localhost/],
+    ['https://192.168.1.20:3003', /IP addresses/],
+    ['http://10.0.0.7', /IP addresses/],
+    ['https://[fd00::1]', /IP addresses/],
     ['https://trellis', /no public top-level domain/],
     ['https://trellis.local', /no public top-level domain/],
     ['https://trellis.prod.svc', /no public top-level domain/],
@@ -24,6 +24,6 @@ test('public https addresses and localhost are taken, the latter with advice', (
   }
   for (const address of ['http://localhost:3003', 'http://127.0.0.1:3003', 'http://[::1]:3003']) {
     assert.equal(whyNotAtGoogle(address), undefined);
-    assert.match(adviceAtGoogle(address) ?? '', /only a browser on this machine/);
+    assert.match(adviceAtGoogle(address) ?? '', /only in a browser on this machine/);
   }
 });

@@ -1,34 +1,35 @@
-/** Which base addresses Google takes: judged alike by the dashboard and by `trellis doctor`. Pure. */
+/** The base addresses that Google accepts: the same check for the dashboard and for `trellis doctor`. Pure. */
 
-/** Names that no public registry hands out (RFC 2606, RFC 6761, RFC 8375, ICANN's `internal`), and usual private ones. */
+const loopback = /^(?:localhost|\[::1\]|127(?:\.\d+){3})$/;
+/**
+ * Names that no public registry assigns (RFC 2606, RFC 6761, RFC 8375, ICANN's `internal`), and usual private ones.
+ */
 const privateNames =
   /\.(?:local|localdomain|internal|intranet|lan|private|corp|home|home\.arpa|test|localhost|example|invalid|onion|svc)$/;
 
 /**
- * Why Google will not register an address as a redirect URI or origin, with what to do; undefined where it fits its rules:
- * https but for localhost, no bare IP address but localhost's, a host below a public suffix, no user name.
- * Source: "Redirect URI validation rules", developers.google.com/identity/protocols/oauth2/web-server.
+ * Why Google does not register an address as a redirect URI or origin, with a remedy; undefined if the address follows
+ * its rules: https except for localhost, no bare IP address except localhost's, a host below a public suffix, no user
+ * name. Source: "Redirect URI validation rules", developers.google.com/identity/protocols/oauth2/web-server.
  */
 export function whyNotAtGoogle(baseUrl: string): string | undefined {
   const { protocol, hostname, username } = new URL(baseUrl);
-  if (hostname === 'localhost' || hostname === '[::1]' || /^127(?:\.\d+){3}$/.test(hostname))
-    return undefined;
+  if (loopback.test(hostname)) return undefined;
   if (/^[\d.]+$|^\[/.test(hostname))
-    return 'It takes no bare IP address. Give the service a host name, and set BASE_URL to it.';
+    return 'Google does not accept IP addresses. Give the service a host name, and set BASE_URL to it.';
   if (!hostname.includes('.') || privateNames.test(hostname)) {
-    return 'Its host has no public top-level domain. Set BASE_URL to a name below one; the name need not lead to the service from outside your network.';
+    return 'Its host has no public top-level domain. Set BASE_URL to a name below a public top-level domain; the name need not lead to the service from outside your network.';
   }
-  if (username !== '') return 'It takes no address with a user name. Leave it out of BASE_URL.';
+  if (username !== '')
+    return 'Google accepts no address with a user name. Remove the user name from BASE_URL.';
   if (protocol !== 'https:')
-    return 'It takes http for localhost alone. Put TLS in front, and set BASE_URL to the https address.';
+    return 'Google accepts http only for localhost. Put TLS in front, and set BASE_URL to the https address.';
   return undefined;
 }
 
-/** What still works at such an address, but should be known. */
+/** A limitation of an address that Google accepts. */
 export function adviceAtGoogle(baseUrl: string): string | undefined {
-  const { hostname } = new URL(baseUrl);
-  const isHere = hostname === 'localhost' || hostname === '[::1]' || hostname.startsWith('127.');
-  return isHere
-    ? 'Google takes it, but only a browser on this machine comes back to it. Before users connect from elsewhere, set BASE_URL to a public https address and register that one too.'
+  return loopback.test(new URL(baseUrl).hostname)
+    ? 'Google accepts this address, but it works only in a browser on this machine. Before users connect from elsewhere, set BASE_URL to a public https address and register that address too.'
     : undefined;
 }

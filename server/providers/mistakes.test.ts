@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
+import { authModes } from '../auth-modes/modes.ts';
 import { CatalogError, loadCatalog } from './catalog.ts';
 
 const SOUND = `display_name: Example
@@ -51,7 +52,7 @@ function faultsOf(t: TestContext, files: Record<string, string>): string[] {
   t.after(() => rmSync(directory, { recursive: true }));
   for (const [name, text] of Object.entries(files)) writeFileSync(join(directory, name), text);
   try {
-    loadCatalog(directory);
+    loadCatalog(directory, authModes);
   } catch (error) {
     assert.ok(error instanceof CatalogError);
     assert.match(error.message, new RegExp(`^The provider definitions have ${error.faults.length} fault`));
@@ -210,7 +211,7 @@ const mistakes: [string, string, string, RegExp][] = [
     'a call that tries credentials which go into a body',
     'placement:\n  - { in: header',
     'verification: { path: /me }\nplacement:\n  - { in: body',
-    /^verification: the call that tries credentials has no body/,
+    /^verification: the request that verifies credentials has no body/,
   ],
   ['a field without a title', '    title: Shop\n', '', /connection_config\.shop\.title: /],
   [
@@ -223,7 +224,7 @@ const mistakes: [string, string, string, RegExp][] = [
     'a credential among the parameters of a token request',
     '  answer: {',
     "  params: { key: '${credentials.apiKey}' }\n  answer: {",
-    /token\.params\.key: a credential goes where the protocol puts it/,
+    /token\.params\.key: a credential is not allowed here/,
   ],
   [
     'a token parameter out of a field that is not declared',

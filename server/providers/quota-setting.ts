@@ -1,9 +1,9 @@
 import type { ProviderQuota } from './definition.ts';
 
 /**
- * A provider's quota as an integration has it: `on`, `off`, or `Name=600, Other=120` where the provider has granted
- * other numbers. Without a setting it is on, but for a test integration, whose sandbox counts only when it is told to.
- * Undefined where it is off, and where the provider has none. Throws RangeError with a sentence about the setting.
+ * A provider's quota with an integration's setting: `on`, `off`, or `Name=600, Other=120` if the provider has granted
+ * other numbers. The default is `on`, and `off` for a test integration, since the sandbox counts only on request.
+ * Undefined if it is off, or if the provider has none. Throws RangeError with a sentence about the setting.
  */
 export function quotaWith(
   quota: ProviderQuota | undefined,
@@ -26,7 +26,7 @@ export function quotaWith(
   const limits = quota.limits.map((limit) => {
     const count = counts.get(limit.name);
     if (count === undefined) return limit;
-    // The burst grows and shrinks with the limit.
+    // The burst scales with the limit.
     const burst = limit.burst && Math.max(1, Math.floor((limit.burst * count) / limit.count));
     return { ...limit, count, ...(burst !== undefined && { burst }) };
   });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
+import { authModes } from '../auth-modes/modes.ts';
 import { brandNames } from '../brand.ts';
 import { createHttp } from '../http/server.ts';
 import { loadCatalog } from './catalog.ts';
@@ -18,7 +19,7 @@ test('a logo is the drawing in the folder, else a monogram of the provider, else
     isRootAlias: () => false,
   });
   t.after(() => app.close());
-  providerRoutes(app, { catalog: loadCatalog(directory), baseUrl, directory });
+  providerRoutes(app, { catalog: loadCatalog(directory, authModes), baseUrl, directory });
   const logo = (file: string) => app.inject({ url: `/providers/logos/${file}` });
 
   const drawn = await logo('google-sheet.svg');

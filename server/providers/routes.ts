@@ -4,16 +4,23 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
-import { type Catalog, toWire } from './catalog.ts';
+import type { Catalog } from './catalog.ts';
+import type { AuthModeTable, FormField, ProviderDefinition } from './definition.ts';
 
-const provider = z.looseObject({ name: z.string(), display_name: z.string(), auth_mode: z.string() });
+const provider = z.looseObject({
+  name: z.string(),
+  display_name: z.string(),
+  auth_mode: z.string(),
+  /** Whether an integration of this provider has an OAuth client of yours. */
+  oauth_client: z.enum(['required', 'optional', 'none']),
+});
 
-/** The catalogue, for applications and for connect pages. */
+/** The catalogue, for applications and connect pages. */
 export function providerRoutes(
   app: App,
   { catalog, baseUrl, directory }: { catalog: Catalog; baseUrl: string; directory: string },
 ): void {
-  const logosUrl = `${baseUrl}/providers/logos`;
+  const wire = { logosUrl: `${baseUrl}/providers/logos`, modes: catalog.modes };
 
   app.get(
     '/providers',
@@ -22,14 +29,13 @@ export function providerRoutes(
       schema: {
         operationId: 'listProviders',
         summary: 'List providers',
-        description:
-          'The catalogue of what can be connected, with what a connect page needs to know of each.',
+        description: 'The catalogue of supported providers, with the data that a connect page needs.',
         querystring: z.strictObject({ search: z.string().max(255).optional() }),
         response: { 200: z.object({ data: z.array(provider) }) },
       },
     },
     ({ query }) => ({
-      data: catalog.list(query.search).map((definition) => toWire(definition, { logosUrl })),
+      data: catalog.list(query.search).map((definition) => toWire(definition, wire)),
     }),
   );
 
@@ -39,8 +45,8 @@ export function providerRoutes(
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         operationId: 'getProvider',
-        summary: 'One provider',
-        description: 'Its endpoints, scopes and the fields that it asks for.',
+        summary: 'Get a provider',
+        description: 'Its endpoints, its scopes, and the fields that its connect form has.',
         errors: ['not_found'],
         params: z.object({ provider: z.string().max(255) }),
         response: { 200: z.object({ data: provider }) },
@@ -50,7 +56,7 @@ export function providerRoutes(
       const definition = catalog.find(params.provider);
       if (definition === undefined)
         throw new AppError('not_found', `No provider is called "${params.provider}".`);
-      return { data: toWire(definition, { logosUrl }) };
+      return { data: toWire(definition, wire) };
     },
   );
 
@@ -60,9 +66,9 @@ export function providerRoutes(
       config: { access: { by: 'anyone', isLimited: false } },
       schema: {
         operationId: 'getProviderLogo',
-        summary: 'Logo of a provider',
+        summary: 'Get the logo of a provider',
         description:
-          'The address stands in `logo` of a provider. One that has no file gets its first letters.',
+          'The address is in the field `logo` of the provider. For a provider without a file, the image shows its initials.',
         errors: ['not_found'],
         params: z.object({ file: z.string().regex(/^[a-z0-9-]+\.svg$/) }),
         answers: {
@@ -93,8 +99,83 @@ export function providerRoutes(
 }
 
 /**
- * A sign for a provider that brings no drawing of its own: the first letters of its name on a coloured ground. The same
- * name gives the same sign. It imitates nobody's trade mark.
+ * A provider as `GET /providers` shows it, under the keys that official clients read. `logosUrl` is where
+ * `providers/logos/` is served, without a trailing slash.
+ */
+export function toWire(
+  definition: ProviderDefinition,
+  { logosUrl, modes }: { logosUrl: string; modes: AuthModeTable },
+) {
+  const client = modes.get(definition.auth_mode)?.client ?? 'none';
+  const { authorization, token, refresh, scopes, api, verification } = definition;
+  return {
+    name: definition.name,
+    display_name: definition.display_name,
+    logo_url: `${logosUrl}/${definition.logo}`,
+    categories: definition.categories,
+    docs: definition.docs,
+    verified: typeof definition.verified === 'string' ? null : definition.verified,
+    ...(definition.sunset.length > 0 && { sunset: definition.sunset }),
+    auth_mode: definition.auth_mode,
+    oauth_client: client,
+    ...(authorization && {
+      authorization_url: authorization.url,
+      authorization_params: { response_type: 'code', ...authorization.params },
+      ...(authorization.pkce === 'none' && { disable_pkce: true }),
+    }),
+    ...(token && {
+      token_url: token.url,
+      ...(Object.keys(token.params).length > 0 && { token_params: token.params }),
+      ...(token.auth_method === 'client_secret_basic' && { token_request_auth_method: 'basic' as const }),
+    }),
+    ...(refresh.url !== undefined && { refresh_url: refresh.url }),
+    ...(client !== 'none' && {
+      scope_separator: scopes.separator,
+      default_scopes: scopes.default,
+      available_scopes: Object.keys(scopes.catalogue),
+      scopes: Object.entries(scopes.catalogue).map(([scope, { sensitivity, description }]) => ({
+        scope,
+        sensitivity,
+        description,
+      })),
+    }),
+    proxy: {
+      base_url: api.base_url,
+      ...(Object.keys(api.headers).length > 0 && { headers: api.headers }),
+      ...(api.paginate && { paginate: api.paginate }),
+      ...(verification && { verification: { method: verification.method, endpoints: [verification.path] } }),
+    },
+    ...formOf('connection_config', definition.connection_config),
+    ...formOf('integration_config', definition.integration_config),
+    ...formOf('credentials', definition.credentials),
+    has_sandbox: definition.sandbox !== undefined,
+  };
+}
+
+function formOf(key: string, form: Readonly<Record<string, FormField>>) {
+  const entries = Object.entries(form);
+  if (entries.length === 0) return {};
+  const wire = entries.map(([name, field], index) => [
+    name,
+    {
+      type: 'string',
+      title: field.title,
+      description: field.description,
+      ...(field.pattern !== undefined && { pattern: field.pattern }),
+      ...(field.format !== undefined && { format: field.format }),
+      ...(field.example !== undefined && { example: field.example }),
+      optional: !field.required,
+      secret: field.secret,
+      order: index,
+      automated: false,
+    },
+  ]);
+  return { [key]: Object.fromEntries(wire) };
+}
+
+/**
+ * A logo for a provider without one: the initials of its name on a colored ground. The same name always has the same
+ * color. It imitates no trade mark.
  */
 export function monogram({ name, title }: { name: string; title: string }): string {
   const words = title.split(/[^\p{L}\p{N}]+/u).filter((word) => word !== '');
@@ -106,7 +187,7 @@ export function monogram({ name, title }: { name: string; title: string }): stri
   for (const sign of name) sum = (sum * 31 + (sign.codePointAt(0) ?? 0)) % 360;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><title>${escaped(title)}</title>` +
-    // Dark enough for white letters in every hue: a contrast of 4.5 or more.
+    // Dark enough for white letters in every hue: a contrast of at least 4.5.
     `<rect width="32" height="32" rx="7" fill="hsl(${sum} 50% 30%)"/>` +
     '<text x="16" y="21" font-family="sans-serif" font-size="14" font-weight="600" text-anchor="middle" fill="#fff">' +
     `${escaped(letters)}</text></svg>\n`

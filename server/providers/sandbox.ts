@@ -9,9 +9,9 @@ export class NoSandboxError extends Error {
 }
 
 /**
- * The same definition with each of its addresses moved to the sandbox, at the paths its `sandbox` section names.
- * What the section does not name is taken away: nothing of a test integration reaches the real provider. The issuer
- * is the sandbox's own address. `sandboxUrl` is an origin, with or without a trailing slash. Throws NoSandboxError.
+ * The definition with each address moved to the sandbox, at the paths of its `sandbox` section. Sections without a
+ * path there are removed, so that a test integration never reaches the real provider. The issuer is the sandbox's own
+ * address. `sandboxUrl` is an origin, with or without a trailing slash. Throws NoSandboxError.
  */
 export function withSandbox(definition: ProviderDefinition, sandboxUrl: string): ProviderDefinition {
   const { sandbox } = definition;

@@ -3,13 +3,13 @@ import type { ProviderDefinition } from './definition.ts';
 
 export const explainedScopeWire = z.object({
   scope: z.string(),
-  /** In English; null where the provider's definition does not know the scope. */
+  /** In English; null if the provider's definition does not have the scope. */
   description: z.string().nullable(),
   /** By language: `de`, `fr`, `es`, `ja`, as far as the definition has them. */
   translations: z.record(z.string(), z.string()),
 });
 
-/** A scope in words for the person who is asked to allow it. */
+/** The description of a scope for the end user who grants it. */
 export function explainScope(
   { scopes }: Pick<ProviderDefinition, 'scopes'>,
   scope: string,
@@ -19,9 +19,9 @@ export function explainScope(
 }
 
 /**
- * Which of the wanted scopes a grant does not hold. Order and further scopes do not matter, and a scope counts as
- * granted under each of its aliases: Google answers `email` with `https://www.googleapis.com/auth/userinfo.email`. So does
- * one that the provider never names: Microsoft gives what `offline_access` asks for and keeps silent about it.
+ * The wanted scopes that a grant does not contain. Order and further scopes do not matter. A scope is granted under
+ * each of its aliases: Google returns `https://www.googleapis.com/auth/userinfo.email` for `email`. So is a scope that
+ * the provider never returns: Microsoft grants `offline_access` without naming it.
  */
 export function missingScopes(
   definition: Pick<ProviderDefinition, 'scopes'>,

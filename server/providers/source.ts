@@ -1,35 +1,50 @@
 /**
- * Reads provider files and keeps, for each value, where it stood, so that a fault can be told with file and line.
+ * Reads provider files and keeps the place of each value, so that a fault has a file and a line.
  *
- * A file may say `extends: <other file>`: mappings are merged key by key and all the way down, everything else
- * (texts, numbers, lists) is replaced as a whole, and `null` takes a key away. A base may extend another. A file
- * that says `abstract: true` is only there to be extended.
+ * A file may contain `extends: <other file>`: mappings are merged key by key at all depths, everything else (texts,
+ * numbers, lists) is replaced as a whole, and `null` removes a key. A base may extend another one. A file with
+ * `abstract: true` is only a base.
+ *
+ * `providers/parsed.jsonl` holds the files as JSON, one a line, so that a start need not parse a hundred YAML files. A
+ * line is used only if the hash of its file is unchanged; other files are read as YAML. The schema checks all
+ * definitions at each start.
  */
+
+import { hash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { type Document, isMap, isNode, isPair, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
-import { readParsed } from './parsed.ts';
+import {
+  type Document,
+  isMap,
+  isNode,
+  isPair,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parse,
+  parseDocument,
+} from 'yaml';
 
 export type Fault = { readonly file: string; readonly line: number; readonly message: string };
 type Source = {
   readonly file: string;
   readonly content: Record<string, unknown>;
-  /** The same with its lines: only faults need it. */
+  /** The document with its lines, which only faults need. */
   readonly parsed: () => Parsed;
 };
 type Parsed = { readonly document: Document; readonly lines: LineCounter };
-/** One file's content with its bases merged in, and where each part of it stands. */
+/** The content of a file with its bases merged in, and the place of each part. */
 type MergedSource = {
   readonly name: string;
   readonly isAbstract: boolean;
   readonly content: Record<string, unknown>;
-  /** The file and line (from 1) of a value, or of the nearest mapping around it when it is missing. */
+  /** The file and line (from 1) of a value; of the nearest mapping around it if it is missing. */
   locate(path: readonly PropertyKey[]): { file: string; line: number };
 };
 
 const NAME = /^[a-z0-9][a-z0-9-]*$/;
 
-/** All `*.yaml` files of a folder, merged. Faults of syntax and of `extends` come back beside them. */
+/** All `*.yaml` files of a folder, merged, and the faults of syntax and of `extends`. */
 export function readSources(directory: string): { sources: MergedSource[]; faults: Fault[] } {
   const faults: Fault[] = [];
   const known = readParsed(directory);
@@ -41,7 +56,7 @@ export function readSources(directory: string): { sources: MergedSource[]; fault
     const text = readFileSync(join(directory, file), 'utf8');
     const content = known(file, text);
     const source =
-      content === undefined ? sourceOf(file, text) : { file, content, parsed: () => parse(text) };
+      content === undefined ? sourceOf(file, text) : { file, content, parsed: () => parsedWithLines(text) };
     if ('faults' in source) faults.push(...source.faults);
     else if (!NAME.test(name))
       faults.push({ file, line: 1, message: 'the name must be lower-case with hyphens' });
@@ -59,7 +74,7 @@ export function readSources(directory: string): { sources: MergedSource[]; fault
   return { sources, faults };
 }
 
-function parse(text: string): Parsed {
+function parsedWithLines(text: string): Parsed {
   const lines = new LineCounter();
   return {
     document: parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true }),
@@ -68,7 +83,7 @@ function parse(text: string): Parsed {
 }
 
 function sourceOf(file: string, text: string): Source | { faults: Fault[] } {
-  const parsed = parse(text);
+  const parsed = parsedWithLines(text);
   const { document, lines } = parsed;
   if (document.errors.length > 0) {
     return {
@@ -84,7 +99,7 @@ function sourceOf(file: string, text: string): Source | { faults: Fault[] } {
   return { file, content, parsed: () => parsed };
 }
 
-/** The file and its bases, itself first; or what is wrong with them. */
+/** The file and its bases, itself first; or a message about a fault in them. */
 function chainOf(name: string, byName: ReadonlyMap<string, Source>): Source[] | string {
   const chain: Source[] = [];
   let next: unknown = name;
@@ -127,7 +142,7 @@ function mergeMaps(base: Record<string, unknown>, over: Record<string, unknown>)
   return Object.fromEntries(merged);
 }
 
-/** The line of a path in one file and how many of its steps the file holds. */
+/** The line of a path in one file, and how many of its steps the file contains. */
 function lineOf(source: Source, path: readonly PropertyKey[]): { line: number; depth: number } {
   const { document, lines } = source.parsed();
   let node: unknown = document.contents;
@@ -156,4 +171,44 @@ function lineOf(source: Source, path: readonly PropertyKey[]): { line: number; d
 
 function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const FILE = 'parsed.jsonl';
+type Content = Record<string, unknown>;
+
+/** The content of a file with this text, if the folder's `parsed.jsonl` has that text. */
+function readParsed(directory: string): (file: string, text: string) => Content | undefined {
+  const known = new Map<string, Content>();
+  let lines: string;
+  try {
+    lines = readFileSync(join(directory, FILE), 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return () => undefined;
+    throw error;
+  }
+  for (const line of lines.split('\n')) {
+    const entry = parsedLine(line);
+    if (entry !== undefined) known.set(`${entry[0]} ${entry[1]}`, entry[2]);
+  }
+  return (file, text) => known.get(`${file} ${hash('sha256', text)}`);
+}
+
+/** The text for `parsed.jsonl`, from the YAML files of its folder. */
+export function parsedText(directory: string): string {
+  const files = readdirSync(directory).filter((name) => name.endsWith('.yaml'));
+  const lines = files.sort().map((file) => {
+    const text = readFileSync(join(directory, file), 'utf8');
+    return `${JSON.stringify([file, hash('sha256', text), parse(text)])}\n`;
+  });
+  return lines.join('');
+}
+
+/** Undefined for an unreadable line, whose file is then read as YAML. */
+function parsedLine(line: string): [string, string, Content] | undefined {
+  try {
+    const entry: unknown = JSON.parse(line);
+    return Array.isArray(entry) && entry.length === 3 ? (entry as [string, string, Content]) : undefined;
+  } catch {
+    return undefined;
+  }
 }

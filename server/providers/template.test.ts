@@ -2,9 +2,15 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { fillAddress, fillHeader, fillPath, isFillable } from './template.ts';
-import { addressFaults } from './template-faults.ts';
-import { TemplateError, type TemplateFields } from './template-grammar.ts';
+import {
+  addressFaults,
+  fillAddress,
+  fillHeader,
+  fillPath,
+  isFillable,
+  TemplateError,
+  type TemplateFields,
+} from './template.ts';
 
 const fields: TemplateFields = {
   connectionConfig: {

@@ -1,7 +1,7 @@
 /**
- * The secret of a Standard Webhooks sender as bytes: `whsec_` (or nothing) and base64, at least 16 bytes of it. Undefined
- * for any other text: what a lenient decoder makes of that is a short key or an empty one, under which anybody can sign.
- * The specification asks for 24 to 64 bytes; some senders give fewer.
+ * The secret of a Standard Webhooks sender as bytes: `whsec_` (or nothing) and base64 of at least 16 bytes. Undefined
+ * for any other text: a lenient decoder would return a short or empty key, with which anybody can sign. The
+ * specification requires 24 to 64 bytes; some senders have fewer.
  *
  * https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#signature-scheme
  */
@@ -12,7 +12,7 @@ export function standardKey(secret: string): Buffer | undefined {
 
 const minKeyBytes = 16;
 
-/** Bytes that have this one spelling (RFC 4648 §4, padded); undefined for another. */
+/** The bytes of a text in its canonical encoding (RFC 4648 §4, padded); undefined for any other text. */
 export function strictBase64(text: string): Buffer | undefined {
   const bytes = Buffer.from(text, 'base64');
   return text !== '' && bytes.toString('base64') === text ? bytes : undefined;

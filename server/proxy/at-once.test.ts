@@ -41,7 +41,7 @@ for (const [what, path, headers, status, code] of [
   ['an unsafe path', '/a/..%2fb', {}, 400, 'invalid_proxy_path'],
   ['an override', '/x', { 'base-url-override': 'https://x.example' }, 400, 'base_url_override_not_allowed'],
 ] as const) {
-  test(`${what} is refused as it is where something has to be fetched`, async (t) => {
+  test(`${what} is refused in the same way with and without a cache`, async (t) => {
     const { proxy, asked } = await startAtOnce(t);
     const fetched = await startAtOnce(t, { pace: 'fetched' });
     const answers = [];
@@ -57,7 +57,7 @@ for (const [what, path, headers, status, code] of [
   });
 }
 
-test('a quota whose settings do not fit is told once, and leaves nothing behind', async (t) => {
+test('a quota with invalid settings is reported once, and leaves nothing behind', async (t) => {
   const lines: (string | undefined)[] = [];
   const admit = () => {
     throw new AppError('integration_misconfigured', 'No limit has this name.');
@@ -79,7 +79,7 @@ test('a quota whose settings do not fit is told once, and leaves nothing behind'
   assert.deepEqual(lines, ['integration_misconfigured']);
 });
 
-test('an error that cannot be told breaks the call off, so that nobody waits for it', async (t) => {
+test('an error that cannot be written ends the connection', async (t) => {
   const lines: (string | undefined)[] = [];
   const admit = () => {
     throw new AppError('quota_exhausted', undefined, { payload: { count: 1n } });

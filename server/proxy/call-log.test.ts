@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Operation } from '../activity/operations.ts';
-import type { Credentials } from '../auth-modes/mode.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
 import { bearer, bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 
 /** A proxy to a provider that answers as `serve` does, and the lines of its log as they come. */
@@ -39,7 +39,7 @@ async function logged(
   return { proxy, next };
 }
 
-test('a call is logged with what it was and how it went, and nothing secret', async (t) => {
+test('a call is logged with its request and its outcome, without secrets', async (t) => {
   const { proxy, next } = await logged(t, (request, response) => {
     request.resume().on('end', () => response.writeHead(201).end('created'));
   });
@@ -85,7 +85,7 @@ test('a replay and retries count as requests of one call', async (t) => {
   assert.deepEqual([status, httpStatus, requests, retries], ['success', 200, 4, 2]);
 });
 
-test('the time is noted where it went: to credentials, to the head, or to the body', async (t) => {
+test('the times for credentials, head and body are logged separately', async (t) => {
   const slowMs = 120;
   let slow: 'credentials' | 'head' | 'body' = 'credentials';
   // The proxy's time of the body begins before a caller has the head, thus a wait from there lies whole within it.
@@ -122,7 +122,7 @@ test('the time is noted where it went: to credentials, to the head, or to the bo
   }
 });
 
-test('an error of ours is logged with its code, and one of the provider with its status', async (t) => {
+test('an error of the service is logged with its code, and one of the provider with its status', async (t) => {
   const { proxy, next } = await logged(t, (_request, response) => response.writeHead(404).end());
   const lineOf = async (path: string, headers: Record<string, string> = {}) => {
     await bytesOf(await send(`${proxy.url}${path}`, { headers }).answer);
@@ -158,7 +158,7 @@ test('an error of ours is logged with its code, and one of the provider with its
   });
 });
 
-test('a call that nobody waits for, and one that breaks off, are logged as such', async (t) => {
+test('a call whose caller is gone, and one that breaks off, are logged as such', async (t) => {
   let held: ServerResponse | undefined;
   const { proxy, next } = await logged(t, (request, response) => {
     held = response;
@@ -183,7 +183,7 @@ test('a call that nobody waits for, and one that breaks off, are logged as such'
   );
 });
 
-test('a caller who hangs up before there are credentials causes no request, and a line in the log', async (t) => {
+test('a caller that hangs up before there are credentials causes no request, but a line in the log', async (t) => {
   let asked = 0;
   const called = Promise.withResolvers<void>();
   const fresh = Promise.withResolvers<Credentials>();

@@ -1,93 +1,711 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Outbound } from '../outbound.ts';
-import type { Cause } from '../tracing/cause.ts';
-import type { Attempt } from './attempt.ts';
-import type { AttemptSpans } from './attempt-spans.ts';
-import type { Timeouts } from './call.ts';
-import type { CallTrace } from './call-log.ts';
-import type { Head } from './relay.ts';
-import type { ResponseWatch } from './response-sample.ts';
-import type { RetryRules } from './retry.ts';
-import type { Waits } from './waits.ts';
+/**
+ * One call through the proxy: its caller, its connection with credentials, and the requests that it may send. All are
+ * checked when the call comes in, and again before an attempt that had to wait: meanwhile a key may have been revoked, or
+ * a connection deleted.
+ *
+ * Addresses are built only by concatenation, since every URL parser resolves dot segments, backslashes and escapes, which
+ * the provider must get as the caller wrote them.
+ */
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
+import { z } from 'zod';
+import type { Activity } from '../activity/writer.ts';
+import { type Credentials, isRenewable } from '../auth-modes/modes.ts';
+import { apiBase, type Placed, placeCredentials, withQuery } from '../auth-modes/place.ts';
+import type { Brand } from '../brand.ts';
+import { judgeAnswer } from '../connections/health/api-faults.ts';
+import type { Observer } from '../connections/health/observe.ts';
+import type { CredentialSource } from '../connections/refresh/credentials.ts';
+import { type ConnectionReader, type LiveConnection, templateValues } from '../connections/store/reader.ts';
+import { AppError } from '../errors.ts';
+import { type AuthenticateCall, type ProxyCaller, proxyCallerOf, proxyScopeOf } from '../http/auth/caller.ts';
+import { serviceStops } from '../http/drain.ts';
+import type { RateLimits } from '../http/limits/rate-limit.ts';
+import { decodedName, plainName, withoutPairs } from '../http/query.ts';
+import type { Logger } from '../log.ts';
+import type { Outbound, OutboundCall } from '../outbound/outbound.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { TemplateError } from '../providers/template.ts';
+import type { Cause } from '../tracing/tracing.ts';
+import { AttemptSpans, type CallTrace, type FailureLog } from './call-log.ts';
+import {
+  type Head,
+  headersForPage,
+  RequestHeaderRules,
+  type ResponseHeaderRules,
+  shieldedHeaders,
+} from './headers.ts';
+import { defaultWaitMs, type Permit, type Quota } from './quota/quota.ts';
+import { ResponseSample, ResponseWatch } from './response.ts';
+import {
+  isPermitted,
+  type JudgedCall,
+  type RuleList,
+  requirePermission,
+  requireSameConnection,
+  requireTicketed,
+  rulesOf,
+} from './rules.ts';
 
-/** Everything that `forward` needs to know of one call, and its callbacks. */
-export type ProxyExchange = {
+export type ProxyDeps = {
+  brand: Brand;
+  log: Logger;
+  authenticate: AuthenticateCall;
+  /** Whether a path without our prefix is one of a provider, as its own clients send it. */
+  isRootAlias: (path: string) => boolean;
+  connections: Pick<ConnectionReader, 'get' | 'known' | 'getIntegration'>;
+  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed'>;
+  outbound: Outbound;
+  /** Examines the provider's error responses, after the reply. */
+  observer?: Pick<Observer, 'observe'>;
+  /** Keeps calls within the providers' quotas. */
+  quota?: Pick<Quota, 'admit'>;
+  /** Counts the calls of keys and people, and of addresses that send invalid keys. */
+  rates?: RateLimits | undefined;
+  /** Records each call, after the reply. */
+  activity?: Pick<Activity, 'log'>;
+  /** The outer work that a call from inside the service is part of; absent: the call's `traceparent` names it. */
+  causeOf?: (request: IncomingMessage) => Cause | undefined;
+  /** Further headers of our own responses only; names and values in turn. */
+  ownOnly?: readonly string[];
+};
+
+export type ProxyState = ProxyDeps & {
+  readonly responseRules: ResponseHeaderRules;
+  /** Our headers for every response from now on, names and values in turn. */
+  ownHeaders: readonly string[];
+  /** As `ownHeaders`, for calls with a cookie: no page of another origin may read the response. */
+  pageHeaders: readonly string[];
+  readonly nextId: () => string;
+  readonly failures: FailureLog;
+  readonly waits: Waits;
+};
+
+/** A call from its arrival on. */
+export type InFlightCall = {
+  readonly id: string;
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
-  readonly outbound: Outbound;
-  /** Receives how long the call waits before it is sent again. */
-  readonly waits: Waits;
+  readonly trace: CallTrace;
+  readonly cause: Cause;
+  caller: ProxyCaller | undefined;
+  /** Set once the connection or at least its integration is found. */
+  provider: ProviderDefinition | undefined;
+  /** Set with the first request. */
+  origin: string | undefined;
+};
+
+export type ConnectionKey = Parameters<ConnectionReader['get']>[0];
+
+/** Throws, or rejects with, the 401 or 403 that fits. */
+export function callerOf(
+  { authenticate, rates }: ProxyState,
+  request: IncomingMessage,
+): ProxyCaller | Promise<ProxyCaller> {
+  const admit = () => rates?.takeAt(request);
+  return proxyCallerOf(request, { authenticate, scope: proxyScopeOf(request.method), admit });
+}
+
+/** Throws `proxy_rule_denied` (403) if the caller has a ticket for another connection. */
+export function connectionKeyOf(caller: ProxyCaller, call: Call): ConnectionKey {
+  if (caller.kind === 'ticket') requireTicketed(caller.ticket, call);
+  const { integrationKey, connectionId } = call;
+  return { environmentId: caller.environmentId, integrationKey, connectionId };
+}
+
+/** Rejects with `unavailable` (503) if the service stops before new credentials are there. */
+export async function credentialsOf(
+  { credentials, waits }: ProxyState,
+  connection: LiveConnection,
+): Promise<Credentials> {
+  return credentials.current(connection) ?? waits.orStop(credentials.fresh(connection));
+}
+
+/** A call with everything that its first request needs. */
+export type ReadyCall = {
+  readonly call: Call;
+  readonly caller: ProxyCaller;
+  readonly connection: LiveConnection;
+  readonly credentials: Credentials;
+};
+
+/** A call as `forward` and the retries use it. */
+export class Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly trace: CallTrace;
   /** The async context of the call: sockets are shared, so their callbacks do not run in it. */
   readonly cause: Cause;
-
-  // Fixed when the call comes in, by its caller and its integration's definition.
+  /** Undefined unless the call is traced. */
+  readonly spans: AttemptSpans | undefined;
+  readonly outbound: Outbound;
+  readonly waits: Waits;
+  readonly call: Call;
   readonly method: string;
   readonly isTest: boolean;
-  /** Whether a second request has the same effect as one: only such calls are retried. */
-  readonly isRepeatable: boolean;
   readonly timeouts: Timeouts;
-  readonly retry: RetryRules;
-  readonly isDecoded: boolean;
-  /** Of the caller's body, and separately of the response's; `Infinity`: no limit. */
+  /** The maximum size of the caller's body, and separately of the response's; `Infinity`: no limit. */
   readonly maxBytes: number;
-
-  // The requests that the call may send.
   readonly first: Attempt;
-  /** Whether `renew` can return an attempt: the credentials can be renewed. */
-  readonly canRenew: boolean;
+  readonly #state: ProxyState;
+  readonly #isTicket: boolean;
+  /** Whether a page of the dashboard calls, with a cookie. */
+  readonly #isOfPage: boolean;
+  #proxyRequest: ProxyRequest;
+  #credentials: Credentials;
+  #permit: Permit | undefined;
+  #quotaWaitMs: number;
+
+  /** Throws the errors of `attemptWith`, and those of a caller that may not use this connection. */
+  constructor(
+    state: ProxyState,
+    inFlight: InFlightCall,
+    { call, caller, connection, credentials }: ReadyCall,
+  ) {
+    const { isTest, provider } = connection.integration;
+    const { timeouts } = provider.api;
+    const { span } = inFlight.cause;
+    this.request = inFlight.request;
+    this.response = inFlight.response;
+    this.trace = inFlight.trace;
+    this.cause = inFlight.cause;
+    this.outbound = state.outbound;
+    this.waits = state.waits;
+    this.call = call;
+    this.method = this.request.method ?? '';
+    this.isTest = isTest;
+    this.timeouts = {
+      connectMs: call.timeouts.connectMs ?? timeouts.connect_ms,
+      headersMs: call.timeouts.headersMs ?? timeouts.headers_ms,
+      bodyIdleMs: call.timeouts.bodyIdleMs ?? timeouts.body_idle_ms,
+      totalMs: call.timeouts.totalMs ?? timeouts.total_ms,
+    };
+    this.maxBytes =
+      (caller.kind === 'ticket' ? caller.ticket.maxBytes : undefined) ?? Number.POSITIVE_INFINITY;
+    this.spans = span && new AttemptSpans({ method: this.method, provider: provider.name, parent: span });
+    this.#state = state;
+    this.#isTicket = caller.kind === 'ticket';
+    this.#isOfPage = caller.kind === 'user';
+    this.#quotaWaitMs = call.quotaWaitMs ?? defaultWaitMs;
+    this.#credentials = credentials;
+    this.#proxyRequest = this.#proxyRequestOf(caller, connection);
+    this.first = attemptWith(credentials, this.#proxyRequest);
+  }
+
+  /** Throws `proxy_rule_denied` (403) for a ticket of another connection, `unknown_connection` for a run of another. */
+  #proxyRequestOf(caller: ProxyCaller, connection: LiveConnection): ProxyRequest {
+    if (caller.kind === 'ticket') requireSameConnection(caller.ticket, connection);
+    if (caller.kind === 'key' && (caller.connectionRow ?? connection.id) !== connection.id)
+      throw new AppError('unknown_connection');
+    return {
+      connection,
+      brand: this.#state.brand,
+      method: this.method,
+      rules: rulesOf(caller, connection),
+      rawUrl: this.request.url ?? '',
+      rawHeaders: this.request.rawHeaders,
+      override: this.call.override,
+    };
+  }
+
+  /** The minimum waits before a retry, if the provider's definition has any. */
+  get minRetryWaitMs(): ProviderDefinition['api']['retry_wait_ms'] {
+    return this.#proxyRequest.connection.integration.provider.api.retry_wait_ms;
+  }
+
+  /** Whether `renew` can return an attempt. */
+  get canRenew(): boolean {
+    return isRenewable(this.#credentials);
+  }
+
   /**
-   * The first request with the present caller, rules and credentials. Throws what a new call would get:
+   * The first request with the present caller, rules and credentials. Rejects with the error of a new call:
    * `unknown_account` (401), `unknown_connection` (400), `proxy_rule_denied` (403) and so on.
    */
-  current(): Promise<Attempt>;
-  /** The attempt after a 401 from the provider; undefined: the 401 is the answer. Throws as `current` does. */
-  renew(): Promise<Attempt | undefined>;
-  /** The target of a redirect; undefined: the caller follows it. */
-  follow(location: string, from: Attempt): Attempt | undefined;
-  /** The provider's quota for one request there; undefined: no limit. */
-  admit(attempt: Attempt): Admission | undefined;
+  async current(): Promise<Attempt> {
+    const proxyRequest = await this.#reauthorize();
+    const credentials = await credentialsOf(this.#state, proxyRequest.connection);
+    return this.#attemptAt(proxyRequest, credentials);
+  }
 
-  // The provider's responses.
-  /** Our own headers, for every response that is written now. */
-  readonly ownHeaders: readonly string[];
+  /** The attempt after a 401 from the provider; undefined: the caller gets the 401. Rejects as `current` does. */
+  async renew(): Promise<Attempt | undefined> {
+    const { credentials, waits } = this.#state;
+    const renewed = await waits.orStop(credentials.renewed(this.#proxyRequest.connection, this.#credentials));
+    return renewed && this.#attemptAt(await this.#reauthorize(), renewed);
+  }
+
+  async #reauthorize(): Promise<ProxyRequest> {
+    const caller = await callerOf(this.#state, this.request);
+    const connection = await this.#state.connections.get(connectionKeyOf(caller, this.call));
+    return this.#proxyRequestOf(caller, connection);
+  }
+
+  #attemptAt(proxyRequest: ProxyRequest, credentials: Credentials): Attempt {
+    this.#proxyRequest = proxyRequest;
+    this.#credentials = credentials;
+    return attemptWith(credentials, proxyRequest);
+  }
+
+  /** The target of a redirect; undefined: the caller gets the redirect. */
+  follow(location: string, before: Attempt): Attempt | undefined {
+    const proxyRequest = this.#proxyRequest;
+    if (proxyRequest.connection.integration.provider.api.redirects !== 'same_origin') return undefined;
+    return attemptAfterRedirect(location, { before, credentials: this.#credentials, proxyRequest });
+  }
+
+  /** The permit of the provider's quota for one request; undefined: no limit. */
+  admit({ origin, path }: Attempt): Permit | undefined {
+    const { connection, override, brand } = this.#proxyRequest;
+    const { quota } = connection.integration.provider.api;
+    if (quota === undefined || this.#state.quota === undefined) return undefined;
+    // Calls to another address do not count for the quota of this API.
+    if (override && URL.parse(origin)?.host !== quota.service) return undefined;
+    // The waits of all attempts together are limited.
+    this.#quotaWaitMs = Math.max(0, this.#quotaWaitMs - (this.#permit?.waitedMs ?? 0));
+    const isSync = this.request.headers[`${brand.word}-is-sync`] === 'true';
+    this.#permit = this.#state.quota.admit({
+      connection,
+      method: this.method,
+      path,
+      priority: isSync ? 'background' : 'interactive',
+      waitMs: this.#quotaWaitMs,
+    });
+    return this.#permit;
+  }
+
+  /** Our own headers for a response that is written now. */
+  get ownHeaders(): readonly string[] {
+    return this.#isOfPage ? this.#state.pageHeaders : this.#state.ownHeaders;
+  }
+
   /** The provider's headers as the caller gets them. Throws if the response cannot be relayed. */
-  answerHeaders(rawHeaders: readonly string[], from: Attempt): string[];
-  answerTrailers(rawTrailers: readonly string[]): [string, string][];
-  /**
-   * Called before a retry: if the body says more than the head, returns a function that derives the effective status from
-   * the beginning of the body.
-   */
-  judge(head: Head): ((parts: readonly Buffer[]) => number) | undefined;
-  /** A watcher of the response's body as the provider sent it. It never slows the response. */
-  watch(head: Head): ResponseWatch | undefined;
+  responseHeaders(rawHeaders: readonly string[], from: Attempt): string[] {
+    const headers = this.#state.responseRules.headers(rawHeaders, from);
+    if (this.#isOfPage) return headersForPage(headers, this.#state.brand);
+    return this.#isTicket ? shieldedHeaders(headers) : headers;
+  }
 
-  // Callbacks.
-  /** Undefined while nothing is traced. */
-  readonly spans: AttemptSpans | undefined;
-  readonly trace: Pick<
-    CallTrace,
-    'ageMs' | 'phaseMs' | 'queued' | 'sent' | 'connected' | 'retried' | 'answered' | 'ended'
-  >;
-  /** The response has been written, or can no longer be. */
-  ended(outcome: Outcome): void;
+  responseTrailers(rawTrailers: readonly string[]): [string, string][] {
+    return this.#state.responseRules.trailers(rawTrailers);
+  }
+
   /**
-   * Nothing has been written, and nothing will be: `upstream_unreachable`, `upstream_unknown_outcome`,
-   * `upstream_timeout`, `upstream_unreadable`, `address_not_allowed`, `ticket_bytes_exceeded`, `request_timeout`,
-   * `invalid_body`, `unsupported_transfer_coding`, or what `current`, `renew` and `admit` threw.
+   * For the decision about a retry: a function that derives the effective status from the beginning of the body. Undefined
+   * if the head alone decides.
    */
-  failed(error: Error): void;
+  judge(head: Head): ((parts: readonly Buffer[]) => number) | undefined {
+    const { status } = head;
+    const { provider } = this.#proxyRequest.connection.integration;
+    const permit = this.#permit;
+    if (status !== 403 && status !== 429) return undefined;
+    if (permit === undefined && provider.api.error_format === undefined) return undefined;
+    return (parts) => {
+      const sample = new ResponseSample(head);
+      for (const part of parts) sample.add(part);
+      const sampled = sample.sampled();
+      permit?.refused(sampled);
+      const { kind } = judgeAnswer(provider, { ...sampled, body: sampled.body.toString() });
+      return kind === 'rate_limited' ? 429 : status;
+    };
+  }
+
+  /** A watch for the response's body as the provider sent it; it never slows the response. Undefined: not needed. */
+  watch(head: Head): ResponseWatch | undefined {
+    const { observer } = this.#state;
+    const { connection } = this.#proxyRequest;
+    const { status } = head;
+    // A success has a consequence only for an API that was disabled.
+    const isObserved =
+      (status >= 400 && status < 500) || connection.integration.fault?.cause === 'api_disabled';
+    const permit = status === 429 || status === 403 ? this.#permit : undefined;
+    if (!(isObserved && observer) && permit === undefined) return undefined;
+    const watch = new ResponseWatch(head, (sampled) => {
+      if (isObserved) observer?.observe(connection, { ...sampled, url: this.first.origin + this.first.path });
+      permit?.refused(sampled);
+    });
+    this.response.once('close', () => watch.end());
+    return watch;
+  }
+}
+
+/** How long each phase of a call may take, in ms. */
+type Timeouts = {
+  /** Until a connection is open and free for this call. */
+  readonly connectMs: number;
+  /** From then, or from the end of the request's body, to the head of the response. */
+  readonly headersMs: number;
+  /** Between two parts of either body, and for the caller to read the parts that have arrived. */
+  readonly bodyIdleMs: number;
+  /** From the call's arrival to the last byte of the response, attempts and waits included; undefined: no limit. */
+  readonly totalMs: number | undefined;
 };
 
-/** The right to send one request; see `quota/quota.ts`. */
-export type Admission = {
-  /** Undefined: at once. Rejects with what the caller is told. */
-  readonly ready: Promise<void> | undefined;
-  sent(): void;
-  /** The request was answered, failed, or will not be made. May be called more than once. */
-  end(): void;
-  /** Seconds to say where a refusal names none. */
-  retryAfterS(head: Head): number | undefined;
+/** Our own headers of a call. */
+type Call = {
+  readonly integrationKey: string;
+  readonly connectionId: string;
+  readonly override: string | undefined;
+  readonly isDecoded: boolean;
+  /** The number of attempts after the first. */
+  readonly retries: number;
+  /** Statuses that are retried in addition to the usual ones. */
+  readonly retryOn: ReadonlySet<number> | undefined;
+  readonly timeouts: Partial<Timeouts>;
+  /** How long the call may wait for the provider's quota; undefined: the default. */
+  readonly quotaWaitMs: number | undefined;
 };
 
-/** How an exchange ended after its first byte; `client_gone` also before it. `client_stalled`: it did not read on. */
-export type Outcome = 'answered' | 'broken_off' | 'client_gone' | 'client_stalled';
+const phases = { connect: 'connectMs', headers: 'headersMs', idle: 'bodyIdleMs', total: 'totalMs' } as const;
+const maxPhaseMs = 3_600_000;
+
+const callHeaders = z.object({
+  'provider-config-key': z.string().min(1),
+  'connection-id': z.string().min(1),
+  retries: z
+    .string()
+    .regex(/^(\d|10)$/, 'must be a whole number from 0 to 10')
+    .default('0'),
+  'retry-on': z
+    .string()
+    .regex(/^[45]\d\d(, ?[45]\d\d)*$/, 'must be HTTP statuses from 400 on, separated by commas')
+    .optional(),
+  'base-url-override': z.string().optional(),
+  decompress: z.enum(['true', 'false']).default('false'),
+  'quota-wait': z
+    .string()
+    .regex(/^([0-5]?\d|60)$/, 'must be a whole number of seconds from 0 to 60')
+    .optional(),
+  timeouts: z
+    .string()
+    .regex(
+      /^(connect|headers|idle|total)=\d{1,4}(\.\d{1,3})?(, ?(connect|headers|idle|total)=\d{1,4}(\.\d{1,3})?)*$/,
+      'must name phases and seconds, such as `connect=5, headers=30, idle=60, total=120`',
+    )
+    .transform(readTimeouts)
+    .refine(
+      (timeouts) => Object.values(timeouts).every((ms = 0) => ms > 0 && ms <= maxPhaseMs),
+      'must be times from 0.001 to 3600 seconds',
+    )
+    .optional(),
+});
+
+const plain = {
+  isDecoded: false,
+  retries: 0,
+  retryOn: undefined,
+  timeouts: {},
+  quotaWaitMs: undefined,
+} as const;
+
+/** Throws `invalid_headers` (400), naming the header. */
+export function readCall(headers: IncomingHttpHeaders): Call {
+  const { 'provider-config-key': integrationKey, 'connection-id': connectionId } = headers;
+  // Most calls have no other header of the service, and skip the schema.
+  if (isText(integrationKey) && isText(connectionId) && !hasOptions(headers)) {
+    return { ...plain, integrationKey, connectionId, override: textOf(headers['base-url-override']) };
+  }
+  const read = callHeaders.safeParse(headers);
+  if (!read.success) {
+    const errors = read.error.issues.map(({ code, message, path }) => ({
+      code,
+      message,
+      path: path.map(String),
+    }));
+    throw new AppError('invalid_headers', undefined, { errors });
+  }
+  const { data } = read;
+  return {
+    integrationKey: data['provider-config-key'],
+    connectionId: data['connection-id'],
+    override: data['base-url-override'],
+    isDecoded: data.decompress === 'true',
+    retries: Number(data.retries),
+    retryOn: data['retry-on'] === undefined ? undefined : new Set(data['retry-on'].split(',').map(Number)),
+    timeouts: data.timeouts ?? {},
+    quotaWaitMs: data['quota-wait'] === undefined ? undefined : Number(data['quota-wait']) * 1000,
+  };
+}
+
+function hasOptions(headers: IncomingHttpHeaders): boolean {
+  return (
+    headers.retries !== undefined ||
+    headers['retry-on'] !== undefined ||
+    headers.decompress !== undefined ||
+    headers['quota-wait'] !== undefined ||
+    headers.timeouts !== undefined
+  );
+}
+
+function readTimeouts(text: string): Partial<Timeouts> {
+  const parts = text.split(',').map((part) => part.trim().split('=') as [keyof typeof phases, string]);
+  return Object.fromEntries(parts.map(([name, seconds]) => [phases[name], Number(seconds) * 1000]));
+}
+
+function isText(value: string | string[] | undefined): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+function textOf(value: string | string[] | undefined): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** A call that its caller is permitted to make for this connection, subject to the rules. */
+type ProxyRequest = {
+  readonly connection: LiveConnection;
+  readonly brand: Brand;
+  readonly method: string;
+  /** The rule lists of the caller and of the integration. */
+  readonly rules: readonly RuleList[];
+  /** Path and query as they came in, undecoded. */
+  readonly rawUrl: string;
+  /** Names and values in turn. */
+  readonly rawHeaders: readonly string[];
+  /** The Base-Url-Override; undefined or empty: none. */
+  readonly override: string | undefined;
+};
+
+/** One request to the provider, without its method and body. */
+export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
+  /** The credentials. Headers and path already include theirs. */
+  readonly placed: Placed;
+};
+
+/**
+ * The request with these credentials. Throws the errors of `targetAt`, `proxy_rule_denied` (403), and
+ * `integration_misconfigured` (424) if the provider's address needs a setting that is missing.
+ */
+function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest): Attempt {
+  const address = addressOf(proxyRequest, credentials);
+  const base = chosenBase(proxyRequest, address) ?? address.base();
+  const { origin, path } = targetAt(base, { rawUrl: proxyRequest.rawUrl, forbidQuery: address.forbidQuery });
+  const headers = address.headerRules.headers(proxyRequest.rawHeaders);
+  requirePermission(proxyRequest.rules, judgedCall(proxyRequest, address, { origin, path, headers }));
+  const { placed } = address;
+  return { origin, path: withQuery(path, placed.query), headers, placed };
+}
+
+/**
+ * The request that a redirect leads to. Undefined if it leads to another origin than that of `before`, is invalid, or is
+ * denied by the rules. Credentials in the query are added again.
+ */
+function attemptAfterRedirect(
+  location: string,
+  {
+    before,
+    credentials,
+    proxyRequest,
+  }: { before: Attempt; credentials: Credentials; proxyRequest: ProxyRequest },
+): Attempt | undefined {
+  const url = URL.parse(location, before.origin + before.path);
+  if (url === null || url.origin !== before.origin || url.username !== '' || url.password !== '') {
+    return undefined;
+  }
+  const address = addressOf(proxyRequest, credentials);
+  const target = url.pathname + url.search;
+  if (unsafeTarget(target) !== undefined) return undefined;
+  const path = withoutNamed(target, address.forbidQuery);
+  if (!isPermitted(proxyRequest.rules, judgedCall(proxyRequest, address, { ...before, path })))
+    return undefined;
+  return { ...before, path: withQuery(path, address.placed.query) };
+}
+
+function judgedCall(
+  proxyRequest: ProxyRequest,
+  address: Address,
+  { origin, path, headers }: Pick<Attempt, 'origin' | 'path' | 'headers'>,
+): JudgedCall {
+  const { connection, method, rules } = proxyRequest;
+  const { overrides } = connection.integration.provider.api;
+  const call = { method, target: path, headers, overrides };
+  if (rules.length === 0) return call;
+  // Rules are relative to the API's own address, which must be known even if the caller chose another.
+  const base = address.base();
+  const overridePath = chosenBase(proxyRequest, address)?.prefix;
+  return { ...call, basePath: base.prefix, isElsewhere: origin !== base.origin, overridePath };
+}
+
+/** The base address that the caller chose instead of the API's; undefined: none. */
+function chosenBase({ override, connection }: ProxyRequest, { allowedOrigins }: Address): Base | undefined {
+  if (!override) return undefined;
+  const { other_base_urls: others } = connection.integration.provider.api;
+  const known = Object.hasOwn(others, override) ? others[override] : undefined;
+  return known === undefined ? overrideOf(override, allowedOrigins) : baseOf(known);
+}
+
+/** The parts of requests that all calls of a connection share. */
+type Address = {
+  credentials: Credentials;
+  placed: Placed;
+  headerRules: RequestHeaderRules;
+  /** The API's base address. Throws if it needs a setting that is missing; a Base-Url-Override does not need it. */
+  base: () => Base;
+  /** Query parameters of the credentials, and those that compete with them. */
+  forbidQuery: ReadonlySet<string>;
+  allowedOrigins: Set<string>;
+};
+
+/** A connection object is kept for a second, in which most of its calls arrive. */
+const addresses = new WeakMap<LiveConnection, Address>();
+
+function addressOf({ connection, brand }: ProxyRequest, credentials: Credentials): Address {
+  const known = addresses.get(connection);
+  if (known?.credentials === credentials) return known;
+  const { provider: definition, integrationConfig } = connection.integration;
+  const { api } = definition;
+  const subject = { definition, credentials, values: templateValues(connection) };
+  const placed = filled(() => placeCredentials(subject));
+  let base: Base | undefined;
+  const address = {
+    credentials,
+    placed,
+    headerRules: new RequestHeaderRules(placed.headers, { brand, api }),
+    base: () => (base ??= baseOf(filled(() => apiBase(subject)))),
+    forbidQuery: namesToCut([...api.forbid.query, ...new URLSearchParams(placed.query).keys()]),
+    allowedOrigins: originsOf(integrationConfig.allowed_base_urls),
+  };
+  addresses.set(connection, address);
+  return address;
+}
+
+/** A placeholder without a valid value is an error in the settings of the integration or the connection. */
+function filled<T>(fill: () => T): T {
+  try {
+    return fill();
+  } catch (error) {
+    if (!(error instanceof TemplateError)) throw error;
+    throw new AppError('integration_misconfigured', `The provider cannot be addressed: ${error.message}.`, {
+      cause: error,
+    });
+  }
+}
+
+/** The parts of an API's base address. */
+type Base = {
+  /** As it was given, without a trailing slash: a caller may repeat it. */
+  readonly text: string;
+  /** As `URL.origin` spells it. */
+  readonly origin: string;
+  /** Its path, without a trailing slash. */
+  readonly prefix: string;
+};
+
+/**
+ * The provider's address for a request to the proxy: its path and query are byte for byte those of the caller after the base
+ * address. `rawUrl` is path and query as they came in, undecoded, with or without `/proxy`. Pairs of the names in
+ * `forbidQuery` (`namesToCut`) are removed. Throws `invalid_proxy_path`.
+ */
+export function targetAt(
+  base: Base,
+  { rawUrl, forbidQuery }: { rawUrl: string; forbidQuery: ReadonlySet<string> },
+): { origin: string; path: string } {
+  const text = withoutPrefix(rawUrl, base.text);
+  const reason = unsafeTarget(text);
+  if (reason !== undefined) throw invalidPath(reason);
+  const target = base.prefix + withoutNamed(text, forbidQuery);
+  // An authority ends with the first slash (RFC 3986 §3.2), so no part of the target can be read as authority.
+  if (!target.startsWith('/')) throw invalidPath('leaves the provider');
+  return { origin: base.origin, path: target };
+}
+
+/** The filled-in base address of an API. Throws `unsupported_provider` if it is invalid. */
+export function baseOf(address: string): Base {
+  const base = readBase(address);
+  if (base === undefined) throw new AppError('unsupported_provider');
+  return base;
+}
+
+/** The base address that a caller chose. Throws `base_url_override_not_allowed` unless its origin is allowed. */
+export function overrideOf(address: string, allowedOrigins: ReadonlySet<string>): Base {
+  const base = readBase(address);
+  if (base === undefined || !allowedOrigins.has(base.origin)) {
+    throw new AppError('base_url_override_not_allowed');
+  }
+  return base;
+}
+
+/** The origins in `integration_config.allowed_base_urls`, a comma-separated list. */
+export function originsOf(list: string | undefined): Set<string> {
+  const origins = (list ?? '').split(',').map((text) => URL.parse(text.trim())?.origin);
+  return new Set(origins.filter((origin) => origin !== undefined && origin !== 'null') as string[]);
+}
+
+function readBase(address: string): Base | undefined {
+  const text = address.replace(/\/+$/, '');
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol) || /[?#@\\]/.test(text)) return undefined;
+  return { text, origin: url.origin, prefix: url.pathname.replace(/\/+$/, '') };
+}
+
+/** The part after `/proxy`, or all of a root alias; without the provider's base address if the caller repeats it. */
+function withoutPrefix(rawUrl: string, base: string): string {
+  const rest = rawUrl.startsWith('/proxy/') ? rawUrl.slice('/proxy'.length) : rawUrl;
+  if (!rest.startsWith(base, 1)) return rest;
+  const after = rest.slice(1 + base.length);
+  if (after === '' || after.startsWith('?')) return `/${after}`;
+  return after.startsWith('/') ? after : rest;
+}
+
+/** Why path and query cannot be sent safely; undefined: they can. */
+function unsafeTarget(target: string): string | undefined {
+  if (/[^\x21-\x7e]|#/.test(target))
+    return 'contains a space, a control character, `#` or a non-ASCII character that is not encoded';
+  const at = target.indexOf('?');
+  const path = at === -1 ? target : target.slice(0, at);
+  if (!path.startsWith('/')) return 'does not begin with a slash';
+  if (path.startsWith('//')) return 'begins with two slashes';
+  if (path.includes('\\')) return 'contains a backslash';
+  // Servers differ in which escapes they decode before they resolve `..`, so an escape counts as its character.
+  if (/(?:\/|%2f|%5c)(?:\.|%2e){1,2}(?:\/|%2f|%5c|;|%3b|$)/i.test(path)) return 'contains a dot segment';
+  return undefined;
+}
+
+/** Names of query parameters, in a form that matches each spelling that a server may accept for them. */
+export function namesToCut(names: readonly string[]): ReadonlySet<string> {
+  return new Set(names.map(plainName));
+}
+
+function withoutNamed(target: string, cut: ReadonlySet<string>): string {
+  const at = target.indexOf('?');
+  if (at === -1 || cut.size === 0) return target;
+  return (
+    target.slice(0, at) + withoutPairs(target.slice(at), (pair) => cut.has(plainName(decodedName(pair))))
+  );
+}
+
+function invalidPath(reason: string): AppError {
+  return new AppError('invalid_proxy_path', `The path to the provider ${reason}.`);
+}
+
+/**
+ * The calls that wait before they are sent, for credentials or for a retry, so that a stop of the service can refuse them
+ * immediately. `quota/` does the same for the calls that wait for a quota.
+ */
+export class Waits {
+  readonly #waiting = new Set<(error: AppError) => void>();
+  #isStopping = false;
+
+  /** Whether no call may begin to wait. */
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  /** Calls `refuse` with `unavailable` (503) if the service stops before the returned function is called. */
+  begin(refuse: (error: AppError) => void): () => void {
+    this.#waiting.add(refuse);
+    return () => this.#waiting.delete(refuse);
+  }
+
+  /** As `wanted`, but rejects with `unavailable` (503) when the service stops. */
+  async orStop<T>(wanted: Promise<T>): Promise<T> {
+    const stopped = Promise.withResolvers<never>();
+    if (this.#isStopping) stopped.reject(serviceStops());
+    const end = this.begin(stopped.reject);
+    return Promise.race([wanted, stopped.promise]).finally(end);
+  }
+
+  stop(): void {
+    this.#isStopping = true;
+    for (const refuse of this.#waiting) refuse(serviceStops());
+    this.#waiting.clear();
+  }
+}

@@ -1,7 +1,8 @@
 /** An attempt that comes after a wait is checked again: with the caller and the connection as both are then. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { Credentials } from '../auth-modes/mode.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
+import type { ProxyDeps } from './exchange.ts';
 import {
   bearer,
   bytesOf,
@@ -11,7 +12,6 @@ import {
   startHttp,
   startProxy,
 } from './proxy.fixture.ts';
-import type { ProxyDeps } from './proxy.ts';
 
 const quotaOf = (url: string) => ({
   service: new URL(url).host,
@@ -84,7 +84,7 @@ test('a call that is tried again goes with the credentials of then', async (t) =
   assert.deepEqual(asked, ['/retried Bearer one', '/retried Bearer two']);
 });
 
-test('a redirect that is followed, and tried again, stays where it led', async (t) => {
+test('a redirect that is followed and retried keeps its target', async (t) => {
   const asked: string[] = [];
   const upstream = await startHttp((request, response) => {
     asked.push(request.url ?? '');

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import type { Credentials } from '../auth-modes/mode.ts';
-import type { ObservedAnswer } from '../connections/observe.ts';
-import { createOutbound } from '../outbound.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
+import type { ObservedAnswer } from '../connections/health/observe.ts';
+import type { Integration } from '../integrations/store.ts';
+import { createOutbound } from '../outbound/outbound.ts';
 import {
   bytesOf,
   definitionAt,
@@ -15,7 +16,7 @@ import {
   startProxy,
 } from './proxy.fixture.ts';
 
-/** A provider that redirects `/from` and tells where it was asked. */
+/** A provider that redirects `/from` and records the requested paths. */
 async function startRedirecting(t: TestContext, location: (url: string) => string, status = 302) {
   const asked: string[] = [];
   const upstream = await startHttp((request, response) => {
@@ -38,7 +39,7 @@ for (const [how, location] of [
   ['a relative path', () => 'to?a=%2F'],
   ['a whole address', (url: string) => `${url}/to?a=%2F`],
 ] as const) {
-  test(`a redirect to ${how} of the same origin is followed where the definition says so`, async (t) => {
+  test(`a redirect to ${how} of the same origin is followed if the definition says so`, async (t) => {
     const { proxy, asked } = await startRedirecting(t, location);
     const { status, text } = await ask(proxy, '/proxy/from');
     assert.deepEqual([status, text], [200, 'arrived']);
@@ -70,7 +71,7 @@ test('a redirect of a call with a body, and one that never ends, are relayed', a
   assert.equal(endless.asked.length, 6);
 });
 
-test('a provider that nobody can connect to in time is a 504, and nothing was sent', async (t) => {
+test('a provider without a connection in time is a 504, and nothing was sent', async (t) => {
   // A name that is never resolved stands for a host that never answers.
   const outbound = createOutbound({ allow: [{ addresses: loopbackRanges() }], resolve: () => {} });
   const timeouts = { connect_ms: 150 };
@@ -84,13 +85,13 @@ test('a provider that nobody can connect to in time is a 504, and nothing was se
   }
 });
 
-test("the definition's time for a whole call holds where the caller names none", async (t) => {
+test("the definition's time for a whole call applies if the caller sets none", async (t) => {
   const upstream = await startHttp(() => {});
   const proxy = await proxyTo(t, upstream, { timeouts: { total_ms: 150 } });
   assert.equal((await ask(proxy, '/proxy/x')).status, 504);
 });
 
-test('answers that the observer wants are shown to it after the reply, decoded, the first 16 KB', async (t) => {
+test('refusals are shown to the observer after the reply, decoded, the first 16 KB', async (t) => {
   const large = JSON.stringify({ error: { message: 'm'.repeat(40_000) } });
   const upstream = await startHttp((request, response) => {
     if (request.url === '/fine') response.end('fine');
@@ -101,7 +102,6 @@ test('answers that the observer wants are shown to it after the reply, decoded, 
   const proxy = await startProxy({
     definition: definitionAt(upstream.url),
     observer: {
-      wants: (_connection, status) => status === 403,
       observe: (_connection, answer) => {
         seen.push(answer);
         told.resolve();
@@ -124,6 +124,22 @@ test('answers that the observer wants are shown to it after the reply, decoded, 
   assert.equal(seen[0]?.body.toString(), large.slice(0, 16 * 1024));
 });
 
+test('a success is shown to the observer while the API counts as disabled', async (t) => {
+  const upstream = await startHttp((_request, response) => response.end('fine'));
+  const seen: number[] = [];
+  const proxy = await startProxy({
+    definition: definitionAt(upstream.url),
+    observer: { observe: (_connection, { status }) => seen.push(status) },
+    fault: { cause: 'api_disabled' } as Integration['fault'],
+  });
+  t.after(async () => {
+    await proxy.close();
+    await upstream.close();
+  });
+  assert.equal((await ask(proxy, '/proxy/fine')).status, 200);
+  assert.deepEqual(seen, [200]);
+});
+
 test('a redirect is followed to the very path that it names', async (t) => {
   const { proxy, asked } = await startRedirecting(t, () => '/proxy/to');
   assert.equal((await ask(proxy, '/proxy/from')).text, 'arrived');
@@ -138,7 +154,7 @@ test('a redirect to a path that could lead elsewhere is the answer', async (t) =
   }
 });
 
-test('the time for the whole call counts from its arrival: what credentials take is gone', async () => {
+test('the time for the whole call counts from its arrival, the wait for credentials included', async () => {
   let asked = 0;
   const upstream = await startHttp((_request, response) => {
     asked += 1;

@@ -93,7 +93,7 @@ async function errorOf(answer: Promise<IncomingMessage>) {
   };
 }
 
-test('a provider that cannot be reached is told apart from one that broke off after the request', async (t) => {
+test('the error distinguishes an unreachable provider from one that broke off after the request', async (t) => {
   const gone = await startHttp(() => {});
   const nobody = gone.url;
   await gone.close();

@@ -6,7 +6,7 @@ import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { Credentials } from '../auth-modes/mode.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
 import {
   bearer,
   definitionAt,
@@ -23,7 +23,7 @@ const gc: () => void = (() => {
   return runInNewContext('gc');
 })();
 
-/** Also by a reset, which is what comes of bytes that were on their way. */
+/** The end may be a reset, if bytes were in transit. */
 const endOf = (socket: Socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()));
 
 function heldBytes(): number {
@@ -70,7 +70,7 @@ for (const [when, fresh, isAnswered] of [
   });
 }
 
-test('an answer that nobody gets and that does not end is cut off within a second', async (t) => {
+test('a discarded response that does not end is cut off within a second', async (t) => {
   const dripping = Promise.withResolvers<Socket>();
   let connections = 0;
   const upstream = await startTcp((socket) => {
@@ -95,7 +95,7 @@ test('an answer that nobody gets and that does not end is cut off within a secon
   answer.on('error', () => {}).destroy();
 });
 
-test('an answer that nobody gets ends with its caller', async (t) => {
+test('a discarded response ends with its caller', async (t) => {
   const dripping = Promise.withResolvers<Socket>();
   const second = Promise.withResolvers<void>();
   let connections = 0;
@@ -119,7 +119,7 @@ test('an answer that nobody gets ends with its caller', async (t) => {
   await closed;
 });
 
-test('the quota is told of a refusal as soon as 16 KB of it are there, before it has ended', async (t) => {
+test('the quota gets a refusal as soon as 16 KB of it are there, before its end', async (t) => {
   const told = Promise.withResolvers<{ status: number; body: Buffer }>();
   const admission = { ready: undefined, waitedMs: 0, sent() {}, end() {}, retryAfterS: () => undefined };
   const quota = { admit: () => ({ ...admission, refused: told.resolve }) };
@@ -155,7 +155,7 @@ test('a provider that closes before the first byte of a streamed POST got nothin
   assert.match(bytes.toString(), /Nothing was sent/);
 });
 
-test('a call that comes during a stop and would have to wait for credentials is told at once', async (t) => {
+test('a call that arrives during a stop and would have to wait for credentials is refused at once', async (t) => {
   const upstream = await startHttp((_request, response) => response.end('fine'));
   let calls = 0;
   const fresh = () => {

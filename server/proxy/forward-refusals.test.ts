@@ -8,7 +8,7 @@ import { bytesOf, proxyTo, send, startHttp } from './proxy.fixture.ts';
 const refusal = (reason: string, padding = '') =>
   JSON.stringify({ error: { code: 403, errors: [{ domain: 'usageLimits', reason }], padding } });
 
-/** A provider that answers in turn as told, then 200; asked twice by a call that may be tried again once. */
+/** A provider that sends the given responses in order, then 200; a call with one retry reaches it twice. */
 async function callOnce(t: TestContext, refuse: (response: ServerResponse) => void, method = 'GET') {
   let asked = 0;
   const upstream = await startHttp((request, response) => {

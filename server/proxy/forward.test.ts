@@ -241,7 +241,7 @@ test('a caller that does not read stops the provider from sending', async (t) =>
   assert.ok(written < 50 * 1024 * 1024, `${written} bytes were taken from the provider`);
 });
 
-/** Long enough that a reader with free space has asked for more; a slow machine only makes the test easier to pass. */
+/** Long enough for a reader with free space to read more; a slow machine only makes the test easier to pass. */
 function idle(): Promise<false> {
   return new Promise((resolve) => setTimeout(resolve, 300, false));
 }

@@ -11,20 +11,20 @@ import { Readable } from 'node:stream';
 import type { TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { Credentials } from '../auth-modes/mode.ts';
+import { authModes, type Credentials } from '../auth-modes/modes.ts';
 import { brandNames } from '../brand.ts';
-import type { LiveConnection } from '../connections/reader.ts';
+import type { LiveConnection } from '../connections/store/reader.ts';
 import { AppError } from '../errors.ts';
-import type { Authenticate, AuthenticateCall } from '../http/authorize.ts';
-import type { KeyCaller } from '../http/caller.ts';
+import type { Authenticate, AuthenticateCall, KeyCaller } from '../http/auth/caller.ts';
+import type { ProxyRule } from '../http/auth/proxy-rule.ts';
 import { createDrain } from '../http/drain.ts';
-import type { ProxyRule } from '../http/proxy-rule.ts';
 import { createHttp } from '../http/server.ts';
 import type { Integration } from '../integrations/store.ts';
 import { createLog, type Logger } from '../log.ts';
-import { createOutbound, type Outbound } from '../outbound.ts';
+import { createOutbound, type Outbound } from '../outbound/outbound.ts';
 import { definitionSchema, type ProviderDefinition } from '../providers/definition.ts';
-import { createProxy, type ProxyDeps } from './proxy.ts';
+import type { ProxyDeps } from './exchange.ts';
+import { createProxy } from './proxy.ts';
 
 export const brand = brandNames('trellis');
 export const secretKey = 'key-of-the-environment';
@@ -39,7 +39,7 @@ export function loopbackRanges(): BlockList {
 
 /** A definition like Google's, at an address of the test's choice. */
 export function definitionAt(baseUrl: string, api: Record<string, unknown> = {}): ProviderDefinition {
-  const parsed = definitionSchema.parse({
+  const parsed = definitionSchema(authModes).parse({
     display_name: 'Test',
     categories: ['other'],
     docs: 'https://docs.example/',
@@ -68,7 +68,7 @@ export function bearer(access_token: string): Credentials {
 export type RunningProxy = {
   port: number;
   url: string;
-  /** Answers of `renewed`, taken from the front; the calls so far. */
+  /** The results of `renewed`, the first one first. */
   renewals: (Credentials | undefined | Promise<Credentials | undefined>)[];
   renewedWith: Credentials[];
   /** From now on its key is unknown. */
@@ -96,6 +96,8 @@ type ProxySettings = {
   outbound?: Outbound;
   fresh?: ProxyDeps['credentials']['fresh'];
   observer?: ProxyDeps['observer'];
+  /** Of the integration. */
+  fault?: Integration['fault'];
   activity?: ProxyDeps['activity'];
   quota?: ProxyDeps['quota'];
   /** Silent otherwise. */
@@ -112,6 +114,7 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
     isTest,
     integrationConfig,
     proxyRules,
+    fault: settings.fault,
   } as Integration;
   const renewals: RunningProxy['renewals'] = [];
   const renewedWith: Credentials[] = [];
@@ -218,7 +221,7 @@ export const callHeaders = {
 
 type RawUpstream = { url: string; close(): Promise<void> };
 
-/** A provider on a bare socket: `serve` is told each connection. */
+/** A provider on a bare socket: `serve` gets each connection. */
 export async function startTcp(serve: (socket: Socket) => void): Promise<RawUpstream> {
   const open = new Set<Socket>();
   const server = createTcp((socket) => {

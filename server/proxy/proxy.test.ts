@@ -18,7 +18,7 @@ import {
 
 type Settings = Partial<Parameters<typeof startProxy>[0]> & { api?: Record<string, unknown> };
 
-/** A provider that says what it was asked, and 401 to every token but those it knows. */
+/** A provider that returns the request, and 401 for unknown tokens. */
 async function startProvider(t: TestContext, tokens = ['token-1']) {
   const calls: { method: string; url: string; authorization: string | undefined; body: string }[] = [];
   const upstream = await startHttp(async (request, response) => {
@@ -103,7 +103,7 @@ test('a header for us that is missing or malformed is named', async (t) => {
   assert.equal((await ask(`${proxy.url}/proxy/x`, { headers: fine })).status, 200);
 });
 
-test('errors after the provider is known are told in its words, those before in ours', async (t) => {
+test("errors have the provider's format once the provider is known, and ours before", async (t) => {
   const provider = await startProvider(t);
   const proxy = await startFor(t, provider.url);
   const unknown = await ask(`${proxy.url}/proxy/x`, { headers: { 'provider-config-key': 'nobody' } });
@@ -144,7 +144,7 @@ test('a dead connection is 424 with its cause, in the dialect and without it', a
   assert.equal(JSON.parse(ours.text).error.code, 'connection_needs_reauth');
 });
 
-test('a fault of ours is a bare 500 in the dialect, and a temporary one says when to come back', async (t) => {
+test('a fault of the service is a bare 500 in the dialect, and a temporary one says when to come back', async (t) => {
   const provider = await startProvider(t);
   const thrown = [
     new Error('secret detail'),
@@ -187,7 +187,7 @@ test('a 401 from the provider leads to one refresh and one replay, with the same
   assert.deepEqual(proxy.renewedWith[0], bearer('token-1'));
 });
 
-test("a 401 is the provider's own where nothing newer is to be had, and after the one replay", async (t) => {
+test('a 401 of the provider reaches the caller if there are no newer credentials, and after one repetition', async (t) => {
   const provider = await startProvider(t, []);
   const proxy = await startFor(t, provider.url);
   const first = await ask(`${proxy.url}/proxy/x`);
@@ -219,7 +219,7 @@ test('a 401 that breaks off is replayed all the same', async (t) => {
   assert.deepEqual([(await answer).status, count], [200, 2]);
 });
 
-test('a 401 that breaks off is no answer where nothing newer is to be had', async (t) => {
+test('a 401 that breaks off is an error if there are no newer credentials', async (t) => {
   const broken = Promise.withResolvers<void>();
   const upstream = await startTcp((socket) =>
     socket.once('data', () => {
@@ -243,7 +243,7 @@ test('a body too large to keep is not replayed: the 401 is relayed', async (t) =
   assert.deepEqual([answer.status, provider.calls.length, proxy.renewedWith.length], [401, 1, 1]);
 });
 
-test('CONNECT and TRACE are 405 and say what is allowed; a preflight is ours, another OPTIONS is not', async (t) => {
+test('CONNECT and TRACE are 405 with the allowed methods; the proxy answers a preflight, and forwards other OPTIONS', async (t) => {
   const upstream = await startRecorder();
   t.after(() => upstream.close());
   const proxy = await startFor(t, upstream.url);
@@ -262,7 +262,7 @@ test('CONNECT and TRACE are 405 and say what is allowed; a preflight is ours, an
   assert.match(upstream.heads[0] ?? '', /^OPTIONS \/x HTTP/);
 });
 
-test('an unsafe path and an override that is not allowed reach nobody', async (t) => {
+test('an unsafe path and a forbidden override are not sent', async (t) => {
   const provider = await startProvider(t);
   const other = await startProvider(t);
   const proxy = await startFor(t, provider.url, { integrationConfig: { allowed_base_urls: other.url } });
@@ -287,7 +287,7 @@ test('an address that must not be reached is refused before anything is sent', a
   assert.deepEqual([answer.status, answer.marker], [400, 'address_not_allowed']);
 });
 
-test('credentials can go into the query, where they replace what the caller put there', async (t) => {
+test("credentials in the query replace the caller's parameter", async (t) => {
   const upstream = await startRecorder();
   t.after(() => upstream.close());
   const definition = {

@@ -1,71 +1,35 @@
 /**
- * The proxy: any request below `/proxy/` goes to the provider with the connection's credentials.
+ * The proxy: a request below `/proxy/` goes to the provider with the connection's credentials.
  *
- * Owns: which requests are the proxy's, who may call, in which words our errors are told. Does not own: what our own
- * headers mean (`call.ts`), where a request goes and what goes along (`attempt.ts`), how the bytes move (`forward.ts`).
- *
- * It stands in front of the routes, on Node's request and response: paths, methods and bodies of a provider's are none
- * that a router would let through unchanged (docs/decisions/0007).
+ * It handles Node's request and response before any router: a router would change paths, methods and bodies
+ * (docs/decisions/0007). `exchange.ts` is one call with its requests; `forward.ts` sends them.
  */
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { Activity } from '../activity/writer.ts';
-import type { Credentials } from '../auth-modes/mode.ts';
-import type { Brand } from '../brand.ts';
-import type { CredentialSource } from '../connections/credentials.ts';
-import type { Observer } from '../connections/observe.ts';
-import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
+import type { LiveConnection } from '../connections/store/reader.ts';
 import { AppError } from '../errors.ts';
-import type { AuthenticateCall } from '../http/authorize.ts';
-import type { ProxyCaller } from '../http/caller.ts';
-import { anyOriginHeaders, isPreflight, preflightHeaders } from '../http/cors.ts';
+import type { ProxyCaller } from '../http/auth/caller.ts';
+import { allowedMethods, anyOriginHeaders, isPreflight, preflightHeaders } from '../http/cors.ts';
 import { errorBody } from '../http/error-writer.ts';
-import { allowedMethods } from '../http/methods.ts';
-import type { RateLimits } from '../http/rate-limit.ts';
-import { requestIds } from '../http/request-id.ts';
-import type { RequestInterceptor } from '../http/server.ts';
-import type { Logger } from '../log.ts';
+import { type RequestInterceptor, requestIds } from '../http/server.ts';
 import { callsInFlight } from '../metrics/metrics.ts';
-import type { Outbound } from '../outbound.ts';
-import type { ProviderDefinition } from '../providers/definition.ts';
-import { type Cause, within } from '../tracing/cause.ts';
-import { remoteSpanOf } from '../tracing/span.ts';
-import { errorCodeOf, isTracing, startSpan } from '../tracing/tracing.ts';
-import { AnswerRules } from './answer-headers.ts';
-import { attemptWith } from './attempt.ts';
-import { type Call, readCall } from './call.ts';
-import { CallTrace, type Ended } from './call-log.ts';
-import { inDialect } from './error-dialect.ts';
-import type { Outcome } from './exchange.ts';
-import { failureOf, PhaseTimeout } from './failure.ts';
-import { FailureLog } from './failure-log.ts';
+import { type Cause, errorCodeOf, isTracing, remoteSpanOf, startSpan, within } from '../tracing/tracing.ts';
+import { CallTrace, type Ended, FailureLog, type Outcome } from './call-log.ts';
+import { inProviderFormat, PhaseTimeout, upstreamError } from './errors.ts';
+import {
+  type ConnectionKey,
+  callerOf,
+  connectionKeyOf,
+  credentialsOf,
+  Exchange,
+  type InFlightCall,
+  type ProxyDeps,
+  type ProxyState,
+  type ReadyCall,
+  readCall,
+  Waits,
+} from './exchange.ts';
 import { forward } from './forward.ts';
-import { ProxiedCall } from './proxied-call.ts';
-import type { Quota } from './quota/quota.ts';
-import { callerOf, credentialsOf, type Place, placeOf, proxyRequestOf } from './resolve-call.ts';
-import { Waits } from './waits.ts';
-
-export type ProxyDeps = {
-  brand: Brand;
-  log: Logger;
-  authenticate: AuthenticateCall;
-  /** Whether a path without our prefix is one of a provider's own: that of a client which knows no prefix. */
-  isRootAlias: (path: string) => boolean;
-  connections: Pick<ConnectionReader, 'get' | 'known' | 'getIntegration'>;
-  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed'>;
-  outbound: Outbound;
-  /** Is shown the provider's error answers, after the reply. */
-  observer?: Pick<Observer, 'wants' | 'observe'>;
-  /** Keeps calls within the providers' quotas. */
-  quota?: Pick<Quota, 'admit'>;
-  /** Counts the calls of keys and people, and of addresses that show made-up keys. */
-  rates?: RateLimits | undefined;
-  /** Is told of each call, after the reply. */
-  activity?: Pick<Activity, 'log'>;
-  /** What a call is part of that no caller from outside makes; absent: what its `traceparent` says. */
-  causeOf?: (request: IncomingMessage) => Cause | undefined;
-  /** Of our own answers, beside what they have in common with those of providers; names and values in turn. */
-  ownOnly?: readonly string[];
-};
+import { ResponseHeaderRules } from './headers.ts';
 
 export function createProxy(deps: ProxyDeps): RequestInterceptor {
   const { brand, isRootAlias } = deps;
@@ -73,7 +37,7 @@ export function createProxy(deps: ProxyDeps): RequestInterceptor {
   const ownLastHeaders = Object.freeze([...ownHeaders, 'connection', 'close']);
   const state: ProxyState = {
     ...deps,
-    answers: new AnswerRules(brand),
+    responseRules: new ResponseHeaderRules(brand),
     ownHeaders,
     pageHeaders: [],
     nextId: requestIds(),
@@ -86,7 +50,7 @@ export function createProxy(deps: ProxyDeps): RequestInterceptor {
       const isForConnection = 'connection-id' in headers && 'provider-config-key' in headers;
       return isForConnection && isRootAlias(url.split('?', 1)[0] ?? '');
     },
-    handle: (request, response) => take(state, { request, response }),
+    handle: (request, response) => take(state, request, response),
     stopping() {
       state.ownHeaders = ownLastHeaders;
       state.pageHeaders = ['connection', 'close'];
@@ -95,40 +59,19 @@ export function createProxy(deps: ProxyDeps): RequestInterceptor {
   };
 }
 
-type ProxyState = ProxyDeps & {
-  readonly answers: AnswerRules;
-  /** Ours for every answer from now on, names and values in turn. */
-  ownHeaders: readonly string[];
-  /** As `ownHeaders`, where a cookie called: no page of another origin may read the answer. */
-  pageHeaders: readonly string[];
-  readonly nextId: () => string;
-  readonly failures: FailureLog;
-  readonly waits: Waits;
-};
-
-/** A request, and what has become known of it. */
-type InFlightCall = {
-  readonly id: string;
-  readonly request: IncomingMessage;
-  readonly response: ServerResponse;
-  readonly trace: CallTrace;
-  readonly cause: Cause;
-  caller: ProxyCaller | undefined;
-  /** Known as soon as its connection is, or its integration. */
-  provider: ProviderDefinition | undefined;
-  /** Known as soon as its first request is. */
-  origin: string | undefined;
-};
-
-function take(state: ProxyState, { request, response }: Pick<InFlightCall, 'request' | 'response'>): void {
+function take(state: ProxyState, request: IncomingMessage, response: ServerResponse): void {
   const id = state.nextId();
   const inFlight: InFlightCall = {
-    ...{ id, request, response, trace: new CallTrace(), cause: causeOf(state, { id, request }) },
+    id,
+    request,
+    response,
+    trace: new CallTrace(),
+    cause: causeOf(state, id, request),
     caller: undefined,
     provider: undefined,
     origin: undefined,
   };
-  // What cannot be written any more is told by `close`.
+  // A write error is followed by `close`.
   response.on('error', ignore);
   if (isPreflight(request)) {
     const { ownHeaders, ownOnly = [] } = state;
@@ -139,7 +82,7 @@ function take(state: ProxyState, { request, response }: Pick<InFlightCall, 'requ
     return;
   }
   callsInFlight.add();
-  // Callbacks of streams in memory carry the cause of the code that opened them.
+  // For a call inside this process: the callbacks of its streams would run in the async context of its caller.
   if (state.causeOf === undefined) begin(state, inFlight);
   else within(inFlight.cause, () => begin(state, inFlight));
 }
@@ -150,7 +93,7 @@ function begin(state: ProxyState, inFlight: InFlightCall): void {
     if (request.method === 'TRACE') throw new AppError('method_not_allowed');
     const caller = callerOf(state, request);
     if (caller instanceof Promise || !carryAtOnce(state, inFlight, caller)) {
-      // Where nothing is waited for nothing is set off either, and to be a cause costs as much as all figures together.
+      // Calls that await nothing skip the async context: it costs as much as all metrics combined.
       within(inFlight.cause, () => carry(state, inFlight, caller)).catch((error) =>
         fail(state, inFlight, error),
       );
@@ -160,8 +103,8 @@ function begin(state: ProxyState, inFlight: InFlightCall): void {
   }
 }
 
-/** The call as a cause of what it sets off: part of a run, or of what its caller does. */
-function causeOf(state: ProxyState, { id, request }: Pick<InFlightCall, 'id' | 'request'>): Cause {
+/** The async context of the call: part of a run, or of the caller's trace. */
+function causeOf(state: ProxyState, id: string, request: IncomingMessage): Cause {
   const outer = state.causeOf?.(request);
   if (!isTracing()) return outer?.runId === undefined ? { reqId: id } : { reqId: id, runId: outer.runId };
   const { method = '', headers } = request;
@@ -173,11 +116,11 @@ function causeOf(state: ProxyState, { id, request }: Pick<InFlightCall, 'id' | '
   return outer?.runId === undefined ? { reqId: id, span } : { reqId: id, runId: outer.runId, span };
 }
 
-/** Sends the call if all that it needs is cached; else false, and nothing has happened. */
+/** Sends the call if caller, connection and credentials are cached; false: nothing has happened. */
 function carryAtOnce(state: ProxyState, inFlight: InFlightCall, caller: ProxyCaller): boolean {
   inFlight.caller = caller;
   const call = readCall(inFlight.request.headers);
-  const connection = state.connections.known(placeOf(caller, call));
+  const connection = state.connections.known(connectionKeyOf(caller, call));
   if (connection === undefined) return false;
   const credentials = state.credentials.current(connection);
   if (credentials === undefined) return false;
@@ -190,16 +133,16 @@ function carryAtOnce(state: ProxyState, inFlight: InFlightCall, caller: ProxyCal
 async function carry(
   state: ProxyState,
   inFlight: InFlightCall,
-  found: ProxyCaller | Promise<ProxyCaller>,
+  pending: ProxyCaller | Promise<ProxyCaller>,
 ): Promise<void> {
-  const caller = await found;
+  const caller = await pending;
   inFlight.caller = caller;
   const call = readCall(inFlight.request.headers);
-  const at = placeOf(caller, call);
-  inFlight.provider = state.connections.known(at)?.integration.provider;
+  const key = connectionKeyOf(caller, call);
+  inFlight.provider = state.connections.known(key)?.integration.provider;
   state.rates?.takeOf(caller);
   const { totalMs } = call.timeouts;
-  const connection = await inTime(inFlight, totalMs, connectionOf(state, inFlight, at));
+  const connection = await inTime(inFlight, totalMs, connectionOf(state, inFlight, key));
   const { provider } = connection.integration;
   inFlight.provider = provider;
   const leftMs = totalMs ?? provider.api.timeouts.total_ms;
@@ -207,66 +150,48 @@ async function carry(
   send(state, inFlight, { call, caller, connection, credentials });
 }
 
-/** What is waited for; throws `upstream_timeout` once the call is older than `totalMs`. */
+/** As `wanted`; rejects with `upstream_timeout` when the call is older than `totalMs`. */
 async function inTime<T>(
   { trace }: InFlightCall,
   totalMs: number | undefined,
   wanted: Promise<T>,
 ): Promise<T> {
   if (totalMs === undefined) return wanted;
-  const over = Promise.withResolvers<never>();
+  const expired = Promise.withResolvers<never>();
   const expire = () => {
     const cause = new PhaseTimeout('the whole call took too long');
-    over.reject(failureOf(cause, { isSent: false, isRepeatable: true }));
+    expired.reject(upstreamError(cause, { isSent: false, isRepeatable: true }));
   };
   const timer = setTimeout(expire, Math.max(1, totalMs - trace.ageMs));
-  return Promise.race([wanted, over.promise]).finally(() => clearTimeout(timer));
+  return Promise.race([wanted, expired.promise]).finally(() => clearTimeout(timer));
 }
 
-type Known = { call: Call; caller: ProxyCaller; connection: LiveConnection; credentials: Credentials };
-
-function send(
-  state: ProxyState,
-  inFlight: InFlightCall,
-  { call, caller, connection, credentials }: Known,
-): void {
-  inFlight.provider = connection.integration.provider;
+function send(state: ProxyState, inFlight: InFlightCall, ready: ReadyCall): void {
+  inFlight.provider = ready.connection.integration.provider;
   inFlight.trace.credentialed();
-  const ticket = caller.kind === 'ticket' ? caller.ticket : undefined;
-  const proxyRequest = proxyRequestOf(state, { request: inFlight.request, call, caller, connection });
-  const first = attemptWith(credentials, proxyRequest);
-  inFlight.origin = first.origin;
-  forward(
-    new ProxiedCall({
-      state,
-      call,
-      proxyRequest,
-      credentials,
-      first,
-      inFlight,
-      ticket,
-      isOfPage: caller.kind === 'user',
-      ended: (outcome) => end(state, inFlight, outcome),
-      failed: (error) => fail(state, inFlight, error),
-    }),
-  );
+  const exchange = new Exchange(state, inFlight, ready);
+  inFlight.origin = exchange.first.origin;
+  forward(exchange, {
+    onEnd: (outcome) => end(state, inFlight, outcome),
+    onFailure: (error) => fail(state, inFlight, error),
+  });
 }
 
 /** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
 async function connectionOf(
   { connections }: ProxyState,
   inFlight: InFlightCall,
-  at: Place,
+  key: ConnectionKey,
 ): Promise<LiveConnection> {
   try {
-    return await connections.get(at);
+    return await connections.get(key);
   } catch (error) {
-    if (error instanceof AppError) inFlight.provider = (await connections.getIntegration(at)).provider;
+    if (error instanceof AppError) inFlight.provider = (await connections.getIntegration(key)).provider;
     throw error;
   }
 }
 
-/** The answer has left, whole or not. */
+/** The response has been sent, completely or not. */
 function end(state: ProxyState, inFlight: InFlightCall, outcome: Outcome): void {
   const { id: reqId, response } = inFlight;
   settle(state, inFlight, { outcome });
@@ -275,30 +200,30 @@ function end(state: ProxyState, inFlight: InFlightCall, outcome: Outcome): void 
   within(inFlight.cause, () => state.log.debug(line, 'proxied request'));
 }
 
-/** Answers with an error of ours, or breaks off where that cannot be: nobody is left to wait. */
+/** Responds with an error of the service, or closes the connection if that is impossible. */
 function fail(state: ProxyState, inFlight: InFlightCall, thrown: unknown): void {
-  // What is left of its body nobody wants any more.
+  // The rest of the body is not needed.
   inFlight.request.pause();
   try {
-    within(inFlight.cause, () => tell(state, inFlight, thrown));
+    within(inFlight.cause, () => writeError(state, inFlight, thrown));
   } catch (err) {
-    state.log.error({ reqId: inFlight.id, err }, 'an error could not be told');
+    state.log.error({ reqId: inFlight.id, err }, 'the error response could not be written');
     inFlight.response.destroy();
   }
   settle(state, inFlight, { error: thrown });
 }
 
-/** Marked, and in the provider's words once the provider is known. */
-function tell(state: ProxyState, inFlight: InFlightCall, thrown: unknown): void {
+/** Writes an error response with our marker, in the provider's format once the provider is found. */
+function writeError(state: ProxyState, inFlight: InFlightCall, thrown: unknown): void {
   const { brand, log, failures, ownOnly = [] } = state;
   const { id: reqId, origin, provider, request, response } = inFlight;
   const isOfPage = state.authenticate.cookies?.isFor(request.headers) === true;
   const ownHeaders = isOfPage ? state.pageHeaders : state.ownHeaders;
   const error = thrown instanceof AppError ? thrown : new AppError('internal', undefined, { cause: thrown });
   if (error.code === 'internal') log.error({ reqId, err: thrown }, 'unexpected error');
-  else if (error.status >= 500) failures.note({ reqId, origin, error });
-  const dialect = provider && inDialect(error, { definition: provider, brand });
-  const body = JSON.stringify(dialect ?? { error: errorBody(error, reqId) });
+  else if (error.status >= 500) failures.add({ reqId, origin, error });
+  const formatted = provider && inProviderFormat(error, { provider, brand });
+  const body = JSON.stringify(formatted ?? { error: errorBody(error, reqId) });
   const headers = [
     ...ownHeaders,
     ...ownOnly,
@@ -308,14 +233,14 @@ function tell(state: ProxyState, inFlight: InFlightCall, thrown: unknown): void 
   if (error.retryAfterS !== undefined) headers.push('retry-after', String(Math.ceil(error.retryAfterS)));
   if (error.headers !== undefined) headers.push(...Object.entries(error.headers).flat());
   if (request.method === 'TRACE') headers.push('allow', allowedMethods);
-  // The rest of a body that stopped coming would be read as the next request.
+  // Node would parse the rest of an incomplete body as the next request.
   if (error.code === 'request_timeout') headers.push('connection', 'close');
-  // The reason is named: an answer of the provider's that could not be written has left its own behind.
+  // The explicit reason phrase replaces that of a provider's response whose head could not be written.
   if (!response.headersSent)
     response.writeHead(error.status, STATUS_CODES[error.status] ?? '', headers).end(body);
 }
 
-/** It is over: counted, told to traces, and logged where somebody has come with it. */
+/** Counts, traces and logs the end of a call. A call without a caller is not logged. */
 function settle({ activity }: ProxyState, inFlight: InFlightCall, how: Ended): void {
   const { id, caller, request, response, trace, provider, cause } = inFlight;
   callsInFlight.add(-1);
@@ -331,7 +256,7 @@ function settle({ activity }: ProxyState, inFlight: InFlightCall, how: Ended): v
   cause.span.end(error !== undefined ? errorCodeOf(error) : outcome === 'answered' ? undefined : outcome);
 }
 
-/** What is refused by the thousand must not cost a row each. */
+/** Refusals by the rate limit come by the thousand, and must not cost a row each. */
 function isTooOften(error: unknown): boolean {
   return error instanceof AppError && error.code === 'too_many_requests';
 }

@@ -1,16 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { brotliCompressSync, gzipSync, zstdCompressSync } from 'node:zlib';
-import { ResponseSample, ResponseWatch, type Sampled } from './response-sample.ts';
+import { ResponseSample, ResponseWatch } from './response.ts';
 
 function headOf(status: number, coding?: string) {
   const rawHeaders = coding === undefined ? [] : ['Content-Encoding', coding];
   return { status, statusText: '', rawHeaders };
 }
 
-/** All that is told of an answer whose body comes in these parts. */
-function told(status: number, parts: readonly Buffer[], end = true): Sampled[] {
-  const answers: Sampled[] = [];
+/** The reports of a response whose body arrives in these parts. */
+function told(status: number, parts: readonly Buffer[], end = true) {
+  const answers: ReturnType<ResponseSample['sampled']>[] = [];
   const watch = new ResponseWatch(headOf(status), (answer) => answers.push(answer));
   for (const part of parts) watch.add(part);
   if (end) watch.end();
@@ -22,11 +22,11 @@ for (const [coding, encode] of [
   ['br', brotliCompressSync],
   ['zstd', zstdCompressSync],
 ] as const) {
-  test(`a bomb in ${coding} is not decoded beyond a megabyte: what is shown is as it came`, () => {
+  test(`a ${coding} bomb is not decoded beyond a megabyte: the sample stays encoded`, () => {
     const bomb = encode(Buffer.alloc(8 * 1024 * 1024));
     const sample = new ResponseSample(headOf(403, coding));
     sample.add(bomb);
-    assert.deepEqual(sample.answer().body, bomb.subarray(0, 16 * 1024));
+    assert.deepEqual(sample.sampled().body, bomb.subarray(0, 16 * 1024));
   });
 }
 
@@ -34,10 +34,10 @@ test('the body of an answer below 400 is neither kept nor decoded', () => {
   const sample = new ResponseSample(headOf(200, 'gzip'));
   sample.add(gzipSync('fine'));
   assert.equal(sample.isFull, true);
-  assert.equal(sample.answer().body.length, 0);
+  assert.equal(sample.sampled().body.length, 0);
 });
 
-test('an answer is told once: when 16 KB of it are there, or when it has ended', () => {
+test('a response is reported once: when 16 KB of it are there, or when it has ended', () => {
   const part = Buffer.alloc(10_000, 'x');
   assert.equal(told(429, [part], false).length, 0);
   assert.equal(told(429, [part, part], false)[0]?.body.length, 16 * 1024);

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ProxyRule, readProxyRule } from '../http/proxy-rule.ts';
+import { type ProxyRule, readProxyRule } from '../http/auth/proxy-rule.ts';
 import { bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 import { isPermitted, type JudgedCall } from './rules.ts';
 
@@ -25,7 +25,7 @@ test("a rule has the path that a caller writes, whatever the API's base address 
   }
 });
 
-test('at an origin of the own choice, what is denied is denied from either beginning', () => {
+test("at an origin of the caller's choice, deny rules apply from either base path", () => {
   const isElsewhere = true;
   const passesAt = (rules: string[], target: string) =>
     isPermitted(listOf(...rules), { method: 'GET', target, basePath: '/api', headers: [], isElsewhere });
@@ -40,7 +40,7 @@ test('at an origin of the own choice, what is denied is denied from either begin
   );
 });
 
-test('what is denied is denied behind whatever address the caller chose, what is allowed behind the own one', () => {
+test("deny rules apply after any address that the caller chose, allow rules after the API's own", () => {
   const passesAt = (rules: string[], target: string, overridePath?: string, isElsewhere = false) =>
     isPermitted(listOf(...rules), {
       method: 'GET',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { AppError } from '../errors.ts';
-import { type ProxyRule, proxyRules, readProxyRule } from '../http/proxy-rule.ts';
+import { type ProxyRule, proxyRules, readProxyRule } from '../http/auth/proxy-rule.ts';
 import { bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 import { isPermitted, type JudgedCall, type RuleList, requirePermission } from './rules.ts';
 
@@ -56,7 +56,7 @@ test('a rule for GET is one for HEAD, and for no other method', () => {
   assert.deepEqual(passing(['deny GET /**'], ['GET /a', 'HEAD /a', 'POST /a']), ['POST /a']);
 });
 
-test('what is denied is denied in every spelling a server may take for it', () => {
+test('deny rules apply to every spelling that a server may accept', () => {
   const spellings = [
     '/admin/users', '/ADMIN/users', '/%61dmin/users', '/adm%69n/users', '/admin/users/', '/admin./users',
     '/admin%20/users', '/a%64min%2fusers', '/admin%2Fusers', '/admin%5cusers', '/admin//users', '/x/..;/admin/users',
@@ -72,7 +72,7 @@ test('what is denied is denied in every spelling a server may take for it', () =
   );
 });
 
-test('what is allowed is allowed as it is written, and decoded once', () => {
+test('allow rules match a path as it is written, and decoded once', () => {
   const rules = ["allow /v4/spreadsheets/*/values/'Sheet 1'!A1"];
   assert.ok(passes(rules, "GET /v4/spreadsheets/id/values/'Sheet%201'!A1?x=%2F%2F"));
   assert.ok(passes(rules, 'GET /v4/spreadsheets/id/values/%27Sheet%201%27%21A1'));
@@ -116,7 +116,7 @@ test('no header and no parameter turns an allowed call into another one', () => 
   assert.ok(passes(rules, 'POST /a?method=x&amethod=put&x=_method', ['accept', 'x-http-method']));
 });
 
-test('a definition names what else turns a call of its API into another one', () => {
+test('a definition names further overrides of its API', () => {
   const overrides = { headers: ['X-Do'], query: ['soap_action'] };
   const lists: RuleList[] = [{ of: 'key', rules: [rule('allow POST /a')] }];
   const isFree = (target: string, headers: string[] = [], own = overrides) =>
@@ -149,11 +149,11 @@ test('the error names whose rule it was, and which', () => {
     code: 'proxy_rule_denied',
     status: 403,
     payload: { of: 'integration' },
-    message: 'The rules of the integration refuse this call: none of them allows its method and path.',
+    message: 'The rules of the integration refuse this call: no rule allows its method and path.',
   });
 });
 
-test('a rule that could not mean what it says is refused', () => {
+test('an ambiguous rule is refused', () => {
   const refused = [
     '',
     'a',

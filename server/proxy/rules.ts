@@ -1,22 +1,22 @@
 /**
- * Which calls a key and an integration let through. Pure.
+ * Which calls a key, a ticket and an integration permit. Pure.
  *
- * A call is judged by its method and by the path that the provider is about to get, decoded once and read from where the
- * API's base address ends: a rule has the path that a caller writes behind `/proxy`. A path that two servers could read
- * as two different ones is refused wherever there are rules: what is not understood is not allowed.
+ * Rules match the method and the path that the provider gets, decoded once and relative to the API's base address: a rule
+ * names the path that a caller writes after `/proxy`. If there are rules, a path that two servers could read differently is
+ * denied: ambiguous paths are never allowed.
  */
+import { METHODS } from 'node:http';
 import { AppError } from '../errors.ts';
-import { holdsScope, type ProxyCaller } from '../http/caller.ts';
-import { type ProxyRule, proxyRuleText } from '../http/proxy-rule.ts';
-import { decodedText } from '../http/query.ts';
+import { holdsScope, type ProxyCaller, type TicketRights } from '../http/auth/caller.ts';
+import { type ProxyRule, proxyRuleText } from '../http/auth/proxy-rule.ts';
+import { decodedPair, decodedText, pairsOf, plainName } from '../http/query.ts';
 import type { Integration } from '../integrations/store.ts';
-import { type Overrides, overrideIn } from './overrides.ts';
 
-/** The rules of one party to a call. Every party has to agree. */
+/** The rules of one party to a call. All parties must permit it. */
 export type RuleList = {
   readonly of: 'key' | 'integration' | 'ticket';
   readonly rules: readonly ProxyRule[];
-  /** Also without rules, nothing may make the call another one than its method says. */
+  /** Even without rules, method overrides are denied. */
   readonly bindsMethod?: true;
 };
 
@@ -24,19 +24,19 @@ export type JudgedCall = {
   readonly method: string;
   /** Path and query for the provider. */
   readonly target: string;
-  /** The path of the API's base address, without a slash at the end. Absent: it has none. */
+  /** The path of the API's base address, without a trailing slash; absent: none. */
   readonly basePath?: string | undefined;
-  /** Whether the caller sends it to an origin that is not the API's own. */
+  /** Whether the caller chose an origin other than the API's. */
   readonly isElsewhere?: boolean;
-  /** The path of the address that the caller chose in place of the API's, without a slash at the end. */
+  /** The path of the base address that the caller chose instead, without a trailing slash. */
   readonly overridePath?: string | undefined;
-  /** Those that go to the provider, names and values in turn. */
+  /** As the provider gets them, names and values in turn. */
   readonly headers: readonly string[];
-  /** What the API takes for overrides beside the usual ones. */
+  /** Method overrides of the API, in addition to the usual ones. */
   readonly overrides?: Overrides | undefined;
 };
 
-/** Throws `proxy_rule_denied` (403), naming the rule, unless every list lets the call pass. */
+/** Throws `proxy_rule_denied` (403), naming the rule, unless every list permits the call. */
 export function requirePermission(lists: readonly RuleList[], call: JudgedCall): void {
   for (const list of lists) {
     const refusal = refusalBy(list, call);
@@ -48,12 +48,12 @@ export function requirePermission(lists: readonly RuleList[], call: JudgedCall):
   }
 }
 
-/** Whether `requirePermission` would let it pass. */
+/** Whether `requirePermission` does not throw. */
 export function isPermitted(lists: readonly RuleList[], call: JudgedCall): boolean {
   return lists.every((list) => refusalBy(list, call) === undefined);
 }
 
-/** Who has a say in a call of this caller, where anybody has rules. */
+/** The rule lists for a call of this caller; empty if there are none. */
 export function rulesOf(
   caller: ProxyCaller,
   { integration }: { integration: Pick<Integration, 'proxyRules'> },
@@ -66,7 +66,7 @@ export function rulesOf(
   return lists;
 }
 
-/** Of a key that may read alone, and of its tickets. */
+/** The list of a key without `proxy:write`, and of its tickets. */
 const readOnly: RuleList = { of: 'key', rules: [], bindsMethod: true };
 
 type Refusal = { reason: string; rule?: string };
@@ -86,49 +86,49 @@ function refusalBy(
   if (list.length === 0 && bindsMethod !== true) return undefined;
   const [rawPath = '', query = ''] = splitQuery(target);
   const override = overrideIn(headers, { query, also: overrides });
-  if (override !== undefined) return { reason: `"${override}" could make it another one` };
+  if (override !== undefined) return { reason: `"${override}" could change its method or path` };
   if (list.length === 0) return undefined;
-  const path = readPath(rawPath);
-  const base = readPath(basePath);
-  const chosen = readPath(overridePath);
+  const path = decodedPath(rawPath);
+  const base = decodedPath(basePath);
+  const chosen = decodedPath(overridePath);
   if (path === undefined || base === undefined || chosen === undefined)
     return { reason: 'its path can be read in more than one way' };
-  const exact = behind(base.exact, path.exact) ?? (isElsewhere ? path.exact : undefined);
+  const exact = after(base.exact, path.exact) ?? (isElsewhere ? path.exact : undefined);
   if (exact === undefined) return { reason: "it leaves the path of the API's base address" };
   const rules = compiledOf(list);
-  const meant = rules.filter(({ methods }) => isAmong(methods, method));
-  // At an address of the caller's choice nobody knows where the API begins: what is denied is so from each beginning.
+  const ofMethod = rules.filter(({ methods }) => includesMethod(methods, method));
+  // At an address that the caller chose, the start of the API's path is not known: deny rules apply from each possible start.
   const readings = [
-    behind(base.folded, path.folded),
-    behind(chosen.folded, path.folded),
+    after(base.folded, path.folded),
+    after(chosen.folded, path.folded),
     isElsewhere ? path.folded : undefined,
   ];
-  const denying = meant.find(
+  const denying = ofMethod.find(
     ({ effect, pattern }) =>
       effect === 'deny' && readings.some((reading) => reading !== undefined && matches(pattern, reading)),
   );
   if (denying !== undefined) return { reason: `"${denying.text}"`, rule: denying.text };
   if (rules.every(({ effect }) => effect === 'deny')) return undefined;
-  const isAllowed = meant.some(({ effect, pattern }) => effect === 'allow' && matches(pattern, exact));
-  return isAllowed ? undefined : { reason: 'none of them allows its method and path' };
+  const isAllowed = ofMethod.some(({ effect, pattern }) => effect === 'allow' && matches(pattern, exact));
+  return isAllowed ? undefined : { reason: 'no rule allows its method and path' };
 }
 
-/** What of a path follows its first segments; undefined where it begins with others. */
-function behind(first: readonly string[], path: readonly string[]): readonly string[] | undefined {
+/** The segments of a path after its first ones; undefined if it does not start with them. */
+function after(first: readonly string[], path: readonly string[]): readonly string[] | undefined {
   return first.every((segment, at) => segment === path[at]) ? path.slice(first.length) : undefined;
 }
 
 type Compiled = {
   readonly effect: ProxyRule['effect'];
   readonly methods: ReadonlySet<string> | undefined;
-  /** Segments; of one that denies, folded. */
+  /** The path's segments; those of a deny rule are folded. */
   readonly pattern: readonly string[];
   readonly text: string;
 };
 
 const compiled = new WeakMap<readonly ProxyRule[], readonly Compiled[]>();
 
-/** Keys and integrations are read once a second at most, and each reading has a list of its own. */
+/** Keys and integrations are read at most once a second, and each read makes a new list. */
 function compiledOf(rules: readonly ProxyRule[]): readonly Compiled[] {
   let known = compiled.get(rules);
   if (known === undefined) {
@@ -147,8 +147,8 @@ function compiledOf(rules: readonly ProxyRule[]): readonly Compiled[] {
   return known;
 }
 
-/** What may be read may be asked for without its body (RFC 9110 §9.3.2). */
-function isAmong(methods: ReadonlySet<string> | undefined, method: string): boolean {
+/** GET includes HEAD (RFC 9110 §9.3.2). */
+function includesMethod(methods: ReadonlySet<string> | undefined, method: string): boolean {
   return methods === undefined || methods.has(method) || (method === 'HEAD' && methods.has('GET'));
 }
 
@@ -171,11 +171,11 @@ function matchesSegment(pattern: string, segment: string): boolean {
 }
 
 /**
- * The segments of a path, exact for what is allowed and folded for what is denied; undefined where servers differ in
- * what they make of it: escapes that are none or hold a slash, a backslash or an escape once more, empty segments, path
- * parameters, control characters, dot segments in whatever spelling.
+ * The segments of a path, exact for allow rules and folded for deny rules. Undefined if servers may read the path
+ * differently: invalid escapes, escapes of a slash, a backslash or another escape, empty segments, path parameters, control
+ * characters, dot segments in any spelling.
  */
-function readPath(raw: string): { exact: string[]; folded: string[] } | undefined {
+function decodedPath(raw: string): { exact: string[]; folded: string[] } | undefined {
   const exact: string[] = [];
   for (const segment of segmentsOf(raw)) {
     const text = decodedText(segment);
@@ -189,7 +189,7 @@ function isUnclear(segment: string): boolean {
   return segment === '' || /^\.{1,2}[. ]*$|[/\\%;\p{Cc}]/u.test(segment);
 }
 
-/** Servers may ignore case, compatible spellings (Unicode, UAX #15), and dots and spaces at an end. */
+/** Servers may ignore case, compatible spellings (Unicode, UAX #15), and dots and spaces at the end. */
 function folded(segment: string): string {
   const text = segment.normalize('NFKC').toUpperCase().toLowerCase();
   let end = text.length;
@@ -197,7 +197,7 @@ function folded(segment: string): string {
   return text.slice(0, end);
 }
 
-/** Without the empty one that a slash at the end would make. */
+/** A trailing slash adds no segment. */
 function segmentsOf(path: string): string[] {
   const segments = path.split('/').slice(1);
   if (segments.at(-1) === '') segments.pop();
@@ -207,4 +207,80 @@ function segmentsOf(path: string): string[] {
 function splitQuery(target: string): string[] {
   const at = target.indexOf('?');
   return at === -1 ? [target] : [target.slice(0, at), target.slice(at + 1)];
+}
+
+/** Method overrides of one API, in addition to the usual ones: header names and query parameters, in any case. */
+export type Overrides = { readonly headers: readonly string[]; readonly query: readonly string[] };
+
+/** Of Rails, Laravel, Symfony, Express, ASP.NET, OData, IIS and proxies. The list cannot be complete. */
+const usualHeaders = [
+  'http-method', 'http-method-override', 'method-override', 'x-http-method', 'x-http-method-override', 'x-method',
+  'x-method-override', 'x-original-method', 'x-override-method', 'x-override-uri', 'x-override-url', 'x-original-uri',
+  'x-original-url', 'x-rewrite-uri', 'x-rewrite-url',
+]; // biome-ignore format: a list reads better in lines
+/** Google's APIs accept the pair with a `$` from browsers that avoid a preflight (Closure, goog.net.rpc.HttpCors). */
+const usualParameters = [
+  ...usualHeaders, '_method', '$method', '_httpmethod', '$httpmethod', '$httpheaders', '_http_method', '_method_override',
+]; // biome-ignore format: a list reads better in lines
+/** Parameters with another meaning in many APIs: they count only if their value is a method. */
+const ambiguousParameters = ['method', 'http_method', 'httpmethod', 'verb', 'http_verb'];
+
+const overrideHeaders = new Set(usualHeaders.map(plainName));
+const overrideParameters = new Set(usualParameters.map(plainName));
+const ambiguous = new Set(ambiguousParameters.map(plainName));
+const methodNames = new Set(METHODS.map((method) => method.toLowerCase()));
+
+/** The first header (names and values in turn) or parameter that could change the call's method or path. */
+export function overrideIn(
+  rawHeaders: readonly string[],
+  { query, also }: { query: string; also: Overrides | undefined },
+): string | undefined {
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = plainName(rawHeaders[at]!);
+    if (overrideHeaders.has(name) || includesName(also?.headers, name)) return rawHeaders[at]!.toLowerCase();
+  }
+  if (query === '') return undefined;
+  for (const pair of pairsOf(query)) {
+    const [name = '', value = ''] = pair.split('=', 2).map((part) => decodedPair(part).trim());
+    const plain = plainName(name);
+    const isOverride =
+      overrideParameters.has(plain) ||
+      includesName(also?.query, plain) ||
+      (ambiguous.has(plain) && methodNames.has(value.toLowerCase()));
+    if (isOverride) return name.toLowerCase();
+  }
+  return undefined;
+}
+
+function includesName(names: readonly string[] | undefined, plain: string): boolean {
+  return names?.some((name) => plainName(name) === plain) === true;
+}
+
+type TicketedCall = {
+  readonly integrationKey: string;
+  readonly connectionId: string;
+  readonly override: string | undefined;
+};
+
+/** Throws `proxy_rule_denied` (403) if the call is for another connection or has a Base-Url-Override. */
+export function requireTicketed(ticket: TicketRights, call: TicketedCall): void {
+  if (call.integrationKey !== ticket.integrationKey || call.connectionId !== ticket.connectionId)
+    throw ticketDenied('it is for another connection');
+  // The ticket's paths are relative to the provider's address.
+  if (call.override) throw ticketDenied('it takes no Base-Url-Override');
+}
+
+/** Throws `proxy_rule_denied` (403) if the connection was deleted and created again under the same ID. */
+export function requireSameConnection(
+  ticket: TicketRights,
+  connection: { id: number; createdAt: Date },
+): void {
+  if (connection.id !== ticket.connectionRow || connection.createdAt.getTime() !== ticket.connectionMadeAt)
+    throw ticketDenied('its connection was deleted');
+}
+
+function ticketDenied(reason: string): AppError {
+  return new AppError('proxy_rule_denied', `The ticket refuses this call: ${reason}.`, {
+    payload: { of: 'ticket' },
+  });
 }

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import type { Credentials } from '../auth-modes/mode.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
 import { bearer, bytesOf, definitionAt, send, startHttp, startProxy } from './proxy.fixture.ts';
 
 const setTimeoutOf = setTimeout;
 
-/** A proxy to a provider that answers with this status and asks to be left alone for half a minute. */
+/** A proxy to a provider that responds with this status and a Retry-After of half a minute. */
 async function busy(t: TestContext, status: number, fresh?: () => Promise<Credentials>) {
   const asked = Promise.withResolvers<void>();
   const upstream = await startHttp((_request, response) => {
@@ -26,7 +26,7 @@ async function busy(t: TestContext, status: number, fresh?: () => Promise<Creden
   };
 }
 
-/** What a caller is told whose call was given up by a stop. */
+/** The error for a call that a stop refuses. */
 async function assertTold(answer: ReturnType<typeof send>['answer']): Promise<void> {
   const { statusCode, headers } = await answer;
   await bytesOf(await answer);
@@ -36,7 +36,7 @@ async function assertTold(answer: ReturnType<typeof send>['answer']): Promise<vo
   );
 }
 
-test('a call that waits for credentials at a stop is told so at once', async (t) => {
+test('a call that waits for credentials is refused at once by a stop', async (t) => {
   const waits = Promise.withResolvers<void>();
   const { proxy, call } = await busy(t, 200, () => {
     waits.resolve();
@@ -47,7 +47,7 @@ test('a call that waits for credentials at a stop is told so at once', async (t)
   await Promise.all([proxy.stop(), assertTold(answer)]);
 });
 
-test('a call that waits for other credentials after a 401 at a stop is told so at once', async (t) => {
+test('a call that waits for renewed credentials after a 401 is refused at once by a stop', async (t) => {
   const { proxy, call, asked } = await busy(t, 401);
   const renewal = Promise.withResolvers<undefined>();
   proxy.renewals.push(renewal.promise);
@@ -57,7 +57,7 @@ test('a call that waits for other credentials after a 401 at a stop is told so a
   await Promise.all([proxy.stop(), assertTold(answer)]);
 });
 
-test('a call that waits to be tried again at a stop is told so at once', async (t) => {
+test('a call that waits for a retry is refused at once by a stop', async (t) => {
   const { proxy, call } = await busy(t, 503);
   let isWaiting = false;
   const waits = t.mock.method(globalThis, 'setTimeout', (...given: Parameters<typeof setTimeout>) => {
@@ -119,7 +119,7 @@ test("a call that is under way at a stop is not tried again: the provider's answ
   const unused = connect(proxy.port, '127.0.0.1');
   await once(unused, 'connect');
   const stopped = proxy.stop();
-  // What nobody uses is closed once everybody has been told of the stop.
+  // Idle connections are closed after the stop was announced.
   await once(unused.resume(), 'close');
   told.resolve();
   const { statusCode, headers } = await answer;

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { brandNames } from '../brand.ts';
-import { headersForPage, requireSameConnection, shieldedHeaders } from './ticket-limits.ts';
+import { headersForPage, shieldedHeaders } from './headers.ts';
+import { requireSameConnection } from './rules.ts';
 
 test('nothing in the answer to a ticket acts on the address it comes from', () => {
   const acting = [
@@ -18,7 +19,7 @@ test('nothing in the answer to a ticket acts on the address it comes from', () =
   assert.equal(shieldedHeaders(lower).length, kept.length + 2, 'in any case');
 });
 
-test('a page follows no redirect of a provider, and is told where it leads', () => {
+test('a page follows no redirect of a provider, but gets its target', () => {
   const given = ['location', 'https://ours.example.com/environments/dev', 'Set-Cookie', 'a=b', 'ETag', '"a"'];
   assert.deepEqual(headersForPage(given, brandNames('acme')), [
     ...['x-acme-location', 'https://ours.example.com/environments/dev', 'ETag', '"a"'],

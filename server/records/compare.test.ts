@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench } from '../../test/support/records.ts';
-import { changedFields, ignoredFields } from './ignore.ts';
-import { merge } from './lay.ts';
+import { changedFields, ignoredFields, merge } from './codec/fields.ts';
 
 let bench: RecordBench;
 before(async () => {

@@ -1,36 +1,45 @@
+/**
+ * The row of a dataset: found, created, locked, and advanced by a write.
+ *
+ * A dataset holds the records of one model and variant of a connection. A write locks this row first, then takes
+ * positions, so positions become visible in their order. Does not own: records (`rows.ts`, `read/`, `write/`), datasets
+ * as users see them (`datasets.ts`).
+ */
 import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 
-/** Whose records: `connection` is the connection's row. */
+/** The key of a dataset. `connection` is the id of the connection's row. */
 export type DatasetName = { connection: number; model: string; variant: string };
 
 export type Dataset = {
   id: number;
   lastSeq: number;
-  /** No payload stands at or below it. */
+  /** There is no payload at or below it. */
   pruneFloor: number;
-  /** A cursor below it has missed a tombstone that a policy removed. */
+  /** A cursor below it has missed a tombstone that a policy has removed. */
   tombstoneFloor: number;
-  /** A cursor up to it stands among records that an emptying removed; 0 where there was none. */
+  /** A cursor up to it is from before the dataset was emptied; 0 if it never was. */
   emptiedSeq: number;
+  /** The number of live records, including pruned ones. */
   records: number;
   deleted: number;
+  /** The number of records without a payload, live or deleted. */
   pruned: number;
   payloadBytes: number;
-  /** Fields that a save leaves out of its comparison unless it names others. */
+  /** Fields that a save ignores in its comparison, unless the save names other fields. */
   ignoreFields: string[];
-  /** Whether a change keeps the payload that stood before it. */
+  /** Whether a change keeps the payload before it. */
   keepPrevious: boolean;
-  /** What delete tracking may delete unasked: see `track-deletes.ts`. */
+  /** The limits above which delete tracking holds a deletion: see `track-deletes.ts`. */
   massDeleteShare: number;
   massDeleteNumber: number;
-  /** The position at which the open delete tracking began; null where none is open. */
+  /** The position at which the open delete tracking began; null if none is open. */
   trackedFrom: number | null;
-  /** Null also where a service of an earlier version opened it. */
+  /** Null also if a service of an earlier version opened the tracking. */
   trackingId: string | null;
   trackingIsPartial: boolean;
   heldAt: Date | null;
-  /** How many records the next end of a held tracking may delete. */
+  /** The number of records that the next end of a held tracking may delete. */
   allowedCount: number | null;
 };
 
@@ -55,9 +64,9 @@ const columns = `
   allowed_count as "allowedCount"`;
 
 /**
- * For the rest of a transaction, rows are found by index, and no statistics can choose a wrong one (decision 0023). For a
- * dataset that the statistics do not know, the planner expects one row: then every index whose first column is the dataset
- * costs the same, and it may read the whole dataset for each record.
+ * For the rest of a transaction, rows are found by index, and no statistics can select a wrong one (decision 0023). For
+ * a dataset that is not in the statistics, the planner expects one row: then every index whose first column is the
+ * dataset costs the same, and the planner may read the whole dataset for each record.
  *
  * Without sorting, a statement that orders by the second column of an index can use that index alone. So each statement
  * that finds rows of `record` has such an `order by`; `payload` has one index. `= any` on the second column does not
@@ -72,18 +81,18 @@ const byIndexAlone = `
   set_config('max_parallel_workers_per_gather', '0', true),
   set_config('jit', 'off', true)`;
 
-/** The statement behind `planByIndexAlone`, for a flight. */
+/** The statement of `planByIndexAlone`, for a pipeline. */
 export const planningByIndexAlone = `select ${byIndexAlone}`;
 
-/** For statements across datasets: the rest of the transaction is planned by index alone. */
+/** Plans the rest of the transaction by index alone, for statements across datasets. */
 export async function planByIndexAlone(tx: Tx): Promise<void> {
   await tx.query(planningByIndexAlone);
 }
 
 /**
- * SQL, to stand behind `unnest(...) as asked (seq)`: `found.row_id` is the row of `table` at each of these positions of
- * dataset $1. An update or delete joins it by `ctid`: joined by the dataset's id, the planner could start from the
- * dataset's rows and read all positions for each. The rows stay where they are under the dataset's lock.
+ * SQL after `unnest(...) as asked (seq)`: `found.row_id` is the row of `table` at each of these positions of dataset
+ * $1. An update or delete joins it by `ctid`: with a join by the dataset's id, the planner could start from the
+ * dataset's rows and read all positions for each of them. The rows do not move under the dataset's lock.
  */
 export function rowsAt(table: 'record' | 'payload'): string {
   return `
@@ -95,31 +104,27 @@ export function rowsAt(table: 'record' | 'payload'): string {
     ) as found`;
 }
 
-/** The dataset as it stands, or undefined where nothing was ever saved. */
+/** Undefined if nothing was ever saved. */
 export async function findDataset(q: Queryable, name: DatasetName): Promise<Dataset | undefined> {
-  const rows = await q.query<Dataset>(
-    `select ${columns}
-     from dataset
-     where connection = $1 and model = $2 and variant = $3`,
-    [name.connection, name.model, name.variant],
-  );
-  return first(rows);
+  return select(q, name, columns);
 }
 
-/** As `findDataset`, and the rest of the transaction's statements are planned by index alone. */
+/** As `findDataset`, and plans the rest of the transaction by index alone. */
 export async function findDatasetForReading(tx: Tx, name: DatasetName): Promise<Dataset | undefined> {
-  const rows = await tx.query<Dataset>(
-    `select ${columns}, ${byIndexAlone}
-     from dataset
-     where connection = $1 and model = $2 and variant = $3`,
+  return select(tx, name, `${columns}, ${byIndexAlone}`);
+}
+
+async function select(q: Queryable, name: DatasetName, selected: string): Promise<Dataset | undefined> {
+  const rows = await q.query<Dataset>(
+    `select ${selected} from dataset where connection = $1 and model = $2 and variant = $3`,
     [name.connection, name.model, name.variant],
   );
   return first(rows);
 }
 
 /**
- * The dataset's id; the row is made where there is none, also by twenty callers at once. Throws `unknown_connection`
- * where the connection is deleted meanwhile and its datasets are removed.
+ * Returns the dataset's id, and creates the row if there is none, also for many callers at once. Throws
+ * `unknown_connection` if the connection is deleted meanwhile and its datasets are removed.
  */
 export async function ensureDataset(db: Db, name: DatasetName): Promise<number> {
   const found = await findDataset(db, name);
@@ -136,9 +141,9 @@ export async function ensureDataset(db: Db, name: DatasetName): Promise<number> 
 }
 
 /**
- * Waits for the dataset's lock, which orders all its writers, and returns the row as the last of them left it;
- * undefined where the dataset is gone. A statement of its own: what is read together with a lock is read as of
- * before the wait. The rest of the transaction's statements are planned by index alone.
+ * Waits for the dataset's lock, which orders all its writers, and returns the row as the last writer left it; undefined
+ * if the dataset is gone. The lock is a statement of its own, since other rows of the same statement are read as of
+ * before the wait. Plans the rest of the transaction by index alone.
  */
 export async function lockDataset(tx: Tx, datasetId: number): Promise<Dataset | undefined> {
   const rows = await tx.query<Dataset>(
@@ -151,22 +156,22 @@ export async function lockDataset(tx: Tx, datasetId: number): Promise<Dataset | 
   return first(rows);
 }
 
-/** What a write adds to the dataset's row; everything but `seqs` may be negative. */
+/** What a write adds to the dataset's counters. All but `seqs` may be negative. */
 export type Advance = {
-  /** How many positions are taken. */
+  /** The number of positions that the write takes. */
   seqs?: number;
   records?: number;
   deleted?: number;
   pruned?: number;
   payloadBytes?: number;
-  /** The lowest seq that got its payload back. */
+  /** The lowest seq that gets its payload back. */
   restoredFrom?: number;
 };
 
 /**
- * Books a write on a locked dataset. `modifiedAt` is the time of all changes of this write, as text that PostgreSQL
- * reads back to the microsecond: later than any before, also when the clock was set back, so that times never run
- * against seq and a change never carries the time its record was first seen.
+ * Updates the row of a locked dataset for a write. `modifiedAt` is the time of all changes of this write, as text that
+ * PostgreSQL reads back to the microsecond. It is later than any time before, even if the clock was set back, so that
+ * times are in the order of seq, and the time of a change always differs from the time at which its record was added.
  */
 export async function advanceDataset(
   tx: Tx,

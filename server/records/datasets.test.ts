@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
-import { destroyConnection } from '../connections/store.ts';
+import { destroyConnection } from '../connections/store/save.ts';
 import { AppError } from '../errors.ts';
 import { listDatasets } from './datasets.ts';
-import { emptyDataset } from './empty.ts';
+import { emptyDataset } from './write/delete.ts';
 
 let bench: RecordBench;
 before(async () => {

@@ -1,31 +1,30 @@
-import type { Db, Tx } from '../db/pool.ts';
+import { type AuditEntry, writeAudit } from '../activity/audit.ts';
+import { holdConnection } from '../connections/store/store.ts';
+import { type Db, first, type Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import type { DatasetSubject, EventData } from '../events/event-types.ts';
+import { queueEvent } from '../events/outbox.ts';
 import { cursorWriter } from './cursor.ts';
-import { planByIndexAlone } from './dataset.ts';
+import { type Dataset, type DatasetName, ensureDataset, lockDataset, planByIndexAlone } from './dataset.ts';
 
-/** A dataset as its owner sees it. */
-export type DatasetView = {
+/** Datasets as users see them: the list, the settings, and the events. */
+
+export type DatasetView = Pick<
+  Dataset,
+  | ('records' | 'deleted' | 'pruned' | 'payloadBytes' | 'heldAt')
+  | ('ignoreFields' | 'keepPrevious' | 'massDeleteShare' | 'massDeleteNumber')
+> & {
   model: string;
   variant: string;
-  /** Live records, pruned ones included. */
-  records: number;
-  deleted: number;
-  /** Records without a payload, live or deleted. */
-  pruned: number;
-  payloadBytes: number;
-  /** Of the first and the last record in the feed; undefined where there is none. */
+  /** The cursors of the first and the last record; undefined if there is none. */
   firstCursor: string | undefined;
   lastCursor: string | undefined;
-  /** In UTC as PostgreSQL writes it; null where nothing was ever changed. */
+  /** In UTC as PostgreSQL writes it; null if nothing was ever changed. */
   lastModifiedAt: string | null;
-  ignoreFields: string[];
-  keepPrevious: boolean;
-  massDeleteShare: number;
-  massDeleteNumber: number;
   isTracking: boolean;
-  heldAt: Date | null;
 };
 
-type Row = Omit<DatasetView, 'firstCursor' | 'lastCursor'> & {
+type DatasetRow = Omit<DatasetView, 'firstCursor' | 'lastCursor'> & {
   id: number;
   firstSeq: number | null;
   lastSeq: number | null;
@@ -53,11 +52,11 @@ const select = `
     held_at as "heldAt"
   from dataset`;
 
-/** All datasets of a connection, by model and variant. */
+/** Lists all datasets of a connection, by model and variant. */
 export async function listDatasets(db: Db, connection: number): Promise<DatasetView[]> {
   const rows = await db.transaction(async (tx) => {
     await planByIndexAlone(tx);
-    return tx.query<Row>(
+    return tx.query<DatasetRow>(
       `${select}
        where connection = $1
        order by model collate "C", variant collate "C"`,
@@ -67,18 +66,114 @@ export async function listDatasets(db: Db, connection: number): Promise<DatasetV
   return rows.map(toView);
 }
 
-/** One dataset, under its lock; throws where there is none of this id. */
-export async function getDataset(tx: Tx, id: number): Promise<DatasetView> {
-  const [row] = await tx.query<Row>(`${select} where id = $1`, [id]);
-  if (row === undefined) throw new Error('the dataset has no row');
-  return toView(row);
+/** Settings that are undefined stay as they are. */
+export type DatasetSettings = {
+  /** Names of fields that a save ignores in its comparison, unless the save names other fields. */
+  ignoreFields?: readonly string[] | undefined;
+  /** Whether a change keeps the payload before it. Payloads that are already kept stay. */
+  keepPrevious?: boolean | undefined;
+  /** From 0 to 1: with 1 a deletion is never held. */
+  massDeleteShare?: number | undefined;
+  massDeleteNumber?: number | undefined;
+};
+
+/**
+ * Changes the settings of a dataset, and creates the dataset if nothing was saved yet. Stored records stay as they are:
+ * each is compared by the new settings when it is saved next. With `by`, it writes an audit entry. Throws
+ * `unknown_connection` if the connection was deleted meanwhile.
+ */
+export async function setDatasetSettings(
+  db: Db,
+  of: DatasetName,
+  { by, ...settings }: DatasetSettings & { by?: Pick<AuditEntry, 'environmentId' | 'actor' | 'target'> },
+): Promise<DatasetView> {
+  const datasetId = await ensureDataset(db, of);
+  return db.transaction(async (tx) => {
+    await lockForWrite(tx, { connection: of.connection, datasetId });
+    await tx.query(
+      `update dataset
+       set
+         ignore_fields = coalesce($2::text[], ignore_fields),
+         mass_delete_share = coalesce($3::double precision, mass_delete_share),
+         mass_delete_number = coalesce($4::bigint, mass_delete_number),
+         keep_previous = coalesce($5::boolean, keep_previous)
+       where id = $1`,
+      [
+        datasetId,
+        settings.ignoreFields === undefined ? null : [...new Set(settings.ignoreFields)].sort(),
+        settings.massDeleteShare ?? null,
+        settings.massDeleteNumber ?? null,
+        settings.keepPrevious ?? null,
+      ],
+    );
+    const [row] = await tx.query<DatasetRow>(`${select} where id = $1`, [datasetId]);
+    if (row === undefined) throw new Error('a locked dataset has no row');
+    const dataset = toView(row);
+    if (by !== undefined) {
+      await writeAudit(tx, {
+        ...by,
+        action: 'dataset.changed',
+        details: {
+          model: of.model,
+          variant: of.variant,
+          ignore_fields: dataset.ignoreFields.join(','),
+          keep_previous: dataset.keepPrevious,
+          mass_delete_share: dataset.massDeleteShare,
+          mass_delete_number: dataset.massDeleteNumber,
+        },
+      });
+    }
+    return dataset;
+  });
 }
 
-function toView({ id, firstSeq, lastSeq, ...row }: Row): DatasetView {
+/**
+ * Locks a dataset for a write, and keeps its connection from being deleted until the transaction ends. Throws
+ * `unknown_connection` if the connection was deleted.
+ */
+export async function lockForWrite(
+  tx: Tx,
+  { connection, datasetId }: { connection: number; datasetId: number },
+): Promise<Dataset> {
+  await holdConnection(tx, connection);
+  const dataset = await lockDataset(tx, datasetId);
+  if (dataset === undefined) throw new AppError('unknown_connection');
+  return dataset;
+}
+
+function toView({ id, firstSeq, lastSeq, ...row }: DatasetRow): DatasetView {
   const cursorOf = cursorWriter(id);
   return {
     ...row,
     firstCursor: firstSeq === null ? undefined : cursorOf(firstSeq),
     lastCursor: lastSeq === null ? undefined : cursorOf(lastSeq),
   };
+}
+
+type DatasetEventType = 'records.mass_delete_held' | 'records.dataset_emptied' | 'consumer.stale';
+type DatasetEvent = {
+  [T in DatasetEventType]: { type: T; data: Omit<EventData[T], keyof DatasetSubject> };
+}[DatasetEventType];
+
+/** Queues an event about a dataset, and adds its subject. Queues nothing if the connection is deleted. */
+export async function queueDatasetEvent(tx: Tx, event: DatasetEvent & { datasetId: number }): Promise<void> {
+  const rows = await tx.query<{ environmentId: number; subject: DatasetSubject }>(
+    `select
+       connection.environment_id as "environmentId",
+       json_build_object(
+         'connection_id', connection.connection_id,
+         'provider_config_key', integration.key,
+         'model', dataset.model,
+         'variant', dataset.variant
+       ) as subject
+     from dataset
+     join connection on connection.id = dataset.connection
+     join integration on integration.id = connection.integration_id
+     where dataset.id = $1 and connection.deleted_at is null`,
+    [event.datasetId],
+  );
+  const owner = first(rows);
+  if (owner === undefined) return;
+  const { environmentId, subject } = owner;
+  await queueEvent(tx, { environmentId, type: event.type, data: { ...subject, ...event.data } });
 }

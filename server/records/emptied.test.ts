@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { brand, datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
-import { exportRecords } from './export-routes.ts';
-import { readPage } from './page.ts';
+import { readPage } from './read/page.ts';
+import { exportRecords } from './routes/routes.ts';
 
 let bench: RecordBench;
 before(async () => {

@@ -9,7 +9,7 @@ import { runInNewContext } from 'node:vm';
 import { hangUpHalfWay } from '../../test/support/hang-up.ts';
 import type { WirePage } from '../../test/support/records.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
-import { portionRecords } from './page.ts';
+import { portionRecords } from './read/page.ts';
 
 let trellis: TestTrellis;
 let given: Awaited<ReturnType<typeof connect>>;

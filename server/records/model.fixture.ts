@@ -1,4 +1,4 @@
-import type { RecordAction } from './list.ts';
+import type { RecordAction } from './read/portion.ts';
 
 export type Part = { id: string; x?: number; y?: number };
 type ModelRecord = {
@@ -11,7 +11,7 @@ type ModelRecord = {
   isPruned: boolean;
   changes: Changes;
 };
-/** What is told of the last change; null where nothing is known. */
+/** The expected `changes` of a record; null if nothing is known of the last change. */
 type Changes = { fields: string[]; previous: { x?: number; y?: number } | null } | null;
 
 /** What the store promises of one dataset, in as few words as memory allows. The field `y` may be an ignored one. */

@@ -3,9 +3,9 @@ import { after, before, test } from 'node:test';
 import fc from 'fast-check';
 import { datasetCalls, openRecordBench, type RecordBench } from '../../test/support/records.ts';
 import { AppError } from '../errors.ts';
-import { emptyDataset } from './empty.ts';
-import type { RecordAction } from './list.ts';
 import { Model, type Part } from './model.fixture.ts';
+import type { RecordAction } from './read/portion.ts';
+import { emptyDataset } from './write/delete.ts';
 
 /** 10,000 operations with `LONG=1`, a few hundred without. */
 const runs = process.env.LONG === '1' ? 500 : 25;

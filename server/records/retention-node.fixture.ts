@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Db, type DbTarget, openDb } from '../db/pool.ts';
 import { startJobs } from '../jobs/jobs.ts';
-import { recordJobs } from './jobs.ts';
+import { recordJobs } from './retention/retention.ts';
 
 const db = openDb(JSON.parse(process.argv[2] ?? '') as DbTarget);
 const slow: Db = {

@@ -6,8 +6,8 @@ import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import { startJobs } from '../jobs/jobs.ts';
-import { recordJobs } from './jobs.ts';
-import { setPolicy } from './policy.ts';
+import { setPolicy } from './retention/policy.ts';
+import { recordJobs } from './retention/retention.ts';
 
 let bench: RecordBench;
 before(async () => {
@@ -32,7 +32,7 @@ test('retention whose node is killed half-way goes on at another, and lets each 
   await setPolicy(
     db,
     { environmentId: environment?.id as number, integrationKey: undefined },
-    { pruneAfterDays: 7, removeTombstonesAfterDays: undefined, waitForConsumers: true },
+    { pruneAfterDays: 7, removeTombstonesAfterDays: null, waitForConsumers: true },
   );
   const node = spawn(
     process.execPath,

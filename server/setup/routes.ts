@@ -1,23 +1,28 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { sessionOfRequest } from '../connect/session-routes.ts';
-import type { Session } from '../connect/sessions.ts';
+import { bearerSession, type Session } from '../connect/sessions.ts';
 import type { ConnectDeps } from '../connect/target.ts';
-import type { RouteError } from '../http/describe.ts';
-import { privateHeaders } from '../http/page.ts';
+import { actionRunErrors } from '../functions/actions/action-routes.ts';
+import type { RouteError } from '../http/openapi/describe.ts';
+import { privateHeaders } from '../http/pages/page.ts';
 import type { App } from '../http/server.ts';
-import { type Asking, ask, choose, getConnectionOf, prepare, type SetUpDeps } from './sheets.ts';
 import {
   bookBody,
   bookWire,
+  callSetUpAction,
   choiceBody,
+  choose,
   chosenWire,
+  enableSetUpActions,
+  getConnectionOf,
   previewBody,
   previewWire,
+  type SetUpAction,
+  type SetUpDeps,
   setUpWire,
   spreadsheetsBody,
   spreadsheetsWire,
-} from './wire.ts';
+} from './sheets.ts';
 
 const ofSession = [{ session: [] }];
 const setUpErrors = [
@@ -27,38 +32,26 @@ const setUpErrors = [
   'unknown_connection',
   'function_exists',
 ] as const satisfies readonly RouteError[];
-/** Of the action that asks the provider. */
-const askedErrors = [
-  'setup_refused',
-  'invalid_action_input',
-  'invalid_action_output',
-  'script_internal_error',
-  'script_http_error',
-  'script_network_error',
-  'script_timeout',
-  'script_cancelled',
-  'connection_needs_reauth',
-  'connection_blocked',
-  'missing_scopes',
-] as const satisfies readonly RouteError[];
+/** Of a route that runs an action. */
+const actionErrors = ['setup_refused', ...actionRunErrors] as const satisfies readonly RouteError[];
 
-type Deps = SetUpDeps &
+type SetUpRouteDeps = SetUpDeps &
   Pick<ConnectDeps, 'brand' | 'reading'> & {
-    /** Throws where functions are turned off. */
+    /** Throws if functions are turned off. */
     open: () => Promise<void>;
   };
 
 /**
- * What the connect page asks for once the connection is made, where the session has `setup`: with its token as Bearer, about
- * that connection alone, and until something is chosen or the session expires.
+ * The routes with which a connect page configures the new connection of a session with `setup`: with the session's
+ * token as Bearer, for that connection only, until the choice is stored or the session expires.
  */
-export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
+export function setUpRoutes(app: App, { open, ...deps }: SetUpRouteDeps): void {
   const path = '/connect/session/setup';
   const admitted = new WeakMap<FastifyRequest, Session>();
-  /** The session is used by then, so the routes look at its token themselves: before anything of the body is read. */
+  /** The session is used by now, so each route reads its token itself, before the body. */
   const admit = async (request: FastifyRequest, reply: FastifyReply) => {
     reply.headers(privateHeaders);
-    admitted.set(request, await sessionOfRequest(deps, request));
+    admitted.set(request, await bearerSession(deps, request));
   };
   const common = { config: { access: { by: 'anyone' } }, onRequest: admit, preParsing: open } as const;
 
@@ -67,16 +60,21 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
     return { session, connection: await getConnectionOf(deps, session) };
   }
 
-  /** The answer of an action; the action ends when its caller hangs up. */
-  async function asked<T extends z.ZodType>(
+  /** The output of an action, which ends when its caller disconnects. */
+  async function runAction<T extends z.ZodType>(
     request: FastifyRequest,
-    { reply, name, wire }: { reply: FastifyReply; name: Asking; wire: T },
+    { reply, name, wire }: { reply: FastifyReply; name: SetUpAction; wire: T },
   ): Promise<{ data: z.output<T> }> {
     const at = await opened(request);
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());
     if (reply.raw.destroyed) gone.abort();
-    const output = await ask(deps, { ...at, name, input: request.body as object, signal: gone.signal });
+    const output = await callSetUpAction(deps, {
+      ...at,
+      name,
+      input: request.body as object,
+      signal: gone.signal,
+    });
     return { data: wire.parse(output) };
   }
 
@@ -86,17 +84,17 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
       ...common,
       schema: {
         operationId: 'getSetUp',
-        summary: 'What is to be chosen of the connection that the session has made',
+        summary: 'Get the choice that the connection of the session requires',
         security: ofSession,
         errors: setUpErrors,
-        description: '401 where nothing is, or no longer.',
+        description: '401 if there is no choice to make, or no longer.',
         response: { 200: z.object({ data: setUpWire }) },
       },
     },
     async (request) => {
       const { session, connection } = await opened(request);
       const { integrationKey: provider_config_key, connectionId: connection_id } = connection;
-      await prepare(deps, session, provider_config_key);
+      await enableSetUpActions(deps, session, provider_config_key);
       const account = connection.account?.email ?? null;
       return { data: { kind: 'sheet' as const, provider_config_key, connection_id, account } };
     },
@@ -108,16 +106,17 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
       ...common,
       schema: {
         operationId: 'listSetUpSpreadsheets',
-        summary: 'Spreadsheets that the account can see',
-        description: 'For a page to choose from; those whose title holds `search` where it is given.',
+        summary: 'List the spreadsheets that the account can access',
+        description:
+          'For the page on which the user chooses. With `search`, only spreadsheets whose title contains it.',
         security: ofSession,
-        errors: [...setUpErrors, ...askedErrors],
+        errors: [...setUpErrors, ...actionErrors],
         example: { body: { search: 'Customers' } },
         body: spreadsheetsBody,
         response: { 200: z.object({ data: spreadsheetsWire }) },
       },
     },
-    (request, reply) => asked(request, { reply, name: 'list-spreadsheets', wire: spreadsheetsWire }),
+    (request, reply) => runAction(request, { reply, name: 'list-spreadsheets', wire: spreadsheetsWire }),
   );
 
   app.post(
@@ -126,15 +125,15 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
       ...common,
       schema: {
         operationId: 'describeSetUpSpreadsheet',
-        summary: 'Title and tabs of a spreadsheet',
+        summary: 'Get the title and the tabs of a spreadsheet',
         description: 'By its link or its ID.',
         security: ofSession,
-        errors: [...setUpErrors, ...askedErrors],
+        errors: [...setUpErrors, ...actionErrors],
         body: bookBody,
         response: { 200: z.object({ data: bookWire }) },
       },
     },
-    (request, reply) => asked(request, { reply, name: 'describe-spreadsheet', wire: bookWire }),
+    (request, reply) => runAction(request, { reply, name: 'describe-spreadsheet', wire: bookWire }),
   );
 
   app.post(
@@ -143,15 +142,15 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
       ...common,
       schema: {
         operationId: 'previewSetUpRows',
-        summary: 'The first rows of a tab as they would be saved',
-        description: 'With the header row and the key column that are given, or that fit best.',
+        summary: 'Preview the first rows of a tab as records',
+        description: 'With the given header row and key column, or with the ones that fit best.',
         security: ofSession,
-        errors: [...setUpErrors, ...askedErrors],
+        errors: [...setUpErrors, ...actionErrors],
         body: previewBody,
         response: { 200: z.object({ data: previewWire }) },
       },
     },
-    (request, reply) => asked(request, { reply, name: 'preview-rows', wire: previewWire }),
+    (request, reply) => runAction(request, { reply, name: 'preview-rows', wire: previewWire }),
   );
 
   app.put(
@@ -162,8 +161,9 @@ export function setUpRoutes(app: App, { open, ...deps }: Deps): void {
         operationId: 'chooseSetUp',
         summary: 'Choose the sheet',
         security: ofSession,
-        errors: [...setUpErrors, ...askedErrors],
-        description: 'Once for a session. Its rows are read at once, and kept up to date.',
+        errors: [...setUpErrors, ...actionErrors],
+        description:
+          'Possible once for a session. The service reads the rows immediately and keeps them up to date.',
         body: choiceBody,
         response: { 200: z.object({ data: chosenWire }) },
       },

@@ -1,26 +1,99 @@
 /**
- * What an end user chooses once an account is connected: the sheet whose rows are to be records.
+ * The choice of an end user after an account is connected: the sheet whose rows become records.
  *
- * Owns: which connection a session may set up, and what the choice comes to. Does not own: what the functions do that are
- * asked (`shipped/google-sheet`), nor what a page shows (`web/connect/`).
+ * Owns: which connection a session may set up, and the effects of the choice. Does not own: the functions
+ * (`shipped/google-sheet`) and the page (`web/connect/`).
  */
+
+import { z } from 'zod';
 import { writeAudit } from '../activity/audit.ts';
 import { toChoose } from '../connect/progress.ts';
 import { finishSetUp, isMadeBy, type Session } from '../connect/sessions.ts';
-import type { ConnectionReader, LiveConnection } from '../connections/reader.ts';
-import { type Connection, changeMetadata, findConnection, getById } from '../connections/store.ts';
+import type { ConnectionReader, LiveConnection } from '../connections/store/reader.ts';
+import { changeMetadata } from '../connections/store/save.ts';
+import { type Connection, findConnection, getById } from '../connections/store/store.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Actions } from '../functions/actions/actions.ts';
 import type { ShippedFunctions } from '../functions/deploys/shipped.ts';
-import { queueRuns } from '../functions/runs/runs.ts';
+import { queueRuns } from '../functions/runs/queue.ts';
 import { addVariant, lockSyncs, makeBaseSyncs, resetSyncs, startSyncs } from '../functions/syncs/syncs.ts';
 import type { Vault } from '../vault.ts';
-import type { Choice } from './wire.ts';
+
+/** The fields of sheets that a connect page receives: a part of the outputs of the shipped actions. */
+export const setUpWire = z.object({
+  kind: z.literal('sheet'),
+  provider_config_key: z.string(),
+  connection_id: z.string(),
+  /** The e-mail address of the connected account. */
+  account: z.string().nullable(),
+});
+
+export const spreadsheetsWire = z.object({
+  /** False if the connection may not list files, and the page asks for a link instead. */
+  available: z.boolean(),
+  spreadsheets: z.array(z.object({ spreadsheetId: z.string(), title: z.string(), modifiedAt: z.string() })),
+  nextPageToken: z.string().nullable(),
+});
+
+export const bookWire = z.object({
+  spreadsheetId: z.string(),
+  title: z.string(),
+  /** The tab to select first. */
+  sheetId: z.number().nullable(),
+  tabs: z.array(z.object({ sheetId: z.number(), title: z.string(), kind: z.string(), hidden: z.boolean() })),
+});
+
+const cell = z.union([z.string(), z.number(), z.boolean(), z.null(), z.object({ error: z.string() })]);
+export const previewWire = z.object({
+  headerRow: z.number(),
+  suggestedHeaderRow: z.number(),
+  suggestedKeyColumn: z.string().nullable(),
+  totalRows: z.number(),
+  columns: z.array(z.object({ field: z.string(), type: z.string() })),
+  keys: z
+    .object({ column: z.string(), empty: z.number(), duplicates: z.number(), examples: z.array(z.string()) })
+    .nullable(),
+  rows: z.array(z.record(z.string(), cell)),
+});
+
+const spreadsheet = z.string().min(1).max(2_000);
+const sheetId = z.int().min(0);
+const headerRow = z.int().min(1).max(1_000_000);
+const keyColumn = z.string().min(1).max(1_000);
+
+export const spreadsheetsBody = z.strictObject({
+  search: z.string().min(1).max(200).optional(),
+  pageToken: z.string().max(4_096).optional(),
+});
+/** A link, or an ID. */
+export const bookBody = z.strictObject({ spreadsheet });
+export const previewBody = z.strictObject({
+  spreadsheet,
+  sheetId: sheetId.optional(),
+  headerRow: headerRow.optional(),
+  keyColumn: keyColumn.optional(),
+});
+/** Without a key column, rows are identified by their content. */
+export const choiceBody = z.strictObject({
+  spreadsheetId: z.string().regex(/^[A-Za-z0-9_-]{1,100}$/),
+  sheetId,
+  headerRow: headerRow.default(1),
+  keyColumn: keyColumn.optional(),
+  title: z.string().max(1_000).optional(),
+  tab: z.string().max(1_000).optional(),
+});
+type Choice = z.output<typeof choiceBody>;
+
+export const chosenWire = z.object({
+  provider_config_key: z.string(),
+  connection_id: z.string(),
+  variant: z.string(),
+});
 
 const rows = 'rows';
-const asking = ['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'] as const;
-export type Asking = (typeof asking)[number];
+const setUpActions = ['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'] as const;
+export type SetUpAction = (typeof setUpActions)[number];
 
 export type SetUpDeps = {
   db: Db;
@@ -28,15 +101,14 @@ export type SetUpDeps = {
   connections: Pick<ConnectionReader, 'get' | 'reread' | 'forget'>;
   actions: Pick<Actions, 'get' | 'call'>;
   shipped: Pick<ShippedFunctions, 'enable'>;
-  /** Lets this node look for what is due at once. */
+  /** Makes this node look for due runs at once. */
   poke: () => void;
   now: () => Date;
 };
 
 /**
- * The connection that a session has made or renewed, where something of it is still to be chosen. Throws
- * `unknown_connect_session_token` where nothing is, or no longer, or where another connection or grant has come in its
- * place, and what `connections.get` throws.
+ * The connection that a session has made or renewed, if a choice is still open. Throws `unknown_connect_session_token`
+ * if there is no open choice, or if another connection or grant has replaced it, and the errors of `connections.get`.
  */
 export async function getConnectionOf(
   { connections, now }: Pick<SetUpDeps, 'connections' | 'now'>,
@@ -58,23 +130,23 @@ function requireMade(session: Session, connection: Connection): void {
   if (!isMadeBy(session, connection)) throw new AppError('unknown_connect_session_token');
 }
 
-/** Puts what is asked with on the integration. Throws `function_exists`, as `enable` does. */
-export async function prepare(
+/** Enables the actions of this page on the integration. Throws `function_exists`, as `enable` does. */
+export async function enableSetUpActions(
   { shipped }: Pick<SetUpDeps, 'shipped'>,
   session: Session,
   integrationKey: string,
 ): Promise<void> {
   const { environmentId } = session;
   const at = { environmentId, integrationKey, actor: `session:${session.id}` };
-  for (const name of asking) await shipped.enable({ ...at, kind: 'action', name });
+  for (const name of setUpActions) await shipped.enable({ ...at, kind: 'action', name });
 }
 
 /**
- * Calls one of the read-only actions that ship, and none of the operator's that has the name (`function_exists`). Throws
- * `setup_refused` where the sheet cannot be read, with why in the payload, and what `getConnectionOf` throws where the
- * connection has got another grant by then.
+ * Calls one of the shipped read-only actions, never an action of the operator with the same name (`function_exists`).
+ * Throws `setup_refused` with the reason if the sheet cannot be read, and the errors of `getConnectionOf` if the
+ * connection has another grant by then.
  */
-export async function ask(
+export async function callSetUpAction(
   { actions, connections }: Pick<SetUpDeps, 'actions' | 'connections'>,
   {
     session,
@@ -82,7 +154,7 @@ export async function ask(
     name,
     input,
     signal,
-  }: { session: Session; connection: LiveConnection; name: Asking; input: object; signal: AbortSignal },
+  }: { session: Session; connection: LiveConnection; name: SetUpAction; input: object; signal: AbortSignal },
 ): Promise<unknown> {
   const { environmentId, integrationKey } = connection;
   const found = await actions.get({ environmentId, integrationKey, name });
@@ -97,7 +169,7 @@ export async function ask(
       throw error;
     })
     .finally(async () => {
-      // A run takes the credentials that there are when it calls: its answer, or its fault, may be of another account.
+      // A run uses the credentials at the time of its calls, so its output or its error may be of another account.
       requireMade(session, await connections.reread(connection));
     });
   return JSON.parse(output.toString('utf8'));
@@ -105,7 +177,7 @@ export async function ask(
 
 type Settings = Omit<Choice, 'keyColumn'> & { identity: 'key' | 'content'; keyColumn?: string };
 
-/** Stores what was chosen, once for a session, and lets the first run begin. Answers the variant of the sync. */
+/** Stores the choice, once for a session, and starts the first run. Returns the variant of the sync. */
 export async function choose(
   { db, vault, connections, shipped, poke, now }: SetUpDeps,
   { session, connection, choice }: { session: Session; connection: LiveConnection; choice: Choice },
@@ -116,19 +188,19 @@ export async function choose(
   await shipped.enable({ environmentId, integrationKey, kind: 'sync', name: rows, actor });
   const settings = settingsOf(choice);
   const variant = await db.transaction(async (tx) => {
-    // First of all: of two that choose at once, one has chosen.
+    // First, so that one of two simultaneous choices wins.
     await finishSetUp(tx, { session, at: now() });
     const found = await findConnection(tx, { ...place, vault });
     if (found === undefined) throw new AppError('unknown_connection');
-    let placed: Placed | undefined;
+    let placed: PlacedSheet | undefined;
     await changeMetadata(tx, {
       connection: found,
       change: (metadata) => {
-        placed = placeIn(metadata, settings);
+        placed = placeSheet(metadata, settings);
         return placed.metadata;
       },
     });
-    // As it is under its lock.
+    // Read under its lock.
     requireMade(session, await getById(tx, { id: found.id, vault }));
     const { variant: name, isRenumbered } = placed!;
     await startRun(tx, { place, variant: name, isRenumbered, at: now() });
@@ -150,10 +222,10 @@ function settingsOf({ keyColumn, ...choice }: Choice): Settings {
     : { ...choice, identity: 'key', keyColumn };
 }
 
-type Placed = { metadata: Record<string, unknown>; variant: string; isRenumbered: boolean };
+type PlacedSheet = { metadata: Record<string, unknown>; variant: string; isRenumbered: boolean };
 
-/** A sheet that is there already stays the variant that it is; the first is `base`. */
-function placeIn(metadata: Record<string, unknown>, settings: Settings): Placed {
+/** A sheet with an existing entry keeps its variant; the first one is `base`. */
+function placeSheet(metadata: Record<string, unknown>, settings: Settings): PlacedSheet {
   const sheets = (metadata.sheets ?? {}) as Record<string, Partial<Settings> | undefined>;
   const same = Object.entries(sheets).find(
     ([, one]) => one?.spreadsheetId === settings.spreadsheetId && one.sheetId === settings.sheetId,
@@ -173,7 +245,7 @@ function freeName(sheets: Record<string, unknown>): string {
   }
 }
 
-/** The sync of the variant runs as soon as there is capacity; from nothing if its rows get other ids. */
+/** The sync of the variant runs as soon as there is capacity. It starts from nothing if its rows get other IDs. */
 async function startRun(
   tx: Tx,
   {

@@ -1,8 +1,6 @@
 /**
- * What makes spans and sends them to a collector: the SDK of OpenTelemetry, OTLP over HTTP as JSON.
- *
- * Loaded only where a collector is set. The collector's address is the operator's own, like that of the database: it is not
- * judged by the rules for calls to providers.
+ * Sends spans to a collector: the SDK of OpenTelemetry, OTLP over HTTP as JSON. Loaded only if a collector is set. The
+ * operator sets the collector's address, as that of the database, so the rules for calls to providers do not apply to it.
  */
 import {
   type Context,
@@ -24,11 +22,11 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import type { TracingConfig } from '../config/monitoring.ts';
-import type { Attributes, NewSpan, RemoteSpan, Span, Tracer } from './span.ts';
+import type { Attributes, NewSpan, RemoteSpan, Span, Tracer } from './tracing.ts';
 
 export type Export = {
   tracer: Tracer;
-  /** Sends what is left, for a second at most. */
+  /** Sends the remaining spans, for a second at most. */
   stop(): Promise<void>;
 };
 
@@ -60,7 +58,7 @@ export function createExport(
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(config.share) }),
     spanProcessors: [
       new BatchSpanProcessor({
-        exporter: told(exporter, onError),
+        exporter: reporting(exporter, onError),
         scheduledDelayMillis: everyMs,
         exportTimeoutMillis: exportMs,
         maxQueueSize: maxWaiting,
@@ -129,8 +127,8 @@ function contextOfRemote({ traceId, spanId, flags, state }: RemoteSpan): SpanCon
   };
 }
 
-/** The SDK tells errors to a place of its own; they belong in the log. */
-function told(exporter: SpanExporter, onError: (error: unknown) => void): SpanExporter {
+/** Passes errors to `onError`: the SDK would report them outside of the log. */
+function reporting(exporter: SpanExporter, onError: (error: unknown) => void): SpanExporter {
   let isFailing = false;
   return {
     export(spans, done) {

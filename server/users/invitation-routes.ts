@@ -1,7 +1,8 @@
 import { z } from 'zod';
+import { writeUserAudit } from '../activity/audit.ts';
 import { emailAddress } from '../email-address.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { roles } from '../http/roles.ts';
+import { roles } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import {
   acceptInvitation,
@@ -12,15 +13,15 @@ import {
   listInvitations,
   noteTry,
 } from './invitations.ts';
+import { invitationLink } from './links.ts';
 import { invitationMail } from './mail.ts';
-import { personName } from './person-name.ts';
-import { grantInput, grantOf, note, type UserDeps } from './routes.ts';
-import { invitationLink } from './set-up.ts';
+import { grantInput, grantOf, type UserDeps } from './routes.ts';
 import { longestPassword, shortestPassword } from './sign-in-rules.ts';
+import { personName } from './users.ts';
 
 const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
 const anyone = { access: { by: 'anyone' } } as const;
-const token = z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'is not what stands in a link');
+const token = z.string().regex(/^[A-Za-z0-9_-]{43}$/, 'is not the token of a link');
 const invitationWire = z.object({
   id: z.number().int(),
   email: z.string().nullable(),
@@ -40,8 +41,8 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       config: ofOwners,
       schema: {
         operationId: 'listInvitations',
-        summary: 'List the invitations that wait to be accepted',
-        description: 'Without their links, which are told once when they are made.',
+        summary: 'List the invitations that are not accepted yet',
+        description: 'Without their links: only the response that creates an invitation has its link.',
         response: { 200: z.object({ data: z.array(invitationWire) }) },
       },
     },
@@ -54,11 +55,11 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       config: ofOwners,
       schema: {
         operationId: 'createInvitation',
-        summary: 'Invite somebody',
+        summary: 'Invite a user',
         description:
-          'The link is returned only once. It is good for seven days and for one user. With an `email` it creates the user ' +
-          'of that address, who may also come through the OpenID provider; without one, the user enters an address. When ' +
-          'mails are sent, that address gets the link, too.',
+          'The link is returned only once. It is valid for seven days and for one user. With an `email`, it creates the ' +
+          'user with that address, who can also sign in through the OpenID provider; without `email`, the user enters an ' +
+          'address. If mail is configured, the link is also sent to that address.',
         errors: ['user_exists', 'not_found'],
         example: { body: { role: 'developer', environments: ['dev'], email: 'ada@customer.example' } },
         body: z.strictObject({ ...grantInput, email: emailAddress.optional() }),
@@ -75,7 +76,12 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
         await rights.requireOwner(tx, person);
         const created = await createInvitation(tx, { email: body.email, grant, by: person.userId, at });
         const details = { role: grant.role, environments: (body.environments ?? []).join(',') };
-        await note(tx, { person, action: 'invitation.created', target: String(created.id), details });
+        await writeUserAudit(tx, {
+          person,
+          action: 'invitation.created',
+          target: String(created.id),
+          details,
+        });
         return created;
       });
       const link = invitationLink(config.baseUrl, made.token);
@@ -107,8 +113,8 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       config: ofOwners,
       schema: {
         operationId: 'deleteInvitation',
-        summary: 'Take an invitation back',
-        description: 'Its link is refused from now on.',
+        summary: 'Withdraw an invitation',
+        description: 'Its link is rejected from now on.',
         errors: ['not_found'],
         params: z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) }),
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -118,7 +124,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       await db.transaction(async (tx) => {
         const deleted = await deleteInvitation(tx, id);
         if (deleted === undefined) throw new AppError('not_found', `There is no invitation ${id}.`);
-        await note(tx, {
+        await writeUserAudit(tx, {
           person,
           action: 'invitation.deleted',
           target: String(id),
@@ -135,8 +141,9 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       config: anyone,
       schema: {
         operationId: 'getInvitation',
-        summary: 'What an invitation link is for',
-        description: 'With the token of the link, so that it stands in no address. It is not used up.',
+        summary: 'Get the invitation of a link',
+        description:
+          'The token of the link is in the body, so that no address contains it. The call does not use up the invitation.',
         errors: ['invalid_invitation', 'not_found'],
         body: z.strictObject({ token }),
         response: {
@@ -167,8 +174,8 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       config: anyone,
       schema: {
         operationId: 'acceptInvitation',
-        summary: 'Become a user, by an invitation link',
-        description: `The link is used up. The password has ${shortestPassword} to ${longestPassword} characters.`,
+        summary: 'Create a user with an invitation link',
+        description: `Afterwards the link is invalid. The password has ${shortestPassword} to ${longestPassword} characters.`,
         errors: ['invalid_invitation', 'user_exists', 'not_found'],
         body: z.strictObject({
           token,
@@ -186,7 +193,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       if (invitation.email !== undefined && invitation.email !== body.email.toLowerCase())
         throw fieldError('invalid_body', ['email'], 'is not the address that was invited');
       await noteTry(db, { token: body.token, at });
-      // It takes a while, so before the transaction, and only for who has a link.
+      // Hashing takes a while, so it is done before the transaction, and only with a valid link.
       const { password } = await (await signIn()).$context;
       const passwordHash = await password.hash(body.password);
       const user = { name: body.name, email: body.email, passwordHash };

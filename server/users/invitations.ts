@@ -1,15 +1,15 @@
 /**
  * Links that make users: an invitation, or the set-up that makes the first owner.
  *
- * Owns: the table `invitation`, and how somebody becomes a user. Does not own: rights (`members.ts`), signing in
- * (`sign-in.ts`).
+ * Owns: the table `invitation`, and how users are made. Does not own: rights (`members.ts`), signing in (`sign-in.ts`).
  */
 import { writeAudit } from '../activity/audit.ts';
-import { type Db, first, isViolationOf, type Queryable, type Tx } from '../db/pool.ts';
+import type { SignInConfig } from '../config/sign-in.ts';
+import { type Db, isViolationOf, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { Role } from '../http/roles.ts';
+import type { Role } from '../http/auth/caller.ts';
+import { hashOfToken, invitationLink, newToken, newUserId } from './links.ts';
 import { type Grant, hasOwner, lockOwners, putGrant } from './members.ts';
-import { hashOfToken, newToken, newUserId } from './tokens.ts';
 
 export type Invitation = {
   id: number;
@@ -25,55 +25,43 @@ export type Invitation = {
 
 const invitationMs = 7 * 86_400_000;
 const setUpMs = 86_400_000;
-/** Of one link. Each may tell whether an address is somebody's, and takes a hash of a password. */
+/** Attempts with one link. Each may reveal whether an address has a user, and costs a hash of a password. */
 const maxTries = 20;
 
 /**
- * Makes an invitation; its token is told this once. `by` is the user who made it; undefined: the command line. Throws
- * `user_exists` where somebody has the address already: the link would be good for nobody.
+ * Makes an invitation; its token is returned only here. `by` is the user who made it; undefined: the command line. Throws
+ * `user_exists` if the address has a user: nobody could use the link.
  */
 export async function createInvitation(
   tx: Queryable,
   { email, grant, by, at }: { email: string | undefined; grant: Grant; by: string | undefined; at: Date },
-): Promise<{ id: number; token: string; expiresAt: Date }> {
+): Promise<NewInvitation> {
   const known = await tx.query('select from sign_in_user where email = $1', [email?.toLowerCase() ?? null]);
   if (known.length > 0) throw new AppError('user_exists');
-  return insert(tx, {
-    email,
-    grant,
-    by,
-    at,
-    expiresAt: new Date(at.getTime() + invitationMs),
-    isSetUp: false,
-  });
+  return insert(tx, { email, grant, by, at, validMs: invitationMs, isSetUp: false });
 }
 
-/** The link of a start on which there is no owner yet. Those of former starts stay good for their day. */
-export async function createSetUp(tx: Queryable, at: Date): Promise<{ token: string; expiresAt: Date }> {
+/** The link of a start without an owner. The links of earlier starts stay valid for their day. */
+export async function createSetUp(tx: Queryable, at: Date): Promise<NewInvitation> {
   await tx.query('delete from invitation where expires_at <= $1', [at]);
-  const expiresAt = new Date(at.getTime() + setUpMs);
-  return insert(tx, {
-    email: undefined,
-    grant: { role: 'owner' },
-    by: undefined,
-    at,
-    expiresAt,
-    isSetUp: true,
-  });
+  return insert(tx, { grant: { role: 'owner' }, at, validMs: setUpMs, isSetUp: true });
 }
+
+type NewInvitation = { id: number; token: string; expiresAt: Date };
 
 async function insert(
   tx: Queryable,
   given: {
-    email: string | undefined;
+    email?: string | undefined;
     grant: Grant;
-    by: string | undefined;
+    by?: string | undefined;
     at: Date;
-    expiresAt: Date;
+    validMs: number;
     isSetUp: boolean;
   },
-): Promise<{ id: number; token: string; expiresAt: Date }> {
-  const { email, grant, by, at, expiresAt, isSetUp } = given;
+): Promise<NewInvitation> {
+  const { email, grant, by, at, isSetUp } = given;
+  const expiresAt = new Date(at.getTime() + given.validMs);
   const token = newToken();
   const [row] = await tx.query<{ id: number }>(
     `insert into invitation (hash, is_set_up, email, role, environment_ids, created_by, created_at, expires_at)
@@ -93,49 +81,51 @@ const selectInvitations = `
     array(select name from environment where id = any(environment_ids) order by id) as environments
   from invitation`;
 
-type Row = Omit<Invitation, 'email' | 'createdBy'> & { email: string | null; createdBy: string | null };
-const asInvitation = (row: Row): Invitation => ({
+type InvitationRow = Omit<Invitation, 'email' | 'createdBy'> & {
+  email: string | null;
+  createdBy: string | null;
+};
+const asInvitation = (row: InvitationRow): Invitation => ({
   ...row,
   email: row.email ?? undefined,
   createdBy: row.createdBy ?? undefined,
 });
 
-/** Those that wait to be accepted, without that of the set-up. */
+/** Open invitations, without those of the set-up. */
 export async function listInvitations(db: Queryable, at: Date): Promise<Invitation[]> {
-  const rows = await db.query<Row>(
+  const rows = await db.query<InvitationRow>(
     `${selectInvitations} where not is_set_up and expires_at > $1 order by invitation.id`,
     [at],
   );
   return rows.map(asInvitation);
 }
 
-/** Throws `invalid_invitation` where the token is unknown, used or expired. */
+/** Throws `invalid_invitation` if the token is unknown, used or expired. */
 export async function getInvitation(
   db: Queryable,
   { token, at }: { token: string; at: Date },
 ): Promise<Invitation> {
-  const row = first(
-    await db.query<Row>(`${selectInvitations} where hash = $1 and expires_at > $2`, [hashOfToken(token), at]),
-  );
+  const [row] = await db.query<InvitationRow>(`${selectInvitations} where hash = $1 and expires_at > $2`, [
+    hashOfToken(token),
+    at,
+  ]);
   if (row === undefined || (row.isSetUp && (await hasOwner(db)))) throw new AppError('invalid_invitation');
   return asInvitation(row);
 }
 
-/** Answers the invitation that was; undefined where there is none. */
+/** Returns the role of the invitation that was removed; undefined if there was none. */
 export async function deleteInvitation(tx: Queryable, id: number): Promise<{ role: Role } | undefined> {
-  return first(
-    await tx.query<{ role: Role }>('delete from invitation where id = $1 and not is_set_up returning role', [
-      id,
-    ]),
-  );
+  const sql = 'delete from invitation where id = $1 and not is_set_up returning role';
+  const [deleted] = await tx.query<{ role: Role }>(sql, [id]);
+  return deleted;
 }
 
-/** Ends those that this user made. */
+/** Removes the invitations that this user made. */
 export async function endInvitationsBy(tx: Tx, userId: string): Promise<void> {
   await tx.query('delete from invitation where created_by = $1', [userId]);
 }
 
-/** Counts a try to accept a link; throws `invalid_invitation` where there is none, or there were too many. */
+/** Counts an attempt to accept a link; throws `invalid_invitation` if there is none, or after too many attempts. */
 export async function noteTry(db: Queryable, { token, at }: { token: string; at: Date }): Promise<void> {
   const counted = await db.query(
     `update invitation
@@ -147,7 +137,7 @@ export async function noteTry(db: Queryable, { token, at }: { token: string; at:
   if (counted.length === 0) throw new AppError('invalid_invitation');
 }
 
-/** Whether somebody of this address is awaited. */
+/** Whether there is an invitation for this address. */
 export async function hasInvitation(
   db: Queryable,
   { email, at }: { email: string; at: Date },
@@ -162,29 +152,27 @@ export async function hasInvitation(
 type NewUser = { name: string; email: string; passwordHash: string };
 
 /**
- * Uses an invitation up and makes its user, who signs in with a password. Of many who come with the same link at once one
- * is served. Throws `invalid_invitation`, or `user_exists`, after which the link is still good.
+ * Uses an invitation and makes its user, who signs in with a password. Of parallel calls with one link, one succeeds.
+ * Throws `invalid_invitation`, or `user_exists`, after which the link is still valid.
  */
 export async function acceptInvitation(
   tx: Tx,
   { token, user, at }: { token: string; user: NewUser; at: Date },
 ): Promise<{ id: string; email: string }> {
-  // First, and for all: two set-up links at once would wait for each other.
+  // Before anything else, for every link: two simultaneous set-up links would deadlock otherwise.
   await lockOwners(tx);
-  const taken = first(
-    await tx.query<Taken>(
-      `delete from invitation
-       where hash = $1 and expires_at > $2
-       returning id, is_set_up, email, role, environment_ids`,
-      [hashOfToken(token), at],
-    ),
+  const [taken] = await tx.query<UsedInvitation>(
+    `delete from invitation
+     where hash = $1 and expires_at > $2
+     returning id, is_set_up, email, role, environment_ids`,
+    [hashOfToken(token), at],
   );
   if (taken === undefined) throw new AppError('invalid_invitation');
   if (taken.is_set_up) {
     if (await hasOwner(tx)) throw new AppError('invalid_invitation');
     await tx.query('delete from invitation where is_set_up');
   }
-  // A user that is invited by address counts as the owner of the address, as far as the inviter goes.
+  // The invited user counts as the owner of the invited address: the inviter is responsible for the address.
   const email = taken.email ?? user.email.toLowerCase();
   const id = await createUser(tx, { ...user, email, isVerified: taken.email !== null, at });
   await putGrant(tx, { userId: id, grant: grantOf(taken), at });
@@ -193,7 +181,7 @@ export async function acceptInvitation(
   return { id, email };
 }
 
-/** The owner of TRELLIS_ADMIN_EMAIL, where there is no owner yet; tells whether one was made. */
+/** Makes the owner of TRELLIS_ADMIN_EMAIL if there is no owner; returns whether one was made. */
 export async function createFirstOwner(tx: Tx, { user, at }: { user: NewUser; at: Date }): Promise<boolean> {
   await lockOwners(tx);
   if (await hasOwner(tx)) return false;
@@ -220,9 +208,9 @@ export async function acceptByEmail(db: Db, { userId, at }: { userId: string; at
 }
 
 async function takeByEmail(tx: Tx, { userId, at }: { userId: string; at: Date }): Promise<void> {
-  // First, as where a link is accepted: the two would wait for each other.
+  // Locked as when a link is accepted: otherwise the two would deadlock.
   await lockOwners(tx);
-  const taken = await tx.query<Taken>(
+  const taken = await tx.query<UsedInvitation>(
     `delete from invitation
      using sign_in_user u
      where u.id = $1 and u.email = invitation.email and invitation.expires_at > $2
@@ -236,7 +224,7 @@ async function takeByEmail(tx: Tx, { userId, at }: { userId: string; at: Date })
   await noteCreated(tx, { id: userId, role: newest.role, how: `invitation ${newest.id}` });
 }
 
-type Taken = {
+type UsedInvitation = {
   id: number;
   is_set_up: boolean;
   email: string | null;
@@ -244,7 +232,7 @@ type Taken = {
   environment_ids: number[];
 };
 
-function grantOf({ role, environment_ids: environmentIds }: Taken): Grant {
+function grantOf({ role, environment_ids: environmentIds }: UsedInvitation): Grant {
   return role === 'owner' ? { role } : { role, environmentIds };
 }
 
@@ -279,4 +267,29 @@ async function noteCreated(
     target: id,
     details: { role, by: how },
   });
+}
+
+/**
+ * Ensures that a user can become the owner: the user of TRELLIS_ADMIN_EMAIL, or the user that opens the link that is
+ * returned here and written to the log. Undefined if there is an owner, or if the sign-in is switched off. Merely being
+ * the first visitor gives no rights.
+ */
+export async function prepareOwner(
+  db: Db,
+  given: {
+    settings: SignInConfig;
+    baseUrl: string;
+    hashPassword: (password: string) => Promise<string>;
+    at: Date;
+  },
+): Promise<string | undefined> {
+  const { settings, baseUrl, hashPassword, at } = given;
+  if (settings.isOff || (await hasOwner(db))) return undefined;
+  const { admin } = settings;
+  if (admin === undefined) return invitationLink(baseUrl, (await createSetUp(db, at)).token);
+  const { email, password } = admin;
+  const passwordHash = await hashPassword(password);
+  const user = { name: email.split('@', 1)[0] ?? email, email, passwordHash };
+  await db.transaction((tx) => createFirstOwner(tx, { user, at }));
+  return undefined;
 }

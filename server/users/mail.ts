@@ -1,29 +1,24 @@
 /**
- * Links by mail, where SMTP_URL is set.
+ * Links by mail, if SMTP_URL is set.
  *
- * Owns: what the mails say, the way to the server. Does not own: the links (`set-up.ts`), whose they are. The server is the
- * operator's own, as the database is, so that the guard of calls to providers does not stand before it.
+ * Owns: the texts of mails, the connection to the server. Does not own: the links (`links.ts`). The server is the
+ * operator's own, as the database is, so the guard of calls to providers does not apply.
  */
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../log.ts';
 
 type Mail = { to: string; subject: string; text: string };
 export type Mailer = {
-  /** Whether the server has taken it; false, and a line in the log, where it did not within some seconds. */
+  /** Whether the server has accepted it; false, with a line in the log, if it did not within some seconds. */
   send(mail: Mail): Promise<boolean>;
 };
 
 const connectMs = 5_000;
 const answerMs = 10_000;
 
-/** Undefined where no SMTP_URL is set. Opens a connection for each mail, and nothing before the first. */
-export function createMailer({
-  smtp,
-  log,
-}: {
-  smtp: Config['smtp'];
-  log: Pick<Logger, 'warn'>;
-}): Mailer | undefined {
+/** Undefined if SMTP_URL is not set. Opens a connection for each mail, and none before the first. */
+export function createMailer(given: { smtp: Config['smtp']; log: Pick<Logger, 'warn'> }): Mailer | undefined {
+  const { smtp, log } = given;
   if (smtp === undefined) return undefined;
   return {
     async send({ to, subject, text }) {
@@ -35,7 +30,7 @@ export function createMailer({
           connectionTimeout: connectMs,
           greetingTimeout: connectMs,
           socketTimeout: answerMs,
-          // No mail of ours takes a file, or an address to fetch from.
+          // No mail of the service takes a file, or an address to fetch from.
           disableFileAccess: true,
           disableUrlAccess: true,
         });
@@ -44,28 +39,19 @@ export function createMailer({
       } catch (error) {
         // Neither the mail, which holds a link, nor the server's words, which may repeat it.
         const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
-        log.warn({ code, status: responseCode }, 'the mail server did not take a mail');
+        log.warn({ code, status: responseCode }, 'the mail server did not accept a mail');
         return false;
       }
     },
   };
 }
 
-export function invitationMail({
-  to,
-  link,
-  by,
-  brand,
-}: {
-  to: string;
-  link: string;
-  by: string;
-  brand: string;
-}): Mail {
+export function invitationMail(given: { to: string; link: string; by: string; brand: string }): Mail {
+  const { to, link, by, brand } = given;
   return {
     to,
     subject: `You are invited to ${brand}`,
-    text: `${by} invites you to ${brand}.\n\nOpen this link to accept. It is good once, for seven days:\n\n${link}\n`,
+    text: `${by} invites you to ${brand}.\n\nOpen this link to accept. It is valid for seven days and works once:\n\n${link}\n`,
   };
 }
 
@@ -74,7 +60,7 @@ export function resetMail({ to, link, brand }: { to: string; link: string; brand
     to,
     subject: `A new password for ${brand}`,
     text:
-      `Open this link to set a new password for ${brand}. It is good once, for an hour:\n\n${link}\n\n` +
-      'If you did not ask for it, do nothing: your password stays.\n',
+      `Open this link to set a new password for ${brand}. It is valid for one hour and works once:\n\n${link}\n\n` +
+      'If you did not request this mail, ignore it: your password is not changed.\n',
   };
 }

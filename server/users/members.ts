@@ -1,18 +1,18 @@
 /**
- * What users may do, and where.
+ * The rights of users.
  *
- * Owns: the table `member`. Does not own: what a role lets do (`http/roles.ts`), who becomes a user (`invitations.ts`).
+ * Owns: the table `member`. Does not own: the rights of a role (`http/auth/caller.ts`), how users are made (`invitations.ts`).
  */
-import { first, type Queryable, type Tx } from '../db/pool.ts';
+import type { Queryable, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import type { Role } from '../http/roles.ts';
+import type { Role } from '../http/auth/caller.ts';
 
-/** An owner has no environments: they may do everything, wherever. */
+/** An owner has no list of environments: the role covers all of them. */
 export type Grant =
   | { role: 'owner'; environmentIds?: undefined }
   | { role: 'developer' | 'viewer'; environmentIds: readonly number[] };
 
-/** Gives a user these rights in the place of those they had. */
+/** Replaces the rights of a user. */
 export async function putGrant(
   tx: Tx,
   { userId, grant, at }: { userId: string; grant: Grant; at: Date },
@@ -26,7 +26,7 @@ export async function putGrant(
     ]);
     return;
   }
-  // An environment that is gone meanwhile is nothing to be a member of.
+  // An environment that was deleted meanwhile is skipped.
   await tx.query(
     `insert into member (user_id, environment_id, role, created_at)
      select $1, id, $3, $4
@@ -36,12 +36,12 @@ export async function putGrant(
   );
 }
 
-/** Until the transaction ends nobody becomes an owner, or ceases to be one. */
+/** Until the transaction ends, no user becomes an owner or stops being one. */
 export async function lockOwners(tx: Tx): Promise<void> {
   await tx.query('lock table member in share row exclusive mode');
 }
 
-/** Whether there is an owner, leaving one user out. */
+/** Whether there is an owner, not counting the user `but`. */
 export async function hasOwner(db: Queryable, but?: string): Promise<boolean> {
   const found = await db.query(
     `select from member where role = 'owner' and user_id is distinct from $1 limit 1`,
@@ -50,7 +50,7 @@ export async function hasOwner(db: Queryable, but?: string): Promise<boolean> {
   return found.length > 0;
 }
 
-/** Throws `last_owner` where nobody but this user is an owner; call it behind `lockOwners`. */
+/** Throws `last_owner` if this user is the only owner; call it after `lockOwners`. */
 export async function requireOtherOwner(tx: Tx, userId: string): Promise<void> {
   if (!(await hasOwner(tx, userId))) throw new AppError('last_owner');
 }
@@ -60,9 +60,9 @@ export async function requireOtherOwner(tx: Tx, userId: string): Promise<void> {
  * that was just revoked could be used to restore it. No other transaction revokes it until this transaction ends.
  */
 export type Rights = {
-  /** Throws `forbidden` unless the person is an owner still. */
+  /** Throws `forbidden` if the person is no longer an owner. */
   requireOwner(tx: Tx, person: { userId: string }): Promise<void>;
-  /** Throws `forbidden` unless the user has this role there still. */
+  /** Throws `forbidden` if the user no longer has this role in the environment. */
   requireRole(tx: Tx, user: { userId: string; environmentId: number; role: Role }): Promise<void>;
 };
 
@@ -71,7 +71,7 @@ export const storedRights: Rights = {
     const found = await tx.query(`select from member where user_id = $1 and role = 'owner' for share`, [
       userId,
     ]);
-    if (found.length === 0) throw new AppError('forbidden', 'You are no owner any more.');
+    if (found.length === 0) throw new AppError('forbidden', 'You are no longer an owner.');
   },
   async requireRole(tx, { userId, environmentId, role }) {
     const found = await tx.query(
@@ -84,10 +84,10 @@ export const storedRights: Rights = {
   },
 };
 
-/** With the sign-in switched off nobody can take a right from anybody. */
+/** If the sign-in is switched off, no right can be revoked. */
 export const everybodysRights: Rights = { requireOwner: async () => {}, requireRole: async () => {} };
 
-/** The environments of these names; throws `not_found` naming the first that there is not. */
+/** The IDs of these environments; throws `not_found` with the first name that does not exist. */
 export async function environmentIdsOf(db: Queryable, names: readonly string[]): Promise<number[]> {
   const rows = await db.query<{ id: number; name: string }>(
     'select id, name from environment where name = any($1)',
@@ -98,14 +98,14 @@ export async function environmentIdsOf(db: Queryable, names: readonly string[]):
   return rows.map(({ id }) => id);
 }
 
-type Place = { environmentId: number; environment: string; role: Role };
+type Membership = { environmentId: number; environment: string; role: Role };
 
-/** Where a user may do what; of an owner every environment. */
+/** The rights of a user by environment; an owner has all. */
 export async function listPlaces(
   db: Queryable,
   userId: string,
-): Promise<{ isOwner: boolean; places: Place[] }> {
-  const rows = await db.query<Place>(
+): Promise<{ isOwner: boolean; places: Membership[] }> {
+  const rows = await db.query<Membership>(
     `select environment.id as "environmentId", environment.name as environment, member.role
      from member
      join environment on member.environment_id is null or environment.id = member.environment_id
@@ -113,5 +113,5 @@ export async function listPlaces(
      order by environment.id`,
     [userId],
   );
-  return { isOwner: first(rows)?.role === 'owner', places: rows };
+  return { isOwner: rows[0]?.role === 'owner', places: rows };
 }

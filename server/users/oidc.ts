@@ -8,43 +8,26 @@ import type { OAuthProvider } from 'better-auth/oauth2';
 import * as oauth from 'oauth4webapi';
 import type { OidcConfig } from '../config/sign-in.ts';
 import type { Logger } from '../log.ts';
-import { asPersonName } from './person-name.ts';
-
-export type Fetch = (
-  url: string,
-  init: {
-    method: string;
-    headers: Record<string, string>;
-    body?: string;
-    redirect: 'manual';
-    signal: AbortSignal;
-  },
-) => Promise<{
-  readonly status: number;
-  readonly headers: { get(name: string): string | null };
-  readonly body: AsyncIterable<Uint8Array> | null;
-}>;
+import type { Fetch } from '../outbound/outbound.ts';
+import { asPersonName } from './users.ts';
 
 const timeoutMs = 10_000;
 const maxBytes = 256 * 1024;
 const discoveredMs = 3_600_000;
 
-/** The provider `oidc`. It is asked for its endpoints when they are first needed, and again after an hour. */
-export function createOidcProvider({
-  oidc,
-  fetch,
-  log,
-}: {
+/** The provider `oidc`. Its endpoints are read at the first use, and again after an hour. */
+export function createOidcProvider(given: {
   oidc: OidcConfig;
   fetch: Fetch;
   log: Pick<Logger, 'warn'>;
 }): OAuthProvider {
+  const { oidc, fetch, log } = given;
   const issuer = new URL(oidc.issuer);
   const client: oauth.Client = { client_id: oidc.clientId };
   const clientAuth = oauth.ClientSecretPost(oidc.clientSecret);
   const options = {
     [oauth.customFetch]: asFetch(fetch),
-    // The address is the operator's own word; the way out refuses plain http but to ranges that are allowed by name.
+    // The operator gives the address; `outbound/` refuses plain http except to allowed ranges.
     [oauth.allowInsecureRequests]: issuer.protocol === 'http:',
   };
   let known: { server: oauth.AuthorizationServer; until: number } | undefined;
@@ -69,7 +52,8 @@ export function createOidcProvider({
     },
     async createAuthorizationURL({ state, codeVerifier, redirectURI, idTokenNonce }) {
       const { authorization_endpoint: endpoint } = await discover();
-      if (endpoint === undefined) throw new Error('The OpenID provider names no authorization_endpoint.');
+      if (endpoint === undefined)
+        throw new Error('The configuration of the OpenID provider has no authorization_endpoint.');
       const url = new URL(endpoint);
       url.searchParams.set('response_type', 'code');
       url.searchParams.set('client_id', oidc.clientId);
@@ -83,7 +67,7 @@ export function createOidcProvider({
     },
     async validateAuthorizationCode({ code, codeVerifier, redirectURI }) {
       const server = await discover();
-      // better-auth has compared state and issuer already.
+      // better-auth has already compared state and issuer.
       const callback = oauth.validateAuthResponse(
         { ...server, authorization_response_iss_parameter_supported: false },
         client,
@@ -110,7 +94,7 @@ export function createOidcProvider({
         return await readUser(tokens);
       } catch (error) {
         // The error's own message holds the claims of the user.
-        log.warn({ reason: (error as Error).message }, 'a sign-in at the OpenID provider was refused');
+        log.warn({ reason: (error as Error).message }, 'a sign-in with the OpenID provider was rejected');
         return null;
       }
     },
@@ -121,8 +105,8 @@ export function createOidcProvider({
     expectedIdTokenNonce,
   }: Parameters<OAuthProvider['getUserInfo']>[0]): ReturnType<OAuthProvider['getUserInfo']> {
     const server = await discover();
-    // Judged here, where the nonce is known: issuer, audience, times and nonce (OpenID Connect Core §3.1.3.7). It came
-    // straight from the token endpoint, whose TLS stands for the signature (§3.1.3.7, 6).
+    // Checks issuer, audience, times and nonce (OpenID Connect Core §3.1.3.7), here because the nonce is known here. The token
+    // came directly from the token endpoint, so TLS replaces the signature (§3.1.3.7, 6).
     const judged = await oauth.processAuthorizationCodeResponse(server, client, Response.json(raw), {
       expectedNonce: expectedIdTokenNonce ?? oauth.expectNoNonce,
       requireIdToken: true,
@@ -131,7 +115,7 @@ export function createOidcProvider({
     if (claims === undefined) return null;
     const told = typeof claims.email === 'string' ? claims : await askUserInfo(server, judged, claims.sub);
     const email = typeof told.email === 'string' ? told.email : undefined;
-    // An address that the provider does not vouch for is nobody's.
+    // An address that the provider has not verified is not used.
     if (email === undefined || told.email_verified !== true) return null;
     const name = asPersonName(typeof told.name === 'string' && told.name !== '' ? told.name : email);
     return { user: { email, name, emailVerified: true }, data: { ...told, sub: claims.sub } };
@@ -147,7 +131,7 @@ export function createOidcProvider({
   }
 }
 
-/** The guarded way out, as oauth4webapi wants it. */
+/** The guarded fetch, in the form that oauth4webapi requires. */
 function asFetch(fetch: Fetch) {
   return async (
     url: string,
@@ -165,7 +149,7 @@ function asFetch(fetch: Fetch) {
     let bytes = 0;
     for await (const part of answer.body ?? []) {
       bytes += part.length;
-      if (bytes > maxBytes) throw new Error('The OpenID provider answers with more than 256 KB.');
+      if (bytes > maxBytes) throw new Error('The response of the OpenID provider is larger than 256 KB.');
       parts.push(part);
     }
     const type = answer.headers.get('content-type');

@@ -3,22 +3,22 @@ import { hashPassword, verifyPassword } from 'better-auth/crypto';
 import { limitConcurrency } from '../concurrency.ts';
 import { AppError } from '../errors.ts';
 
-/** Each takes one of the four threads that files and names wait for, too, and 32 MB (scrypt, N = 16384, r = 16). */
+/** Each hash takes 32 MB and one of the four threads that file access and DNS also need (scrypt, N = 16384, r = 16). */
 const maxAtOnce = 2;
-/** Some two seconds' worth. */
+/** About two seconds of work. */
 const maxWaiting = 16;
 
 export type Passwords = {
-  /** Throws `unavailable` where too many wait. */
+  /** Throws `unavailable` if too many wait. */
   hash(password: string): Promise<string>;
-  /** As `hash`. What was found right is told by `verified` for the rest of the `request`. */
+  /** As `hash`. `verified` returns the correct hash for the rest of the `request`. */
   verify(given: { hash: string; password: string }): Promise<boolean>;
   request<R>(work: () => Promise<R>): Promise<R>;
-  /** The hash that a password of this request was right for; undefined: none was. */
+  /** The hash that a password of this request has matched; undefined: none. */
   verified(): string | undefined;
 };
 
-/** Hashes of passwords, a few at a time on a node, however many are tried. */
+/** Hashes passwords, a few at a time on a node. */
 export function createPasswords(): Passwords {
   const requests = new AsyncLocalStorage<{ verified?: string }>();
   const inTurn = limitConcurrency(maxAtOnce);
@@ -26,7 +26,7 @@ export function createPasswords(): Passwords {
 
   async function unlessMany<R>(work: () => Promise<R>): Promise<R> {
     if (asked >= maxAtOnce + maxWaiting) {
-      throw new AppError('unavailable', 'Too many passwords are being tried. Try again in some seconds.', {
+      throw new AppError('unavailable', 'Too many passwords are being checked. Try again in a few seconds.', {
         retryAfterS: 5,
       });
     }

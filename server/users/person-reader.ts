@@ -1,33 +1,29 @@
 import { createHash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Queryable } from '../db/pool.ts';
-import type { Person, PersonOf } from '../http/cookie-authenticator.ts';
+import type { Person, PersonOf } from '../http/auth/caller.ts';
 import { TtlCache } from '../ttl-cache.ts';
 import { listPlaces } from './members.ts';
 import type { SignIn } from './sign-in.ts';
 
 type PersonReader = {
   personOf: PersonOf;
-  /** To be called when a session ended or a right changed here: this node goes by it at once. */
+  /** Must be called when this node has ended a session or changed a right, so that the change applies here immediately. */
   forget(): void;
 };
 
 /**
- * Finds the person of a cookie. The answer is cached for a second, as for keys: so the end of a session and the loss of a
- * right take effect everywhere within a second. A cookie is not held in memory, its digest is.
+ * Finds the person of a cookie. The result is cached for a second, as for keys: so the end of a session and the loss of a right
+ * take effect on all nodes within a second. The cache holds the digest of a cookie, not the cookie.
  */
-export function createPersonReader({
-  signIn,
-  db,
-  cookieName,
-  clock,
-}: {
+export function createPersonReader(given: {
   signIn: SignIn;
   db: Queryable;
-  /** What the names of the cookies begin with. */
+  /** The prefix of the names of the cookies. */
   cookieName: string;
   clock?: (() => number) | undefined;
 }): PersonReader {
+  const { signIn, db, cookieName, clock } = given;
   const people = new TtlCache<{ cookie: string }, { person: Person | undefined }>({
     load: async ({ cookie }) => ({ person: await readPerson(cookie) }),
     keyOf: ({ cookie }) => createHash('sha256').update(cookie).digest('base64'),
@@ -36,7 +32,7 @@ export function createPersonReader({
   });
 
   async function readPerson(cookie: string): Promise<Person | undefined> {
-    // The page prolongs its session by itself, at /api/auth/get-session, where it gets the new cookie.
+    // The page extends its session at /api/auth/get-session, which sets the new cookie.
     const { api } = await signIn();
     const found = await api.getSession({
       headers: new Headers({ cookie }),
@@ -66,7 +62,7 @@ export function createPersonReader({
   };
 }
 
-/** With the sign-in switched off every caller is an owner: any program that can reach this machine's loopback. */
+/** If the sign-in is switched off, every caller is an owner: any program that can reach this machine's loopback. */
 export function everybodyIsOwner(db: Queryable): PersonOf {
   return async () => {
     const rows = await db.query<{ id: number; name: string }>('select id, name from environment order by id');

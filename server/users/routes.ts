@@ -1,13 +1,13 @@
 import { z } from 'zod';
-import { userActor, writeAudit } from '../activity/audit.ts';
+import { writeUserAudit } from '../activity/audit.ts';
 import type { Config } from '../config/config.ts';
-import type { Db, Tx } from '../db/pool.ts';
+import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Person } from '../http/cookie-authenticator.ts';
-import { roles, scopesOfRole } from '../http/roles.ts';
+import { type Person, roles, scopesOfRole } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { endInvitationsBy } from './invitations.ts';
+import { endResetsBy, makeReset } from './links.ts';
 import { type Mailer, resetMail } from './mail.ts';
 import {
   environmentIdsOf,
@@ -17,10 +17,8 @@ import {
   type Rights,
   requireOtherOwner,
 } from './members.ts';
-import { personName } from './person-name.ts';
-import { endResetsBy, makeReset } from './resets.ts';
 import type { SignIn } from './sign-in.ts';
-import { deleteUser, findUser, listUsers, renameUser, type User } from './users.ts';
+import { deleteUser, findUser, listUsers, personName, renameUser, type User } from './users.ts';
 
 export type UserDeps = {
   config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
@@ -29,7 +27,7 @@ export type UserDeps = {
   mailer: Mailer | undefined;
   rights: Rights;
   now: () => Date;
-  /** Told when rights or sessions changed, so that nothing remembered of them is used. */
+  /** Called when rights or sessions have changed, so that caches drop them. */
   afterChange: () => void;
 };
 
@@ -48,7 +46,7 @@ const userWire = z.object({
   created_at: z.string(),
   last_signed_in_at: z.string().nullable(),
 });
-/** A role, and for all but owners the environments it is for. */
+/** A role, and its environments, except for owners. */
 export const grantInput = {
   role,
   environments: z
@@ -57,7 +55,7 @@ export const grantInput = {
     .optional(),
 };
 
-/** Who is signed in, and everybody else for owners. */
+/** The signed-in user, and for owners all users. */
 export function userRoutes(app: App, { config, db, mailer, rights, now, afterChange }: UserDeps): void {
   const { baseUrl, brand } = config;
   const { isOff, oidc } = config.signIn;
@@ -68,8 +66,8 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       config: { access: { by: 'anyone' } },
       schema: {
         operationId: 'getSignIn',
-        summary: 'How people sign in here',
-        description: 'For the page that asks people to sign in: whether they must, and by what.',
+        summary: 'Get the sign-in methods',
+        description: 'For the sign-in page: whether users must sign in, and the available methods.',
         response: {
           200: z.object({
             data: z.object({
@@ -98,8 +96,8 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       config: ofPeople,
       schema: {
         operationId: 'getMe',
-        summary: 'Who is signed in, and what they may do where',
-        description: 'The person whose cookie comes along, with a role and its scopes for each environment.',
+        summary: 'Get the signed-in user',
+        description: 'The user of the cookie, with a role and its scopes for each environment.',
         response: {
           200: z.object({
             data: z.object({
@@ -124,7 +122,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       schema: {
         operationId: 'renameMe',
         summary: 'Change your own name',
-        description: 'The name that others see in the list of users and in invitations.',
+        description: 'The name that other users see in the list of users and in invitations.',
         body: z.strictObject({ name: personName }),
         response: { 200: z.object({ data: userWire }) },
       },
@@ -133,7 +131,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       const { userId } = person;
       const changed = await db.transaction(async (tx) => {
         await renameUser(tx, { id: userId, name, at: now() });
-        await note(tx, { person, action: 'user.renamed', target: userId });
+        await writeUserAudit(tx, { person, action: 'user.renamed', target: userId });
         return getUser(tx, userId);
       });
       afterChange();
@@ -148,7 +146,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       schema: {
         operationId: 'listUsers',
         summary: 'List users',
-        description: 'Everybody who may sign in, with the role and the environments of each.',
+        description: 'All users who may sign in, with the role and the environments of each user.',
         response: { 200: z.object({ data: z.array(userWire) }) },
       },
     },
@@ -161,10 +159,10 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       config: ofOwners,
       schema: {
         operationId: 'changeUser',
-        summary: 'Change what a user may do',
+        summary: 'Change the permissions of a user',
         description:
-          'What is given takes the place of what was. All nodes follow within a second. Of one who ceases to be an owner the ' +
-          'invitations and reset links that they made end.',
+          'The given role and environments replace the previous ones. All nodes apply the change within a second. If the ' +
+          'user is no longer an owner, the invitations and reset links that the user created become invalid.',
         errors: ['not_found', 'last_owner'],
         params,
         example: { body: { role: 'developer', environments: ['dev'] } },
@@ -185,7 +183,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         }
         await putGrant(tx, { userId: id, grant, at: now() });
         const details = { role: grant.role, environments: (body.environments ?? []).join(',') };
-        await note(tx, { person, action: 'user.changed', target: id, details });
+        await writeUserAudit(tx, { person, action: 'user.changed', target: id, details });
         return getUser(tx, id);
       });
       afterChange();
@@ -201,7 +199,8 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         operationId: 'removeUser',
         summary: 'Remove a user',
         description:
-          'With their sessions, and the invitations and reset links they made. Keys they made stay.',
+          "Also removes the user's sessions, and the invitations and reset links that the user created. Keys that the user " +
+          'created stay.',
         errors: ['not_found', 'last_owner'],
         params,
         response: { 200: z.object({ success: z.literal(true) }) },
@@ -214,7 +213,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         const { email } = await getUser(tx, id);
         await requireOtherOwner(tx, id);
         await deleteUser(tx, id);
-        await note(tx, { person, action: 'user.removed', target: id, details: { email } });
+        await writeUserAudit(tx, { person, action: 'user.removed', target: id, details: { email } });
       });
       afterChange();
       return { success: true as const };
@@ -227,10 +226,11 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       config: ofOwners,
       schema: {
         operationId: 'makePasswordReset',
-        summary: 'Make a link with which a user sets a new password',
+        summary: 'Create a link with which a user sets a new password',
         description:
-          'It is told this once, good for an hour and for one use, which ends their sessions. Where mails are sent the user ' +
-          'gets it, too. Not for who signs in at the OpenID provider alone.',
+          "Only this response has the link. It is valid for one hour and for one use, which ends the user's sessions. If " +
+          'mail is configured, the link is also sent to the user. Not available for users who sign in only through the ' +
+          'OpenID provider.',
         errors: ['not_found', 'user_without_password'],
         params,
         response: {
@@ -245,7 +245,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         await rights.requireOwner(tx, person);
         const user = await getUser(tx, id);
         if (!user.hasPassword) throw new AppError('user_without_password');
-        await note(tx, { person, action: 'user.password_reset_made', target: user.id });
+        await writeUserAudit(tx, { person, action: 'user.password_reset_made', target: user.id });
         const made = await makeReset(tx, { userId: user.id, by: person.userId, baseUrl, at: now() });
         return { ...user, ...made };
       });
@@ -256,7 +256,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
   );
 }
 
-/** Throws `invalid_body` where owners are given environments, or others none. */
+/** Throws `invalid_body` if owners are given environments, or others none. */
 export async function grantOf(
   db: Db,
   { role, environments }: { role: Grant['role']; environments?: string[] | undefined },
@@ -266,11 +266,11 @@ export async function grantOf(
     throw fieldError(
       'invalid_body',
       ['environments'],
-      'is for developers and viewers: an owner is one everywhere',
+      'is only for developers and viewers: an owner has access to all environments',
     );
   }
   if (environments === undefined || environments.length === 0) {
-    throw fieldError('invalid_body', ['environments'], 'must name the environments that the role is for');
+    throw fieldError('invalid_body', ['environments'], 'must name the environments of the role');
   }
   return { role, environmentIds: await environmentIdsOf(db, environments) };
 }
@@ -279,22 +279,6 @@ async function getUser(db: Parameters<typeof findUser>[0], id: string): Promise<
   const user = await findUser(db, id);
   if (user === undefined) throw new AppError('not_found', `There is no user "${id}".`);
   return user;
-}
-
-/** Writes what an owner did to a user into the audit log. */
-export async function note(
-  tx: Tx | Db,
-  {
-    person,
-    ...entry
-  }: {
-    person: { userId: string };
-    action: string;
-    target: string;
-    details?: Record<string, string>;
-  },
-): Promise<void> {
-  await writeAudit(tx, { environmentId: undefined, actor: userActor(person), ...entry });
 }
 
 function meToWire({ userId, name, email, isOwner, hasTwoFactor, places }: Person) {

@@ -1,15 +1,72 @@
-/** Which of better-auth's routes are open and with what, and what passwords have to be. Loads nothing of better-auth. */
+/**
+ * What surrounds better-auth without loading it: its open routes and their fields, rules of passwords and cookies, the key
+ * of the sign-in.
+ */
 
 import type { Config } from '../config/config.ts';
+import { destroyDataKey, insertDataKey } from '../data-keys/store.ts';
+import type { Queryable } from '../db/pool.ts';
+import type { DataKey, Vault } from '../vault.ts';
+import type { SignIn, SignInParts } from './sign-in.ts';
+
+/** Loads better-auth, 7 MB of code, at the first sign-in: a node that only programs call never loads it. */
+export function lazySignIn(parts: SignInParts): SignIn {
+  let made: ReturnType<SignIn> | undefined;
+  return () => {
+    made ??= import('./sign-in.ts').then(({ createSignIn }) => createSignIn(parts));
+    return made;
+  };
+}
+
+/**
+ * The secret that signs cookies and seals second factors: a subkey of its own data key. So it is the same on every node,
+ * does not change in a rotation of the master keys, and is never in the database. Throws if the data key is lost, for
+ * example in a database that was restored without its keys.
+ */
+export async function signInSecret(db: Queryable, vault: Vault): Promise<string> {
+  const key = (await findKey(db, vault)) ?? (await makeKey(db, vault));
+  return key.subkey('sign-in').export().toString('base64');
+}
+
+async function makeKey(db: Queryable, vault: Vault): Promise<DataKey> {
+  const { id, key } = await insertDataKey(db, vault);
+  const made = await db.query(
+    `insert into sign_in_key (data_key)
+     values ($1)
+     on conflict do nothing
+     returning data_key`,
+    [id],
+  );
+  if (made.length > 0) return key;
+  // Another node was faster.
+  await destroyDataKey(db, id);
+  const found = await findKey(db, vault);
+  if (found === undefined) throw new Error('The key of the sign-in was removed while it was made.');
+  return found;
+}
+
+async function findKey(db: Queryable, vault: Vault): Promise<DataKey | undefined> {
+  const [row] = await db.query<{ wrapped: Buffer | null }>(
+    `select wrapped
+     from sign_in_key
+     left join data_key on data_key.id = sign_in_key.data_key`,
+  );
+  if (row === undefined) return undefined;
+  if (row.wrapped !== null) return vault.unwrap(row.wrapped);
+  throw new Error(
+    'The data key of the sign-in is missing. After a restore without data keys, run "trellis keys restore FILE" ' +
+      'first.',
+  );
+}
 
 /** The header that gives better-auth the address of a sign-in: no client can set it (`sign-in-routes.ts`). */
 export const addressHeader = 'x-sign-in-address';
 
-/** Shorter passwords are refused (NIST SP 800-63B §3.1.1 asks for 15 where there is no second factor, 8 at least). */
+/** NIST SP 800-63B §3.1.1 recommends 15 without a second factor, and at least 8. */
 export const shortestPassword = 12;
 export const longestPassword = 128;
 
-/** What of better-auth is open, with the fields of a body that reach it; the rest of its routes, and of its fields, is not. */
+/** The open routes of better-auth, with the fields of their bodies. All other routes and fields are blocked. */
 export const openPaths: ReadonlyMap<string, readonly string[]> = new Map([
   ['GET /get-session', []],
   ['POST /sign-in/email', ['email', 'password']],
@@ -25,16 +82,16 @@ export const openPaths: ReadonlyMap<string, readonly string[]> = new Map([
   ['POST /two-factor/enable', ['password']],
   ['POST /two-factor/disable', ['password']],
   ['POST /two-factor/get-totp-uri', ['password']],
-  // Without `trustDevice`, by which a browser would pass without a code for a month, and nothing would end it.
+  // Without `trustDevice`: with it a browser needs no code for a month, and nothing can end that.
   ['POST /two-factor/verify-totp', ['code']],
   ['POST /two-factor/verify-backup-code', ['code']],
   ['POST /two-factor/generate-backup-codes', ['password']],
 ]);
 
-/** Of these, what changes nothing: whose session has ended is told so, and keeps its cookie. */
+/** Open routes that change nothing: without a valid session they answer so, and the browser keeps its cookie. */
 export const reading: ReadonlySet<string> = new Set(['GET /get-session', 'GET /list-sessions']);
 
-/** What is open besides where mails are sent. */
+/** Further open routes if mails can be sent. */
 export const openPathsWithMail: typeof openPaths = new Map([['POST /request-password-reset', ['email']]]);
 
 /** Fields that the service sets, for every caller: a new password ends all other sessions. */
@@ -48,8 +105,8 @@ export function isHttps(baseUrl: string): boolean {
 }
 
 /**
- * What the names of the cookies begin with. Under https a browser takes those that begin with `__Host-` from this very
- * host alone, over a secure connection (RFC 6265bis §4.1.3.2).
+ * The prefix of the names of cookies. With https, a browser accepts cookies with `__Host-` only from this host, over a secure
+ * connection (RFC 6265bis §4.1.3.2).
  */
 export function cookiePrefix({ brand, baseUrl }: Pick<Config, 'brand' | 'baseUrl'>): string {
   return isHttps(baseUrl) ? `__Host-${brand.word}` : brand.word;

@@ -1,14 +1,15 @@
 /**
  * Signing in: passwords, second factors, sessions, the OpenID provider, by better-auth.
  *
- * Owns: how better-auth is set up, and which of its routes are open. Does not own: who may become a user
- * (`invitations.ts`), what users may do (`members.ts`), whose a cookie is on hot paths (`person-reader.ts`).
+ * Owns: the set-up of better-auth. Does not own: how users are made (`invitations.ts`), their rights (`members.ts`),
+ * authentication by cookies (`person-reader.ts`).
  */
 import { betterAuth } from 'better-auth';
 import { APIError } from 'better-auth/api';
 import { twoFactor } from 'better-auth/plugins';
 import {
   CamelCasePlugin,
+  DummyDriver,
   Kysely,
   PostgresAdapter,
   PostgresIntrospector,
@@ -17,39 +18,29 @@ import {
 import type { Config } from '../config/config.ts';
 import type { Db, Queryable } from '../db/pool.ts';
 import type { Logger } from '../log.ts';
-import { useCode } from './codes.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import { acceptByEmail, hasInvitation } from './invitations.ts';
+import { mayMailReset, resetLink, resetMs } from './links.ts';
 import { type Mailer, resetMail } from './mail.ts';
-import { createOidcProvider, type Fetch } from './oidc.ts';
+import { createOidcProvider } from './oidc.ts';
 import type { Passwords } from './passwords.ts';
-import { mayMailReset } from './resets.ts';
-import { resetLink, resetMs } from './set-up.ts';
 import { addressHeader, cookiePrefix, isHttps, longestPassword, shortestPassword } from './sign-in-rules.ts';
+import { useCode } from './users.ts';
 
 const sessionS = 7 * 86_400;
 
-/** What a session is asked for with: the path below /api/auth, and the body. */
-type Asked = { path?: string; body?: unknown } | null;
+/** The request of a session: the path below /api/auth, and the body. */
+type SessionRequest = { path?: string; body?: unknown } | null;
 
-/** Made by the first one who signs in. */
+/** Made at the first sign-in. */
 export type SignIn = () => Promise<ReturnType<typeof createSignIn>>;
 export type SignInParts = Parameters<typeof createSignIn>[0];
 
 /**
- * better-auth on our tables. `secret` signs and seals; `fetch` calls the OpenID provider; `afterChange` is told when a
- * session ended or a user changed, so that nothing remembered of it is used.
+ * better-auth on our tables. `secret` signs and seals; `fetch` calls the OpenID provider; `afterChange` is called when a
+ * session has ended or a user has changed, so that caches drop it.
  */
-export function createSignIn({
-  config,
-  db,
-  log,
-  secret,
-  fetch,
-  now,
-  mailer,
-  passwords,
-  afterChange,
-}: {
+export function createSignIn(given: {
   config: Pick<Config, 'baseUrl' | 'brand' | 'signIn'>;
   db: Db;
   log: Logger;
@@ -60,16 +51,17 @@ export function createSignIn({
   passwords: Passwords;
   afterChange: () => void;
 }) {
+  const { config, db, log, secret, fetch, now, mailer, passwords, afterChange } = given;
   const { baseUrl, brand } = config;
   const { oidc } = config.signIn;
   async function mailReset({ id, email }: { id: string; email: string }, token: string): Promise<void> {
     if (!(await mayMailReset(db, { userId: id, token, at: now() }))) return;
     await mailer?.send(resetMail({ to: email, link: resetLink(baseUrl, token), brand: brand.word }));
   }
-  /** Throws where a session must not be: a code is good once. */
-  async function beforeSession(userId: string, asked: Asked): Promise<void> {
-    if (asked?.path === '/two-factor/verify-totp') {
-      const code = String((asked.body as { code?: unknown }).code);
+  /** Throws if the session must not be made: a code is valid once. */
+  async function beforeSession(userId: string, request: SessionRequest): Promise<void> {
+    if (request?.path === '/two-factor/verify-totp') {
+      const code = String((request.body as { code?: unknown }).code);
       if (!(await useCode(db, { userId, code, at: now() })))
         throw new APIError('UNAUTHORIZED', { code: 'INVALID_CODE', message: 'This code was used already' });
     }
@@ -77,15 +69,15 @@ export function createSignIn({
   }
 
   /**
-   * Ends the session that was just made by a password that is no longer the one: hashing it took a while. A password that
-   * is set after this look ends sessions after it, and so this one.
+   * Ends a new session if its password was changed during the hashing. A password that is set after this check ends all
+   * sessions, including this one.
    */
   async function afterSession(
     { userId, token }: { userId: string; token: string },
-    asked: Asked,
+    request: SessionRequest,
   ): Promise<void> {
     const hash = passwords.verified();
-    if (asked?.path !== '/sign-in/email' || hash === undefined) return;
+    if (request?.path !== '/sign-in/email' || hash === undefined) return;
     const found = await db.query('select from sign_in_account where user_id = $1 and password = $2', [
       userId,
       hash,
@@ -102,7 +94,7 @@ export function createSignIn({
     appName: brand.word,
     baseURL: `${baseUrl}/api/auth`,
     basePath: '/api/auth',
-    // With a version, so that no variable of the environment takes its place.
+    // With a version, so that no environment variable replaces it.
     secrets: [{ version: 1, value: secret }],
     secret,
     trustedOrigins: [new URL(baseUrl).origin],
@@ -110,14 +102,14 @@ export function createSignIn({
     telemetry: { enabled: false },
     logger: {
       level: 'warn',
-      // Its second argument may hold what a person typed.
+      // Its second argument may hold user input.
       log: (level, message) => log[level === 'error' ? 'warn' : 'debug']({ of: 'sign-in' }, message),
     },
     user: { modelName: 'sign_in_user' },
     session: { modelName: 'sign_in_session', expiresIn: sessionS, updateAge: 86_400 },
     account: {
       modelName: 'sign_in_account',
-      // Sealed, in the browser that goes to the provider: state, nonce and code verifier stand in no table.
+      // Sealed in a cookie of the browser: state, nonce and code verifier are in no table.
       storeStateStrategy: 'cookie',
       updateAccountOnSignIn: false,
       accountLinking: { enabled: true },
@@ -133,9 +125,11 @@ export function createSignIn({
       onPasswordReset: async () => afterChange(),
       resetPasswordTokenExpiresIn: resetMs / 1000,
       ...(mailer && {
-        // Not awaited: nobody learns from how long it takes whether there is such a user.
+        // Not awaited, so that its time does not reveal whether there is such a user.
         sendResetPassword: async ({ user, token }) => {
-          void mailReset(user, token).catch((err: unknown) => log.warn({ err }, 'a reset was not mailed'));
+          void mailReset(user, token).catch((err: unknown) =>
+            log.warn({ err }, 'a password reset could not be mailed'),
+          );
         },
       }),
     },
@@ -156,20 +150,20 @@ export function createSignIn({
       },
     },
     advanced: {
-      // Its own option for secure cookies begins them with `__Secure-`, which a host beside ours may set for us too.
+      // Its option for secure cookies uses the prefix `__Secure-`, which a sibling host may set for this host too.
       useSecureCookies: false,
       cookiePrefix: cookiePrefix({ brand, baseUrl }),
       defaultCookieAttributes: { secure: isHttps(baseUrl) },
       disableCSRFCheck: false,
       disableOriginCheck: false,
       ipAddress: { ipAddressHeaders: [addressHeader] },
-      // The migrations are compared with it by a test.
+      // A test compares the migrations with its schema.
       database: { validateSchema: false },
     },
     databaseHooks: {
       user: {
         create: {
-          // Users come by invitation: also those whom the OpenID provider knows.
+          // Users come by invitation, also those of the OpenID provider.
           before: async ({ email }) => hasInvitation(db, { email, at: now() }),
         },
         update: { after: async () => afterChange() },
@@ -177,7 +171,7 @@ export function createSignIn({
       account: {
         create: {
           before: async (account) => ({
-            // Nobody needs them once it is known who signs in.
+            // They are not needed after the sign-in.
             data: { ...account, accessToken: null, refreshToken: null, idToken: null },
           }),
         },
@@ -210,8 +204,8 @@ export function createSignIn({
 }
 
 /**
- * Our database as better-auth wants it: names in camel case, statements through the service's own pool and as it sends
- * them, unnamed. There are no transactions; better-auth asks for none where it is told so.
+ * The database for better-auth: names in camel case, unnamed statements through the service's own pool. It has no
+ * transactions, and better-auth is configured to use none.
  */
 export function signInDatabase(db: Queryable): Kysely<unknown> {
   const connection = {
@@ -223,21 +217,16 @@ export function signInDatabase(db: Queryable): Kysely<unknown> {
       throw new Error('sign-in streams nothing');
     },
   };
-  const noTransaction = async (): Promise<void> => {
-    throw new Error('sign-in has no transactions');
-  };
   return new Kysely({
     dialect: {
       createAdapter: () => new PostgresAdapter(),
-      createDriver: () => ({
-        init: async () => {},
-        acquireConnection: async () => connection,
-        beginTransaction: noTransaction,
-        commitTransaction: noTransaction,
-        rollbackTransaction: noTransaction,
-        releaseConnection: async () => {},
-        destroy: async () => {},
-      }),
+      createDriver: () =>
+        Object.assign(new DummyDriver(), {
+          acquireConnection: async () => connection,
+          async beginTransaction(): Promise<void> {
+            throw new Error('sign-in has no transactions');
+          },
+        }),
       createIntrospector: (kysely) => new PostgresIntrospector(kysely),
       createQueryCompiler: () => new PostgresQueryCompiler(),
     },

@@ -1,31 +1,40 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
+import { limitConcurrency } from '../concurrency.ts';
 import { getEnvironment } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
+import { BodyBudget, holdIn } from '../http/limits/body-memory.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import { isChannelMessage, receiveMessage } from './channel-notice.ts';
-import { createIntake } from './intake.ts';
-import { type ReceiveDeps, receive } from './receive.ts';
-import { createVerifier } from './security-event-token.ts';
-import { actOn, type SecurityEventDeps } from './security-events.ts';
+import { isChannelMessage, receiveMessage } from './channels/channel-notice.ts';
+import { type ReceiveDeps, receive } from './inbound/receive.ts';
+import { createVerifier } from './security-events/security-event-token.ts';
+import { actOn, type SecurityEventDeps } from './security-events/security-events.ts';
 
 /**
- * What providers send us, at an integration's webhook address.
+ * The webhook address of an integration, at which providers send.
  *
- * Owns: who may knock and how it is answered; how many at a time, `intake.ts`. Of three kinds: signed security events, which `security-event-token.ts` judges and
- * `security-events.ts` acts upon; messages of push channels (`channel-notice.ts`); and whatever else a provider tells, which
- * `receive.ts` judges and hands on.
+ * Owns: the responses, and the limits for senders, since any sender may call the address and a body is read before it is
+ * verified. There are three kinds of requests: signed security events, which `security-events/security-event-token.ts`
+ * verifies and `security-events/security-events.ts` applies; messages of push channels (`channels/channel-notice.ts`); and
+ * all other webhooks (`inbound/receive.ts`).
  */
 const maxBytes = 4 * 1024 * 1024;
 const maxEventBytes = 64 * 1024;
 const eventType = 'application/secevent+jwt';
+/** The maximum total size of the bodies that have arrived and are not small. */
+const maxHeldBytes = 64 * 1024 * 1024;
+/** A body that is not small must arrive within this time. */
+const arrivalMs = 30_000;
+/** The maximum number of connections to the database: other calls need them too. */
+const maxAtOnce = 4;
+const maxWaiting = 500;
 
 /**
- * Security events are answered as RFC 8935 says: 202 with nothing, or 400 with `{err, description}`. Other webhooks: 200
- * once what follows from them is stored.
+ * A security event is answered by RFC 8935: 202 without a body, or 400 with `{err, description}`. Any other webhook is
+ * answered with 200 when its effects are stored.
  */
 export async function webhookRoutes(
   app: App,
@@ -35,7 +44,7 @@ export async function webhookRoutes(
   const verifier = createVerifier(deps);
   const intake = createIntake();
   await app.register(async (scope) => {
-    // A signature is over the bytes as they came.
+    // Signatures are verified over the received bytes.
     scope.removeAllContentTypeParsers();
     const parse = { parseAs: 'buffer', bodyLimit: maxBytes } as const;
     scope.addContentTypeParser('*', parse, (_request, body, done) => done(null, body));
@@ -47,10 +56,10 @@ export async function webhookRoutes(
         preParsing: intake.admit,
         schema: {
           operationId: 'receiveWebhook',
-          summary: 'Take what a provider sends',
+          summary: 'Receive a webhook or a security event of a provider',
           description:
-            `A webhook in the provider's own form, proved by the provider's signature, or a signed security event token ` +
-            `(RFC 8417) as ${eventType}, pushed as RFC 8935 says.`,
+            "A webhook in the provider's format, verified by the provider's signature, or a signed security event token (RFC " +
+            `8417) as ${eventType}, pushed as described in RFC 8935.`,
           errors: ['not_found', 'unknown_provider_config', 'webhook_refused'],
           params: z.object({ environment: z.string().min(1).max(64), key: integrationKey }),
           accepts: {
@@ -59,13 +68,13 @@ export async function webhookRoutes(
             'application/x-www-form-urlencoded': { schema: { type: 'object' }, example: { kind: 'change' } },
           },
           answers: {
-            200: { description: 'What follows from the webhook is stored.' },
+            200: { description: 'The results of the webhook are stored.' },
             202: { description: 'The security event is stored.' },
             400: {
               description: 'A security event was refused (RFC 8935 §2.3).',
               type: 'application/json',
               schema: { type: 'object', required: ['err', 'description'] },
-              example: { err: 'invalid_request', description: 'This is no security event token (RFC 8417).' },
+              example: { err: 'invalid_request', description: 'Not a security event token (RFC 8417).' },
             },
           },
         },
@@ -95,7 +104,7 @@ export async function webhookRoutes(
     const judged = await verifier.verify(token, { rules, clientId, isTest: integration.isTest });
     if (!judged.ok) {
       const { err, description } = judged;
-      log.warn({ integration: integration.key, refused: err }, 'a security event was refused');
+      log.warn({ integration: integration.key, refused: err }, 'a security event was rejected');
       return reply.code(400).header('content-language', 'en').send({ err, description });
     }
     await actOn(deps, { token: judged.token, integration, rules });
@@ -107,7 +116,7 @@ function bodyOf({ body }: FastifyRequest): Buffer {
   return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
 }
 
-/** Throws `not_found` where the integration's provider sends no security events, or none to us. */
+/** Throws `not_found` if the provider sends no security events to the integration. */
 function receptionOf({ provider, client }: Integration) {
   const rules = provider.security_events;
   if (rules === undefined || client === undefined) {
@@ -115,3 +124,39 @@ function receptionOf({ provider, client }: Integration) {
   }
   return { rules, clientId: client.clientId };
 }
+
+/** Limits what a node reads and stores of webhooks at once, so that they do not delay other calls. */
+function createIntake() {
+  const inTurn = limitConcurrency(maxAtOnce);
+  const budget = new BodyBudget(maxHeldBytes);
+  let inside = 0;
+
+  /** Runs before the body is read. Refuses with `unavailable` (503). */
+  const admit: preParsingHookHandler = (request, reply, payload, done) => {
+    const { raw } = request;
+    holdIn([budget], { request, reply, payload, refusal: full }, (error, body) => {
+      if (body !== undefined) {
+        const timer = setTimeout(() => raw.destroy(), arrivalMs);
+        const clear = () => clearTimeout(timer);
+        raw.once('end', clear);
+        reply.raw.once('close', clear);
+      }
+      done(error, body);
+    });
+  };
+
+  return {
+    admit,
+    /** Runs the work of a webhook, `maxAtOnce` at a time. Throws `unavailable` (503) if too many wait. */
+    async during<T>(work: () => Promise<T>): Promise<T> {
+      if (inside >= maxAtOnce + maxWaiting) throw full();
+      inside += 1;
+      return inTurn(work).finally(() => {
+        inside -= 1;
+      });
+    },
+  };
+}
+
+const full = () =>
+  new AppError('unavailable', 'Too many webhooks arrive at the same time.', { retryAfterS: 1 });

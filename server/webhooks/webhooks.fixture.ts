@@ -8,23 +8,24 @@ import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
-import type { Fetch } from '../auth-modes/token-response.ts';
+import { authModes } from '../auth-modes/modes.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config/config.ts';
-import { createCredentialSource } from '../connections/credentials.ts';
-import { createConnectionReader } from '../connections/reader.ts';
-import { insertConnection, swapCredentials } from '../connections/save.ts';
-import { createStatusTransitions } from '../connections/status-transitions.ts';
-import { type Connection, findConnection } from '../connections/store.ts';
+import { createStatusTransitions } from '../connections/health/status-transitions.ts';
+import { createCredentialSource } from '../connections/refresh/credentials.ts';
+import { createConnectionReader } from '../connections/store/reader.ts';
+import { insertConnection, swapCredentials } from '../connections/store/save.ts';
+import { type Connection, findConnection } from '../connections/store/store.ts';
 import { createKeyReader } from '../environments/key-reader.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { createHttp } from '../http/server.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
+import type { Fetch } from '../outbound/outbound.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
-import { retryJob } from './retries.ts';
 import { webhookRoutes } from './routes.ts';
+import { retryJob } from './security-events/security-events.ts';
 
 const risc = 'https://schemas.openid.net/secevent/risc/event-type/';
 const clientSecret = 'GOCSPX-of-the-client';
@@ -41,7 +42,7 @@ export async function openWebhookBench() {
   const masterKey = randomBytes(32).toString('base64');
   watch.made('client_secret', clientSecret);
   const vault = watchedVault(openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []), watch);
-  const catalog = loadCatalog(join(import.meta.dirname, '../../providers'));
+  const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
   const reading = { vault, catalog, testClient: undefined };
   const environments = {
     dev: (await ensureEnvironment(db, { name: 'dev', vault })).environment,

@@ -28,7 +28,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
 
   test('an environment in which nothing has happened says so', async () => {
     await open();
-    await page.getByText('All quiet').waitFor();
+    await page.getByText('No entries yet').waitFor();
     await live('Live');
     await picture(page, 'activity-empty');
   });
@@ -54,7 +54,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await other.getByRole('link', { name: /while-paused/ }).waitFor();
     await other.close();
     assert.equal(await line('while-paused').count(), 0);
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Resume' }).click();
     await line('while-paused').waitFor();
     await live('Live');
   });
@@ -64,7 +64,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     dashboard.expectComplaint(/ERR_FAILED|ERR_INTERNET_DISCONNECTED|status of 503/);
     await page.route(tail, (route) => route.fulfill({ status: 503, body: '' }));
     await page.getByRole('button', { name: 'Pause' }).click();
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Resume' }).click();
     await live('Reconnecting');
     await proxied('meanwhile');
     // Polled while the stream is away.
@@ -87,17 +87,17 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.getByRole('combobox', { name: 'Outcome' }).click();
     await page.getByRole('option', { name: 'Succeeded' }).click();
     await page.waitForURL(/status=success/);
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByRole('heading', { name: 'No match' }).waitFor();
     await open('?type=connect&range=1h');
     await page.getByRole('link', { name: 'connect' }).first().waitFor();
     assert.equal(await page.getByRole('combobox', { name: 'Time' }).inputValue(), 'Last hour');
     assert.equal(await page.getByRole('link', { name: /^proxy/ }).count(), 0);
     await open('?from=2020-01-01T00:00:00.000Z&to=2020-01-02T00:00:00.000Z');
-    await page.getByText('Nothing fits').waitFor();
-    await page.getByText('A time that has an end').waitFor();
+    await page.getByRole('heading', { name: 'No match' }).waitFor();
+    await page.getByText('A range with an end').waitFor();
     await picture(page, 'activity-nothing-fits');
     await open('?from=2020-01-02T00:00:00.000Z&to=2020-01-01T00:00:00.000Z');
-    await page.getByText('The end is before the beginning.').waitFor();
+    await page.getByText('The end is before the start.').waitFor();
     await picture(page, 'activity-reversed');
   });
 
@@ -116,8 +116,8 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     ).length;
     await open('?type=proxy&range=1h');
     await page.getByText(`${failed + 1} operations, ${failed} failed`).waitFor();
-    await page.getByRole('img', { name: /How many operations/ }).waitFor();
-    await page.getByRole('img', { name: /The time that half/ }).waitFor();
+    await page.getByRole('img', { name: /The number of operations/ }).waitFor();
+    await page.getByRole('img', { name: /The 50th and 95th percentile/ }).waitFor();
     await page.getByText('Took, p95').waitFor();
     await picture(page, 'activity');
   });
@@ -147,7 +147,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await open('?type=proxy&text=upstream_unreachable');
     await line('reset').click();
     const drawer = page.getByRole('dialog');
-    await drawer.getByText('What happened').waitFor();
+    await drawer.getByText('Messages').waitFor();
     await drawer.getByText('error', { exact: true }).waitFor();
     await picture(page, 'activity-failed-operation');
   });
@@ -200,8 +200,10 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     release();
     await page.getByRole('alert').getByText('The database does not answer.').waitFor();
     await picture(page, 'activity-error');
-    await page.unroute(list);
     await page.getByRole('button', { name: 'Try again' }).click();
+    await page.getByRole('alert').getByText('The database does not answer.').waitFor();
+    // The page also reads the list every few seconds: from here on the button may be gone at any time.
+    await page.unroute(list);
     await page.getByRole('link', { name: 'records.save' }).first().waitFor();
   });
 
@@ -231,7 +233,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await open('?type=connect&connection=busy&range=1h');
     await page.getByText(/^at least [\d,]+ operations, at least \d+ failed$/).waitFor();
     await page
-      .getByText('Too many operations to count all of them with this filter. The numbers are lower bounds')
+      .getByText('Too many operations match to count all of them. The numbers are lower bounds')
       .waitFor();
     await picture(page, 'activity-at-least');
     await open('?type=connect&connection=busy&status=success&range=1h');

@@ -26,7 +26,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
   test('an API key has a field with help, is asked for, and connects', async () => {
     await openFor('key');
     await connect(page).click();
-    await page.getByText('Fill this in.').waitFor();
+    await page.getByText('This field is required.').waitFor();
     await picture(page, 'connect-api-key');
     const field = page.getByRole('textbox', { name: 'API key' });
     assert.equal(await field.getAttribute('type'), 'password');
@@ -42,7 +42,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'User name' }).fill('ada');
     await page.getByRole('textbox', { name: 'Password' }).fill('right');
     await connect(page).click();
-    await page.getByText('This does not fit.').waitFor();
+    await page.getByText('This value is not valid.').waitFor();
     await picture(page, 'connect-basic');
     await page.getByRole('textbox', { name: 'Address' }).fill('https://erp.example.com');
     await connect(page).click();
@@ -141,14 +141,18 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
       await picture(fresh, name);
       await fresh.close();
     };
-    await says(open, 'This link is not complete', 'connect-incomplete');
+    await says(open, 'This link is incomplete', 'connect-incomplete');
     const { url, token } = await pages.link();
     await says(
       `${open}?session_token=${token.replace(/.$/, (last) => (last === '0' ? '1' : '0'))}`,
       'This link is not valid',
       'connect-unknown',
     );
-    await says(`${url}&integration=none`, 'This link is for something else', 'connect-other-thing');
+    await says(
+      `${url}&integration=none`,
+      'This link is for another account or integration',
+      'connect-other-thing',
+    );
     const expired = await pages.link();
     await pages.trellis.advance(31 * 60);
     await says(expired.url, 'This link has expired', 'connect-expired');

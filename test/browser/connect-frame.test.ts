@@ -3,7 +3,14 @@ import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Frame, Page } from 'playwright-core';
 import { openApplication } from '../support/application-page.ts';
 import { skipBrowser } from '../support/browser.ts';
-import { consent, deny, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
+import {
+  closeWindow,
+  consent,
+  deny,
+  openConnectPages,
+  popupBy,
+  type TestConnectPages,
+} from '../support/connect-pages.ts';
 import { picture } from '../support/dashboard.ts';
 
 /** The connect page around which an application of another site stands, with the official client for browsers. */
@@ -81,12 +88,12 @@ describe('the connect page and an application of another site', { skip: skipBrow
     const frame = await openFrame((await sheets()).token, { detectClosedAuthWindow: true, lang: 'de' });
     const go = frame.getByRole('button', { name: 'Weiter zu Google Sheets' });
     await deny(await popupBy(context, () => go.click()));
-    await frame.getByRole('heading', { name: 'Der Zugriff wurde nicht erlaubt' }).waitFor();
+    await frame.getByRole('heading', { name: 'Der Zugriff wurde verweigert' }).waitFor();
     const [error] = (await heard()).filter(({ type }) => type === 'error');
     assert.equal((error?.payload as { errorType: string } | undefined)?.errorType, 'callback_err');
-    await frame.getByRole('button', { name: 'Noch einmal versuchen' }).click();
-    await (await popupBy(context, () => go.click())).close();
-    await frame.getByRole('heading', { name: 'Das andere Fenster ist weg' }).waitFor();
+    await frame.getByRole('button', { name: 'Erneut versuchen' }).click();
+    await closeWindow(await popupBy(context, () => go.click()));
+    await frame.getByRole('heading', { name: 'Das andere Fenster ist geschlossen' }).waitFor();
     assert.deepEqual((await heard()).at(-1)?.payload, {
       errorType: 'window_closed',
       errorMessage: 'The window was closed.',
@@ -98,7 +105,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
   test('closing what is connected but not fully tells of the connection first', async () => {
     const frame = await openFrame((await sheets()).token);
     await consent(await begin(frame), { untick: true });
-    await frame.getByRole('heading', { name: /but not fully/ }).waitFor();
+    await frame.getByRole('heading', { name: /some permissions are missing/ }).waitFor();
     assert.deepEqual(
       (await heard()).map(({ type }) => type),
       ['ready'],
@@ -121,7 +128,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     const ofSheets = { end_user: { id: 'ada' }, allowed_integrations: ['google-sheet'], setup: 'sheet' };
     const frame = await openFrame((await pages.link(ofSheets)).token);
     await consent(await begin(frame));
-    await frame.getByRole('heading', { name: 'Which sheet?' }).waitFor();
+    await frame.getByRole('heading', { name: 'Choose a sheet' }).waitFor();
     await frame.getByLabel('Link of the spreadsheet').fill(String(spreadsheetId));
     await frame.getByRole('button', { name: 'Open the spreadsheet' }).click();
     await frame.getByRole('cell', { name: 'Oslo' }).waitFor();
@@ -141,11 +148,11 @@ describe('the connect page and an application of another site', { skip: skipBrow
   test('a new token in the same frame begins from the beginning', async () => {
     const frame = await openFrame((await sheets()).token);
     await deny(await begin(frame));
-    await frame.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await frame.getByRole('heading', { name: 'Access was denied' }).waitFor();
     const { token } = await pages.link({ end_user: { id: 'bob' }, allowed_integrations: ['key'] });
     await page.evaluate(`connectUI.setSessionToken(${JSON.stringify(token)})`);
     await frame.getByRole('heading', { name: 'Connect Private API (API key)' }).waitFor();
-    assert.equal(await frame.getByText(/access was declined/).count(), 0);
+    assert.equal(await frame.getByText(/access was denied/).count(), 0);
   });
 
   test('where the window is blocked a link opens it', async () => {
@@ -173,7 +180,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     await go.click();
     await deny(tab);
     // As it was left: language, theme and what was chosen.
-    await tab.getByRole('heading', { name: 'L’accès n’a pas été accordé' }).waitFor();
+    await tab.getByRole('heading', { name: 'L’accès a été refusé' }).waitFor();
     const query = 'theme=dark&lang=fr&integration=google-sheet';
     assert.equal(tab.url(), `${pages.trellis.baseUrl}/connect/?${query}`);
     assert.equal(await tab.evaluate('document.documentElement.dataset.mantineColorScheme'), 'dark');
@@ -223,7 +230,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     });
     assert.deepEqual(await auth(deny), {
       type: 'callback_err',
-      message: 'Google Sheets reports that access was declined. Nothing was connected. (access_denied)',
+      message: 'Google Sheets reports that access was denied. No account was connected. (access_denied)',
     });
   });
 });

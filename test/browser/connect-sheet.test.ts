@@ -50,7 +50,7 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
     await asked.goto(url);
     const go = asked.getByRole('button', { name: /^Continue to/ });
     await consent(await popupBy(asked.context(), () => go.click()));
-    await asked.getByRole('heading', { name: 'Which sheet?' }).waitFor();
+    await asked.getByRole('heading', { name: 'Choose a sheet' }).waitFor();
   };
   const newest = async (integration: string) => {
     const { body } = await pages.trellis.call('GET', `/connections?integrationId=${integration}&limit=1`);
@@ -77,7 +77,7 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
     await picture(asked, 'connect-sheet-link');
     await asked.getByLabel('Link of the spreadsheet').fill('my customers');
     await asked.getByRole('button', { name: 'Open the spreadsheet' }).click();
-    await asked.getByRole('alert').getByText('This is no link to a Google spreadsheet.').waitFor();
+    await asked.getByRole('alert').getByText('This is not a link to a Google spreadsheet.').waitFor();
     await pages.trellis.control('POST', 'faults', { case: 'api_403', times: 1 });
     await asked
       .getByLabel('Link of the spreadsheet')
@@ -87,9 +87,9 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
     await picture(asked, 'connect-sheet-refused');
     await asked.getByRole('button', { name: 'Try again' }).click();
     await asked.getByRole('cell', { name: 'Bo', exact: true }).waitFor();
-    assert.equal(await asked.getByLabel('Row with the headings').inputValue(), '2');
-    assert.equal(await asked.getByLabel('Column that tells rows apart').inputValue(), 'E-mail');
-    await asked.getByLabel('Column that tells rows apart').selectOption('Name');
+    assert.equal(await asked.getByLabel('Header row').inputValue(), '2');
+    assert.equal(await asked.getByLabel('Column that identifies the rows').inputValue(), 'E-mail');
+    await asked.getByLabel('Column that identifies the rows').selectOption('Name');
     for (const language of ['de', 'fr', 'es', 'ja', 'en']) {
       await asked.locator('footer select').selectOption(language);
       await asked.locator(`html[lang=${language}]`).waitFor();
@@ -112,15 +112,15 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
 
   test('a sheet is chosen from a list where files may be listed, or not at all', async () => {
     await begin({ allowed_integrations: ['with-drive'] });
-    await asked.getByRole('heading', { name: 'Or one of these' }).waitFor();
+    await asked.getByRole('heading', { name: 'Or choose one of these' }).waitFor();
     await asked.getByRole('searchbox').fill('nothing of the kind');
-    await asked.getByText('There is no such spreadsheet.').waitFor();
+    await asked.getByText('No spreadsheet matches.').waitFor();
     await asked.getByRole('searchbox').fill('custom');
     await asked.getByRole('button', { name: 'Customers of the shop' }).waitFor();
     await picture(asked, 'connect-sheet-list');
     await asked.getByRole('button', { name: 'Customers of the shop' }).click();
     await asked.getByRole('cell', { name: 'Bo', exact: true }).waitFor();
-    await asked.getByRole('button', { name: 'Another spreadsheet' }).click();
+    await asked.getByRole('button', { name: 'Choose another spreadsheet' }).click();
     await asked.getByRole('button', { name: 'Not now' }).click();
     await asked.getByRole('heading', { name: /is connected/ }).waitFor();
     assert.deepEqual(await metadataOf(await newest('with-drive')), {});

@@ -2,7 +2,14 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { consent, deny, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
+import {
+  closeWindow,
+  consent,
+  deny,
+  openConnectPages,
+  popupBy,
+  type TestConnectPages,
+} from '../support/connect-pages.ts';
 import { picture } from '../support/dashboard.ts';
 
 /** The steps of the connect page that end well or ask for something, each looked at. */
@@ -55,7 +62,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     assert.ok(await page.getByText('Ada Lovelace (ada@example.com)').isVisible());
     assert.ok(await page.getByText('See, edit, create and delete all spreadsheets').isVisible());
     await picture(page, 'connect-begin');
-    await page.getByRole('button', { name: 'Connect something else' }).click();
+    await page.getByRole('button', { name: 'Connect another account' }).click();
     await page.getByRole('heading', { name: 'What would you like to connect?' }).waitFor();
   });
 
@@ -75,7 +82,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'More 3' }).waitFor();
     assert.equal(await page.locator('.choice').count(), 1);
     await page.getByRole('searchbox').fill('nowhere');
-    await page.getByText('Nothing is called “nowhere”.').waitFor();
+    await page.getByText('No match for “nowhere”.').waitFor();
     await picture(page, 'connect-search');
   });
 
@@ -106,13 +113,13 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.clock.install();
     await page.goto((await sheets()).url);
     const popup = await travel();
-    await page.getByRole('heading', { name: 'Go on in the other window' }).waitFor();
+    await page.getByRole('heading', { name: 'Continue in the other window' }).waitFor();
     assert.equal(await page.getByText('admin_policy_enforced').count(), 0);
     await picture(page, 'connect-waiting');
     await page.clock.fastForward(16_000);
     for (const words of [
       /isn’t verified/,
-      /testers/,
+      /as a tester/,
       /admin_policy/,
       /Use another account/,
       /disallowed_user/,
@@ -121,14 +128,14 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await picture(page, 'connect-waiting-long');
     await popup.close();
     await page.clock.fastForward(1_000);
-    await page.getByRole('heading', { name: 'The other window is gone' }).waitFor();
+    await page.getByRole('heading', { name: 'The other window is closed' }).waitFor();
     await picture(page, 'connect-window-closed');
     // The next window is looked after like the first.
     const second = await popupBy(context, () => page.getByRole('button', { name: 'Try again' }).click());
-    await page.getByRole('heading', { name: 'Go on in the other window' }).waitFor();
-    await second.close();
+    await page.getByRole('heading', { name: 'Continue in the other window' }).waitFor();
+    await closeWindow(second);
     await page.clock.fastForward(1_000);
-    await page.getByRole('heading', { name: 'The other window is gone' }).waitFor();
+    await page.getByRole('heading', { name: 'The other window is closed' }).waitFor();
     const again = await popupBy(context, () => page.getByRole('button', { name: 'Try again' }).click());
     await consent(again);
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
@@ -144,10 +151,10 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     const popup = await travel();
     await popup.getByText('ada@example.com').first().waitFor();
     await pages.trellis.advance(11 * 60);
-    await page.getByText(/can still be finished/).waitFor();
+    await page.getByText(/can still finish/).waitFor();
     assert.equal(await page.getByRole('button').count(), 0);
     await page.reload();
-    await page.getByText(/can still be finished/).waitFor();
+    await page.getByText(/can still finish/).waitFor();
     await picture(page, 'connect-expired-under-way');
     await consent(popup);
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
@@ -161,13 +168,13 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
       page.getByRole('button', { name: 'Open the window again' }).click(),
     );
     await deny(second);
-    await page.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await page.getByRole('heading', { name: 'Access was denied' }).waitFor();
   });
 
   test('who says no is told so, and may try again', async () => {
     await page.goto((await sheets()).url);
     await deny(await travel());
-    await page.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await page.getByRole('heading', { name: 'Access was denied' }).waitFor();
     await picture(page, 'connect-denied');
     await page.getByRole('button', { name: 'Try again' }).click();
     await consent(await travel());
@@ -178,11 +185,13 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     const before = await pages.connections();
     await page.goto((await sheets()).url);
     await consent(await travel(), { untick: true });
-    await page.getByRole('heading', { name: 'Google Sheets is connected, but not fully' }).waitFor();
+    await page
+      .getByRole('heading', { name: 'Google Sheets is connected, but some permissions are missing' })
+      .waitFor();
     await picture(page, 'connect-missing-scopes');
     const [made] = await pages.connections();
     assert.deepEqual(made?.health.missing_scopes, ['https://www.googleapis.com/auth/spreadsheets']);
-    const popup = await popupBy(context, () => page.getByRole('button', { name: 'Grant the rest' }).click());
+    const popup = await popupBy(context, () => page.getByRole('button', { name: 'Allow the rest' }).click());
     await consent(popup);
     await page.getByRole('heading', { name: 'Google Sheets is connected', exact: true }).waitFor();
     const now = await pages.connections();
@@ -198,7 +207,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await picture(page, 'connect-reconnect');
     const popup = await travel();
     await consent(popup, { account: 'grace@example.com' });
-    await page.getByRole('heading', { name: 'That is another account' }).waitFor();
+    await page.getByRole('heading', { name: 'This is another account' }).waitFor();
     assert.ok(await page.getByText('a…@example.com').isVisible());
     await picture(page, 'connect-other-account');
   });

@@ -151,12 +151,12 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const asked = waiting.page.waitForResponse(/\/connect\/session\/progress$/);
     await refused.popup.getByText('ada@example.com').first().click();
     await refused.popup.getByRole('button', { name: /cancel|deny/i }).click();
-    await refused.page.getByText(/access was declined/).waitFor();
+    await refused.page.getByText(/access was denied/).waitFor();
     await consent(done.popup);
     await done.page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
     await asked;
-    assert.ok(await waiting.page.getByRole('heading', { name: 'Go on in the other window' }).isVisible());
-    assert.ok(!(await waiting.page.getByText(/access was declined/).isVisible()));
+    assert.ok(await waiting.page.getByRole('heading', { name: 'Continue in the other window' }).isVisible());
+    assert.ok(!(await waiting.page.getByText(/access was denied/).isVisible()));
     // Its own answer comes by the channel alone, as where the browser has cut the tie to the window.
     await waiting.popup.evaluate('window.opener = null');
     await consent(waiting.popup);
@@ -183,7 +183,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const forwarded = await stranger.newPage();
     await forwarded.goto(theirs.url());
     await consent(forwarded);
-    await forwarded.getByText(/must be the one that began/).waitFor();
+    await forwarded.getByText(/in the browser in which you started/).waitFor();
     assert.equal(forwarded.url(), `${trellis.baseUrl}/oauth/callback`, 'code and state leave the address');
     assert.equal((await connections()).length, before);
     await stranger.close();
@@ -194,7 +194,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     const page = await browser.newPage();
     const { token } = await newSession();
     await page.goto(`${trellis.baseUrl}/oauth/connect/none?connect_session_token=${token}`);
-    await page.getByRole('heading', { name: 'There is nothing to connect by this name' }).waitFor();
+    await page.getByRole('heading', { name: 'This integration does not exist' }).waitFor();
     assert.equal(page.url(), `${trellis.baseUrl}/oauth/connect/none`);
     await page.close();
   });
@@ -257,7 +257,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await go.click();
     await page.getByText(/restricted to users within its organization/).waitFor();
     await page.goBack();
-    await page.getByText(/nothing has come back yet/).waitFor();
+    await page.getByText(/has not responded yet/).waitFor();
     assert.ok(await page.getByText('disallowed_useragent').isVisible());
     await go.click();
     await consent(page);
@@ -265,7 +265,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('no page of ours or of the sandbox asks for anything from elsewhere, or logs an error', async () => {
+  test('no page of the service or of the sandbox asks for anything from elsewhere, or logs an error', async () => {
     const page = await browser.newPage();
     const elsewhere: string[] = [];
     const errors: string[] = [];

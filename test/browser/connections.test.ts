@@ -40,7 +40,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('progressbar', { name: /percent of its life left/ }).waitFor();
     const before = (await health()).token;
     await page.getByRole('button', { name: 'Refresh now' }).click();
-    await page.getByText('The credentials are fresh.').waitFor();
+    await page.getByText('The credentials are refreshed.').waitFor();
     assert.ok((await health()).token.expires_at > before.expires_at);
   });
 
@@ -48,7 +48,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Edit tags' }).click();
     const count = await page.getByLabel(/Name of tag/).count();
     if (count > 1 || (await page.getByLabel('Name of tag 1').inputValue()) !== '')
-      await page.getByRole('button', { name: 'Another tag' }).click();
+      await page.getByRole('button', { name: 'Add a tag' }).click();
     const last = await page.getByLabel(/Name of tag/).count();
     await page.getByLabel(`Name of tag ${last}`).fill('Plan');
     await page.getByLabel(`Value of tag ${last}`).fill('team');
@@ -58,7 +58,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     assert.equal((await health()).tags['plan' as never], 'team');
     await page.getByRole('button', { name: 'Edit', exact: true }).click();
     await page.getByLabel('Metadata as JSON').fill('{"plan": ');
-    await page.getByText('An object in JSON, please').waitFor();
+    await page.getByText('Enter a JSON object.').waitFor();
     await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
     await page.getByRole('button', { name: 'Save' }).click();
     // Not what is being typed, which holds the same words.
@@ -93,7 +93,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Not refreshed').waitFor();
     await page.getByText('Ask the user to connect again.').first().waitFor();
     await page.getByText('Needs reconnecting').waitFor();
-    await page.getByText('It cannot be refreshed: the account has to be connected again.').waitFor();
+    await page.getByText('It cannot be refreshed. The account must be reconnected.').waitFor();
     await page.getByRole('button', { name: 'Reconnect' }).click();
     await page.getByText('The connection keeps its ID').waitFor();
     await page.getByRole('button', { name: 'Copy the link' }).click();
@@ -143,7 +143,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('option', { name: 'Last used first' }).click();
     await page.waitForURL(/sort=last_used/);
     await page.getByLabel('Search connections').fill('nobody at all');
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     await page.getByRole('button', { name: 'Show all' }).click();
     await page.getByText('1 to 50 of 10,000').waitFor();
   });
@@ -172,7 +172,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByText('2 cached records in 1 dataset').waitFor();
     await picture(page, 'connection-delete');
-    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByRole('button', { name: 'Delete permanently' }).click();
     await page.getByText('1 to 50 of 9,999').waitFor();
     const { status } = await dashboard.trellis.call(
       'GET',

@@ -154,13 +154,13 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     const wide = data as { id: number; secret: string };
     dashboard.trellis.watch.made('key', wide.secret);
     await open('/settings?tab=keys');
-    await page.getByRole('button', { name: 'Acts on wide', exact: true }).click();
+    await page.getByRole('button', { name: 'Actions for wide', exact: true }).click();
     await page.getByRole('menuitem', { name: 'Edit' }).click();
-    await page.getByText('This key may do more than you').waitFor();
+    await page.getByText('This key has scopes that you cannot grant').waitFor();
     await page.getByRole('textbox', { name: 'Name' }).fill('renamed');
     const submit = page.getByRole('button', { name: 'Save' });
     assert.equal(await submit.isDisabled(), true);
-    await press('Only what I may do');
+    await press('Reduce to my scopes');
     await page.getByRole('checkbox', { name: 'records:read' }).waitFor();
     await submit.click();
     await page.getByRole('cell').filter({ hasText: 'renamed' }).waitFor();
@@ -177,7 +177,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     const { id, secret } = data as { id: number; secret: string };
     dashboard.trellis.watch.made('key', secret);
     await open('/settings?tab=keys');
-    await page.getByRole('button', { name: 'Acts on ending', exact: true }).click();
+    await page.getByRole('button', { name: 'Actions for ending', exact: true }).click();
     await page.getByRole('menuitem', { name: 'Edit' }).click();
     await page.getByRole('textbox', { name: 'Name' }).fill('ending later');
     await press('Save');
@@ -194,7 +194,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await open('/connections/key/alice');
     await press('Delete');
     await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).waitFor();
-    assert.equal(await page.getByRole('button', { name: 'Delete for good' }).isDisabled(), true);
+    assert.equal(await page.getByRole('button', { name: 'Delete permanently' }).isDisabled(), true);
     await page.unroute('**/records/datasets*');
     await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).click();
     await page.getByText('4 cached records in 2 datasets').waitFor();
@@ -251,9 +251,9 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     const { page: guest, context } = await dashboard.openAsNobody();
     issuer.next = { sub: 'grace', email, email_verified: true, name: 'Grace Hopper' };
     await guest.goto((invited.body.data as { link: string }).link);
-    await guest.getByText(`Sign in there as ${email}`).waitFor();
+    await guest.getByText(`Sign in as ${email}`).waitFor();
     await assertAccessible(guest);
-    await guest.getByRole('button', { name: 'Go on with Example' }).click();
+    await guest.getByRole('button', { name: 'Continue with Example' }).click();
     await guest.getByRole('heading', { level: 1, name: 'Getting started' }).waitFor();
     await guest.getByRole('button', { name: 'Your account' }).click();
     await guest.getByRole('menu').getByText('Grace Hopper').waitFor();
@@ -276,7 +276,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     issuer.next = { sub: 'grace', email: grace?.email, email_verified: true, name: 'Grace Hopper' };
     await guest.goto(`${dashboard.trellis.baseUrl}/app`);
     await guest.getByRole('button', { name: 'Sign in with Example' }).click();
-    await guest.getByRole('heading', { level: 1, name: 'No environment is open to you' }).waitFor();
+    await guest.getByRole('heading', { level: 1, name: 'You have no environment' }).waitFor();
     await picture(guest, 'no-environment');
     await guest.getByRole('button', { name: 'Sign out' }).click();
     await guest.getByRole('heading', { level: 1, name: 'Sign in to Trellis' }).waitFor();

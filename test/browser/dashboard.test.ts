@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { createSetUp } from '../../server/users/invitations.ts';
-import { invitationLink } from '../../server/users/set-up.ts';
+import { invitationLink } from '../../server/users/links.ts';
 import { skipBrowser } from '../support/browser.ts';
 import { assertAccessible, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import type { TestTrellis } from '../support/trellis.ts';
@@ -30,7 +30,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByLabel('E-mail').fill(owner.email);
     await fillPassword(owner.password);
     await assertAccessible(page);
-    await page.getByRole('button', { name: 'Make the account' }).click();
+    await page.getByRole('button', { name: 'Create the account' }).click();
     await page.getByText('0 of 5').waitFor();
     await picture(page, 'getting-started-empty');
     assert.equal(new URL(page.url()).pathname, '/app/dev/getting-started');
@@ -40,7 +40,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   test('an integration with test credentials takes two clicks', async () => {
     await page.getByRole('link', { name: 'Add Google Sheets' }).click();
     await page.getByRole('button', { name: 'Add', exact: true }).click();
-    await page.getByText('This integration speaks to the sandbox').waitFor();
+    await page.getByText('This integration uses the sandbox').waitFor();
     await assertAccessible(page);
   });
 
@@ -48,7 +48,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'Connections', exact: true }).first().click();
     await page.getByText('No connection yet').waitFor();
     await page.getByRole('button', { name: 'Add a test connection' }).first().click();
-    await page.getByRole('button', { name: 'Make a link' }).click();
+    await page.getByRole('button', { name: 'Create a link' }).click();
     const [connect] = await Promise.all([
       context.waitForEvent('page'),
       page.getByRole('link', { name: 'Open' }).click(),
@@ -91,11 +91,11 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.goto(`${trellis.baseUrl}/app/dev/integrations`);
     await page.getByRole('heading', { name: 'Integrations' }).waitFor();
     await page.keyboard.press('Tab');
-    assert.equal(await page.evaluate('document.activeElement.textContent'), 'To the content');
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'Skip to the content');
     await page.keyboard.press('Enter');
     assert.equal(await page.evaluate('document.activeElement.id'), 'main');
     await page.keyboard.press('?');
-    await page.getByRole('switch', { name: 'Keys without Ctrl' }).uncheck({ force: true });
+    await page.getByRole('switch', { name: 'Single-key shortcuts' }).uncheck({ force: true });
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'hidden' });
     await page.keyboard.press('g');
@@ -165,7 +165,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   test('a deletion says what it destroys, and does it', async () => {
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByText('the credentials of the account').waitFor();
-    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByRole('button', { name: 'Delete permanently' }).click();
     await page.getByText('No connection yet').waitFor();
     const { body } = await trellis.call('GET', '/connections');
     assert.deepEqual(body.connections, []);
@@ -177,7 +177,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await assertAccessible(page);
     await page.getByRole('button', { name: /Environment/ }).click();
     await page.getByRole('menuitem', { name: 'prod' }).click();
-    await page.getByText('All quiet').waitFor();
+    await page.getByText('No entries yet').waitFor();
     assert.equal(new URL(page.url()).pathname, '/app/prod/activity');
   });
 
@@ -195,7 +195,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await assertAccessible(page);
     await fillPassword(owner.password);
     await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     assert.equal(page.url(), address);
   });
 });

@@ -38,10 +38,10 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByText('No endpoint yet').waitFor();
     await picture(page, 'events-endpoints-empty');
     await tab('Deliveries');
-    await page.getByText('Nothing was sent yet').waitFor();
+    await page.getByText('No deliveries yet').waitFor();
     await picture(page, 'events-deliveries-empty');
     await tab('Feed');
-    await page.getByText('All quiet').waitFor();
+    await page.getByText('No events yet').waitFor();
     await picture(page, 'events-feed-empty');
   });
 
@@ -58,12 +58,12 @@ describe('events in a browser', { skip: skipBrowser }, () => {
   test('an endpoint for some types is made with what each means in sight', async () => {
     await page.getByRole('textbox', { name: 'Address' }).fill(receiver.url);
     await page.getByRole('textbox', { name: 'Description' }).fill('The billing service');
-    await page.getByRole('radio', { name: 'Only some' }).click();
+    await page.getByRole('radio', { name: 'Selected events' }).click();
     await page.getByRole('checkbox', { name: 'connection.*' }).check();
     await picture(page, 'events-endpoint-create');
     await page.getByRole('button', { name: 'Add it' }).click();
     await card().getByText('connection.*').waitFor();
-    await card().getByText('Nothing sent yet').waitFor();
+    await card().getByText('No deliveries yet').waitFor();
   });
 
   test('an account that is connected arrives there, and is seen delivered with its data', async () => {
@@ -106,7 +106,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
 
   test('filters stand in the address, and what fits none says so', async () => {
     await open('?tab=deliveries&status=dead&type=connection.deleted');
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     await open('?tab=deliveries&type=connection.created');
     const arrived = page.getByRole('row').filter({ hasText: 'Delivered' });
     await arrived.nth(1).waitFor();
@@ -117,9 +117,9 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     const before = receiver.got.length;
     await page.getByRole('button', { name: 'Replay a range' }).click();
     await picture(page, 'events-replay');
-    await page.getByRole('checkbox', { name: 'Only what has not arrived' }).uncheck();
+    await page.getByRole('checkbox', { name: 'Only undelivered events' }).uncheck();
     await page.getByRole('button', { name: 'Replay', exact: true }).click();
-    await page.getByText('2 events are on their way.').waitFor();
+    await page.getByText('2 events are queued.').waitFor();
     await page.getByRole('button', { name: 'Done' }).click();
     while (receiver.got.length < before + 2) await page.waitForTimeout(20);
   });
@@ -127,12 +127,12 @@ describe('events in a browser', { skip: skipBrowser }, () => {
   test('one that is gone is disabled with the reason, and switched on again', async () => {
     receiver.answers = answer(410);
     await tab('Endpoints');
-    await page.getByRole('button', { name: /Acts on/ }).click();
+    await page.getByRole('button', { name: /Actions for/ }).click();
     await page.getByRole('menuitem', { name: 'Send the latest event' }).click();
-    await card().getByText('It answered 410 Gone').waitFor();
+    await card().getByText('It responded with 410 Gone').waitFor();
     await picture(page, 'events-endpoints');
     receiver.answers = ok;
-    await card().getByRole('button', { name: 'Switch on again' }).click();
+    await card().getByRole('button', { name: 'Turn on again' }).click();
     await card().getByText('Healthy').waitFor();
   });
 
@@ -156,7 +156,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Rotate' }).click();
     await picture(page, 'events-rotate');
     await page.getByRole('dialog').getByRole('button', { name: 'Rotate' }).click();
-    await page.getByText('The key before still signs').waitFor();
+    await page.getByText('The previous key still signs').waitFor();
     await picture(page, 'events-signing');
     await page.getByRole('button', { name: 'Reveal' }).click();
     assert.notEqual(await shown.textContent(), first);
@@ -186,8 +186,20 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await card().first().waitFor();
   });
 
+  test('the latest event is queued once, until it is delivered', async () => {
+    const sendLatest = async (result: string) => {
+      await page.getByRole('button', { name: `Actions for ${receiver.url}`, exact: true }).click();
+      await page.getByRole('menuitem', { name: 'Send the latest event' }).click();
+      await page.getByText(result).waitFor();
+    };
+    receiver.answers = answer(503);
+    await sendLatest('The latest event is queued.');
+    await sendLatest('The latest event is already queued for this endpoint.');
+    receiver.answers = ok;
+  });
+
   test('an endpoint is deleted after what that destroys was said', async () => {
-    await page.getByRole('button', { name: `Acts on ${receiver.url}`, exact: true }).click();
+    await page.getByRole('button', { name: `Actions for ${receiver.url}`, exact: true }).click();
     await page.getByRole('menuitem', { name: 'Delete' }).click();
     await page.getByText('The events stay in the feed.').waitFor();
     await picture(page, 'events-endpoint-delete');
@@ -199,12 +211,12 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     const viewer = await dashboard.openAs('viewer');
     await viewer.page.goto(`${trellis.baseUrl}/app/dev/events`);
     await viewer.page.getByRole('article').first().waitFor();
-    assert.equal(await viewer.page.getByRole('button', { name: /Acts on|Add an endpoint/ }).count(), 0);
+    assert.equal(await viewer.page.getByRole('button', { name: /Actions for|Add an endpoint/ }).count(), 0);
     await viewer.page.getByRole('tab', { name: 'Deliveries' }).click();
     await viewer.page.getByRole('table').waitFor();
     assert.equal(await viewer.page.getByRole('button', { name: /Replay/ }).count(), 0);
     await viewer.page.getByRole('tab', { name: 'Signing key' }).click();
-    await viewer.page.getByText('Not for viewers').waitFor();
+    await viewer.page.getByText('Viewers cannot see the signing key').waitFor();
     await picture(viewer.page, 'events-signing-viewer');
     await viewer.page.getByRole('tab', { name: 'Addresses' }).click();
     assert.ok(await viewer.page.getByRole('textbox', { name: 'webhook_url', exact: true }).isDisabled());

@@ -90,7 +90,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
   };
   const sync = (name: string, code: string) => flowConfig({ name, code, type: 'sync', source: code });
   const act = async (name: string, item: string) => {
-    await page.getByRole('button', { name: new RegExp(`^Acts on ${name} of`) }).click();
+    await page.getByRole('button', { name: new RegExp(`^Actions for ${name} of`) }).click();
     await page.getByRole('menuitem', { name: item }).click();
   };
   const ask = async (what: 'start' | 'trigger', name: string) => {
@@ -111,7 +111,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     assert.match(copied, /TRELLIS_URL=http.*\n.*\ntrellis deploy \.\/functions$/);
     await picture(page, 'functions-empty');
     await page.getByRole('tab', { name: 'Runs' }).click();
-    await page.getByText('Nothing has run yet').waitFor();
+    await page.getByText('No runs yet').waitFor();
     await picture(page, 'runs-empty');
   });
 
@@ -144,11 +144,11 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByText('1 to 2 of 2').waitFor();
     await page.getByRole('combobox', { name: 'Kind' }).click();
     await page.getByRole('option', { name: 'Action' }).click();
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     await page.getByRole('button', { name: 'Show all' }).click();
     await page.getByRole('combobox', { name: 'On or off' }).click();
     await page.getByRole('option', { name: 'Off' }).click();
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     assert.match(page.url(), /enabled=off/);
   });
 
@@ -166,12 +166,12 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'function-code');
     await page.getByRole('tab', { name: 'Versions' }).click();
     await page.getByRole('link', { name: 'Code of version 1' }).click();
-    await page.getByText('Not the one that runs, which is 2.').waitFor();
+    await page.getByText('The current version is 2.').waitFor();
     assert.equal(await page.getByText('// The second version.').count(), 0);
     await page.goBack();
     await picture(page, 'function-versions');
-    await page.getByRole('button', { name: 'Let it run: version 1' }).click();
-    await page.getByRole('dialog').getByRole('button', { name: 'Let it run' }).click();
+    await page.getByRole('button', { name: 'Activate version 1' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Activate' }).click();
     await page.getByText('Version 1 runs from now on.').waitFor();
     await page.getByText('version 1', { exact: true }).waitFor();
     await page.getByRole('button', { name: 'Turn off' }).click();
@@ -192,25 +192,25 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByText('is too often').waitFor();
     await page.getByRole('button', { name: 'every 6 hours' }).click();
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('of its own', { exact: true }).waitFor();
+    await page.getByText('its own frequency', { exact: true }).waitFor();
     assert.equal((await syncOf('rows'))?.own_frequency, '6h');
     await picture(page, 'function-syncs');
     await act('rows', 'Reset');
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await page
-      .getByRole('button', { name: /^Acts on rows of/ })
+      .getByRole('button', { name: /^Actions for rows of/ })
       .and(page.locator(':focus'))
       .waitFor();
     await act('rows', 'Reset');
-    await page.getByLabel('Remove its records, too').check();
+    await page.getByLabel('Also remove its records').check();
     await picture(page, 'function-reset');
     await page.getByRole('button', { name: 'Reset and remove records' }).click();
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await act('rows', 'Pause');
     await page.getByText('1 in all: 1 paused').waitFor();
     await page.getByLabel('Connection ID').fill('nobody');
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     assert.match(page.url(), /connection=nobody/);
   });
 
@@ -222,10 +222,10 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'runs');
     await page.getByRole('link', { name: 'broken' }).click();
     await page.getByText('The code threw an error').waitFor();
-    await page.getByLabel('The stack').waitFor();
-    await page.getByText('It saved nothing.').waitFor();
+    await page.getByLabel('Stack').waitFor();
+    await page.getByText('The run saved no records.').waitFor();
     await picture(page, 'run-failed');
-    await page.getByRole('link', { name: 'To the code' }).click();
+    await page.getByRole('link', { name: 'Open the code' }).click();
     await page.getByText("description: 'Fails.'").waitFor();
   });
 
@@ -285,7 +285,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await ask('trigger', 'shaky');
     await open('/functions?tab=runs&function=shaky');
     await page.getByRole('link', { name: 'shaky' }).click();
-    await page.getByText('Waits for attempt 2').waitFor();
+    await page.getByText('Waiting for attempt 2').waitFor();
     await dashboard.trellis.db.query(
       "update run set not_before = now() where state = 'waiting' and attempt = 1",
       [],
@@ -314,24 +314,24 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
   test('an action is called by a form or with JSON, and its answer or its error shown', async () => {
     await open('/functions/of/google-sheet/action/greet?tab=try');
     await page.getByLabel('times').fill('many');
-    await page.getByRole('button', { name: 'Call it' }).click();
-    await page.getByText('Is no number').waitFor();
+    await page.getByRole('button', { name: 'Call' }).click();
+    await page.getByText('Not a number').waitFor();
     await page.getByLabel('times').fill('2');
     await page.getByLabel('name').fill('Ada');
     await page.getByLabel('loud').check();
-    await page.getByRole('button', { name: 'Call it' }).click();
+    await page.getByRole('button', { name: 'Call' }).click();
     await page.getByRole('region', { name: 'Output' }).getByText('Hello ADA').waitFor();
     await picture(page, 'action-answered');
     await page.getByText('JSON', { exact: true }).click();
     const json = page.getByLabel('Input as JSON');
     assert.deepEqual(JSON.parse(await json.inputValue()), { name: 'Ada', times: 2, loud: true });
     await json.fill('{"name": "Ada", "times": 10}');
-    await page.getByRole('button', { name: 'Call it' }).click();
+    await page.getByRole('button', { name: 'Call' }).click();
     await page.getByRole('alert').getByText('action_script_runtime_error').waitFor();
     await page.getByText('"most": 9').waitFor();
     await picture(page, 'action-failed');
     await json.fill('{"name": 1}');
-    await page.getByRole('button', { name: 'Call it' }).click();
+    await page.getByRole('button', { name: 'Call' }).click();
     await page.getByText('input.name').waitFor();
   });
 
@@ -344,7 +344,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
 
   test('a viewer sees it all but inputs and outputs, and is offered nothing to change', async () => {
     const { page: viewer } = await dashboard.openAs('viewer');
-    const offers = /^(Turn off|Remove|Acts on|Let version|Call it|Run again|Cancel)/;
+    const offers = /^(Turn off|Remove|Actions for|Activate|Call$|Run again|Cancel)/;
     for (const [path, seen] of [
       ['/functions/of/google-sheet/sync/rows?tab=syncs', '1 in all: 1 paused'],
       ['/functions/of/google-sheet/sync/rows?tab=versions', 'Runs'],
@@ -358,7 +358,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await open('/functions?tab=runs&state=failed', viewer);
     await viewer.getByRole('link', { name: 'broken' }).click();
     await viewer.getByText('The code threw an error').waitFor();
-    assert.equal(await viewer.getByLabel('The stack').count(), 0);
+    assert.equal(await viewer.getByLabel('Stack').count(), 0);
   });
 
   test('while they load, and when they are refused, pages say so', async () => {
@@ -416,7 +416,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByText('its code, in 2 versions').waitFor();
     await page.getByText('1 schedule of connections, with their checkpoints').waitFor();
     await picture(page, 'function-remove');
-    await page.getByRole('button', { name: 'Remove for good' }).click();
+    await page.getByRole('button', { name: 'Remove permanently' }).click();
     await page.getByText('1 to 6 of 6').waitFor();
   });
 });

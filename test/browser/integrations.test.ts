@@ -42,16 +42,16 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
 
   test('a client of one’s own is put in at once, with the addresses to register beside it', async () => {
     await open('/integrations/new?provider=google-sheet');
-    await page.getByText('Works at once.').waitFor();
+    await page.getByText('This works immediately.').waitFor();
     await page.getByLabel('Test credentials').uncheck({ force: true });
-    await page.getByRole('button', { name: 'How to get a client at Google' }).click();
+    await page.getByRole('button', { name: 'How to create an OAuth client at Google' }).click();
     await page.getByText('A Google Cloud account').waitFor();
     await picture(page, 'integration-create-own-client');
     await page.getByLabel('Integration ID').fill('own-sheets');
     await page.getByLabel('Client ID').fill('123-abc.apps.googleusercontent.com');
     await page.getByRole('textbox', { name: 'Client secret' }).fill(secret);
     await page.getByRole('button', { name: 'Add', exact: true }).click();
-    await page.getByText('One is stored, sealed.').waitFor();
+    await page.getByText('A secret is stored, encrypted.').waitFor();
     assert.ok(!(await page.content()).includes(secret));
     assert.equal(await page.getByLabel('Client ID').inputValue(), '123-abc.apps.googleusercontent.com');
   });
@@ -61,7 +61,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.keyboard.press('Enter');
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('Saved. The secret is kept sealed.').waitFor();
+    await page.getByText('Saved. The secret is stored encrypted.').waitFor();
     await page.reload();
     await page.getByText(readonlyScope, { exact: true }).first().waitFor();
     const { credentials } = await stored('own-sheets');
@@ -73,11 +73,11 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Another client has another secret').waitFor();
     await page.getByRole('textbox', { name: 'Client secret' }).fill(secret);
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('Saved. The secret is kept sealed.').first().waitFor();
+    await page.getByText('Saved. The secret is stored encrypted.').first().waitFor();
     const after = await stored('own-sheets');
     assert.equal(after.credentials.client_id, '456-def.apps.googleusercontent.com');
     assert.equal(after.credentials.scopes, credentials.scopes);
-    await page.getByRole('button', { name: 'Take the usual ones' }).click();
+    await page.getByRole('button', { name: 'Use the default scopes' }).click();
     await page.getByRole('button', { name: 'Save' }).click();
     await page.waitForFunction('!document.body.innerText.includes("Take the usual ones")');
   });
@@ -138,12 +138,12 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     const toggle = page.getByRole('switch', { name: 'Test credentials' });
     await toggle.check({ force: true });
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('This integration speaks to the sandbox').waitFor();
+    await page.getByText('This integration uses the sandbox').waitFor();
     await page.getByText('test credentials', { exact: true }).waitFor();
     assert.equal((await stored('own-sheets')).test, true);
     await connect(dashboard.trellis, { integration: 'own-sheets' });
     await page.reload();
-    await page.getByText('The switch is fixed while there are connections').waitFor();
+    await page.getByText('You cannot change this while the integration has connections').waitFor();
     assert.ok(await toggle.isDisabled());
     assert.ok(await page.getByRole('button', { name: 'Delete', exact: true }).isDisabled());
     await page.getByText('1 active').waitFor();
@@ -160,7 +160,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     );
     await page.reload();
     await page.getByText('Client refused').waitFor();
-    await page.getByText('The provider does not know the client ID').waitFor();
+    await page.getByText('The provider rejects the client ID').waitFor();
     await picture(page, 'integration-misconfigured');
     await open('/integrations');
     await page.getByText('Client refused').waitFor();
@@ -174,7 +174,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     });
     await open('/integrations/of/drive');
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
-    await page.getByRole('button', { name: 'Delete for good' }).click();
+    await page.getByRole('button', { name: 'Delete permanently' }).click();
     await page.waitForURL(/\/integrations$/);
     await page.getByText('own-sheets').waitFor();
     assert.equal((await dashboard.trellis.call('GET', '/integrations/drive')).status, 404);
@@ -186,7 +186,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await viewer.getByText('own-sheets').waitFor();
     assert.equal(await viewer.getByRole('link', { name: 'Add an integration' }).count(), 0);
     await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations/of/own-sheets`);
-    await viewer.getByText('Your role here is to look').waitFor();
+    await viewer.getByText('Your role is read-only').waitFor();
     for (const name of ['Save', 'Delete', 'Add a test connection']) {
       assert.equal(await viewer.getByRole('button', { name }).count(), 0, name);
     }
@@ -218,7 +218,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'integrations-sunset');
     await page.getByRole('link', { name: 'Our shops' }).click();
     await page.getByText('2 connections may stop working on 1 January 2027').waitFor();
-    await page.getByText('Shopify refuses access tokens of public apps that never expire.').waitFor();
+    await page.getByText('Shopify rejects non-expiring access tokens of public apps.').waitFor();
     await picture(page, 'integration-sunset');
     await page.clock.setFixedTime('2027-01-02T00:00:00Z');
     await page.reload();

@@ -51,7 +51,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
     await page.getByLabel('Name').fill('Grace Hopper');
     await page.getByLabel('E-mail').fill('grace@example.com');
     await page.getByRole('textbox', { name: 'Password' }).fill('correct horse battery');
-    await click(page.getByRole('button', { name: 'Make the account' }));
+    await click(page.getByRole('button', { name: 'Create the account' }));
     await page.getByText('0 of 5').waitFor();
     t.diagnostic(`the owner is in after ${seconds()} s`);
   });
@@ -90,7 +90,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
   test('an integration with test credentials, and an account at the sandbox', async (t) => {
     await click(page.getByRole('link', { name: 'Add Google Sheets' }));
     await click(page.getByRole('button', { name: 'Add', exact: true }));
-    await page.getByText('This integration speaks to the sandbox').waitFor();
+    await page.getByText('This integration uses the sandbox').waitFor();
     await click(page.getByRole('button', { name: 'Add a test connection' }));
     clicks += 1;
     const [connect] = await Promise.all([
@@ -158,7 +158,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
       headers,
       body: { model: 'Row', until_cursor: listed.records.at(-1)?._trellis_metadata.cursor },
     });
-    await page.getByText('All of it works').waitFor();
+    await page.getByText('All steps are done').waitFor();
     assert.deepEqual(complaints, []);
   });
 });

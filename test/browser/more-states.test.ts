@@ -89,20 +89,20 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
         name: 'consumers',
         at: `${of}/City?tab=consumers`,
         asks: '/records/consumers',
-        full: 'Nobody follows this dataset by name',
+        full: 'No consumers',
       },
       {
         name: 'retention',
         at: '/records/retention',
         asks: '/records/retention',
-        full: 'Everything is kept',
+        full: 'No retention policy',
         pictured: 'loading',
       },
       {
         name: 'playground',
         at: '/playground',
         asks: '/connections',
-        full: 'Nothing sent yet',
+        full: 'No response yet',
         pictured: 'loading',
       },
     ];
@@ -113,7 +113,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     const key = '/environment/webhook-signing-key';
     const tabs: Shown[] = [
       { name: 'endpoints', at: '', asks: '/events/endpoints', full: 'No endpoint yet', pictured: 'loading' },
-      { name: 'deliveries', at: '?tab=deliveries', asks: '/events/deliveries', full: 'Nothing was sent yet' },
+      { name: 'deliveries', at: '?tab=deliveries', asks: '/events/deliveries', full: 'No deliveries yet' },
       { name: 'feed', at: '?tab=feed', asks: '/events/latest', full: 'connection.' },
       { name: 'signing', at: '?tab=signing', asks: key, full: 'Signing key of dev', pictured: 'error' },
       { name: 'addresses', at: '?tab=addresses', asks: '/environment/settings', full: 'webhook_url' },
@@ -131,7 +131,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
       { tab: 'variables', asks: '/environment-variables', full: 'No variable yet' },
       { tab: 'connect-page', asks: '/environment/settings', full: 'Preview', pictured: 'loading' },
       { tab: 'audit', asks: '/audit', full: 'created' },
-      { tab: 'environments', asks: '/environments', full: 'open now' },
+      { tab: 'environments', asks: '/environments', full: 'current' },
       { tab: 'people', asks: '/users', full: 'The owner', pictured: 'loading' },
     ];
     for (const { tab, ...shown } of tabs) {
@@ -146,9 +146,9 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
       [],
     );
     const empty = [
-      ['dataset-missing', `/dev${of}/Town`, 'There is no such dataset'],
+      ['dataset-missing', `/dev${of}/Town`, 'Unknown dataset'],
       ['settings-keys-empty', '/prod/settings?tab=keys', 'No key'],
-      ['settings-audit-empty', '/prod/settings?tab=audit', 'Nothing yet'],
+      ['settings-audit-empty', '/prod/settings?tab=audit', 'No entries yet'],
       ['settings-people-alone', '/prod/settings?tab=people', 'None.'],
     ] as const;
     for (const [name, at, says] of empty) {
@@ -161,9 +161,9 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
 
   test('an address that leads nowhere says so, and shows the way back', async () => {
     await open('/dev/nothing-of-the-kind');
-    await page.getByRole('heading', { name: 'There is no such page' }).waitFor();
+    await page.getByRole('heading', { name: 'Page not found' }).waitFor();
     await picture(page, 'no-such-page');
-    await page.getByRole('link', { name: 'To the start', exact: true }).click();
+    await page.getByRole('link', { name: 'Go to the start page', exact: true }).click();
     await page.getByRole('heading', { name: 'Getting started' }).waitFor();
   });
 
@@ -197,7 +197,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await guest.goto('about:blank');
     for (const cut of ['/invitation', '/invitation#a-part-of-it']) {
       await open(cut, guest);
-      await guest.getByText('This address is not complete').waitFor();
+      await guest.getByText('This link is incomplete').waitFor();
       await guest.goto('about:blank');
     }
     await guest.context().close();
@@ -206,12 +206,12 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
   test('a link to a new password is refused with what to do, and is asked for whole', async () => {
     const { page: guest } = await dashboard.openAsNobody();
     await open('/reset-password', guest);
-    await guest.getByText('This address is not complete').waitFor();
+    await guest.getByText('This link is incomplete').waitFor();
     await guest.goto('about:blank');
     await open('/reset-password#a-link-of-nobody', guest);
     await guest.getByRole('textbox', { name: 'Password' }).fill(password);
     await guest.getByRole('button', { name: 'Set the password' }).click();
-    await guest.getByText('This link is no longer good').waitFor();
+    await guest.getByText('This link has expired').waitFor();
     await picture(guest, 'reset-password-refused');
     await guest.context().close();
   });

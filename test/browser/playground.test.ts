@@ -42,14 +42,14 @@ describe('the playground', { skip: skipBrowser }, () => {
 
   test('without a connection it says what comes first', async () => {
     await open();
-    await page.getByText('A connection comes first').waitFor();
+    await page.getByText('Create a connection first').waitFor();
     await picture(page, 'playground-empty');
   });
 
   test("a newcomer's test connection shows a spreadsheet's values at one click", async () => {
     ({ connectionId } = await connect(trellis));
     await open();
-    await page.getByText('Nothing sent yet').waitFor();
+    await page.getByText('No response yet').waitFor();
     await picture(page, 'playground');
     await page.getByRole('button', { name: "Read the first sheet's values" }).click();
     await answer().getByRole('cell', { name: 'Bonn' }).waitFor();
@@ -94,7 +94,7 @@ describe('the playground', { skip: skipBrowser }, () => {
       .getByText(/first byte \d+ ms/)
       .waitFor();
     await picture(page, 'playground-timing');
-    await answer().getByRole('link', { name: 'Its entry in the activity log' }).click();
+    await answer().getByRole('link', { name: 'Open the entry in the activity log' }).click();
     await page.getByRole('dialog').getByText(`GET /v4/spreadsheets/${spreadsheetId}`).waitFor();
   });
 
@@ -149,8 +149,8 @@ describe('the playground', { skip: skipBrowser }, () => {
     dashboard.expectComplaint(/status of 404/);
     await open({ path: '/v4/spreadsheets/nowhere' });
     await send();
-    await answer().getByText('The provider does not find it').waitFor();
-    await answer().getByText('This is the answer of the provider, unchanged.').waitFor();
+    await answer().getByText('The provider did not find the resource').waitFor();
+    await answer().getByText('This is the unchanged response of the provider.').waitFor();
     await answer().getByText('NOT_FOUND').waitFor();
     await picture(page, 'playground-provider-error');
   });
@@ -161,10 +161,10 @@ describe('the playground', { skip: skipBrowser }, () => {
     await trellis.control('POST', 'revoke', { account: 'grace@example.com' });
     await open({ integration: 'google-sheet', connection: dead.connectionId, path: '/v4/spreadsheets/any' });
     await send();
-    await answer().getByText('The connection is dead').waitFor();
+    await answer().getByText('The connection needs reconnecting').waitFor();
     await answer().getByText('connection_needs_reauth').first().waitFor();
     await picture(page, 'playground-own-error');
-    await answer().getByRole('link', { name: 'To the connection' }).click();
+    await answer().getByRole('link', { name: 'Open the connection' }).click();
     await page.getByRole('heading', { name: 'grace@example.com' }).waitFor();
   });
 
@@ -172,7 +172,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await trellis.control('POST', 'faults', { case: 'api_timeout' });
     await open(valuesOf('A1:B2'));
     await send();
-    await page.getByText('Waiting for the answer').waitFor();
+    await page.getByText('Waiting for the response').waitFor();
     await picture(page, 'playground-running');
     await page.getByRole('button', { name: 'Cancel' }).click();
     await page.getByText('Cancelled', { exact: true }).waitFor();
@@ -228,7 +228,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await page.route(route, (call) => call.fulfill({ contentType: 'image/png', body: bytes }));
     await open({ path: '/v4/spreadsheets/picture' });
     await send();
-    await answer().getByText('7 B of bytes that are no text.').waitFor();
+    await answer().getByText('7 B of binary data.').waitFor();
     await picture(page, 'playground-binary');
     await page.unroute(route);
   });

@@ -87,7 +87,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await button.click();
     await dialog().getByRole('link', { name: 'Open' }).and(page.locator(':focus')).waitFor();
     await page.route('**/connect/session/progress', (route) => route.abort());
-    await dialog().getByText('The service does not answer. This page tries again.').waitFor();
+    await dialog().getByText('The service does not respond. This page tries again.').waitFor();
     await picture(page, 'reconnect-unanswered');
     await page.unroute('**/connect/session/progress');
     await dialog().getByText('Waiting for the account').waitFor();
@@ -110,7 +110,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     assert.equal(await dialog().getByText('The owner of the account opens this link').count(), 0);
     assert.equal(await dialog().getByRole('link', { name: 'Open' }).count(), 0);
     await page.unroute('**/connect/session/progress');
-    await dialog().getByRole('button', { name: 'Make a new link' }).and(page.locator(':focus')).click();
+    await dialog().getByRole('button', { name: 'Create a new link' }).and(page.locator(':focus')).click();
     await dialog().getByRole('link', { name: 'Open' }).and(page.locator(':focus')).waitFor();
     await page.keyboard.press('Escape');
     await dialog().waitFor({ state: 'detached' });
@@ -139,9 +139,9 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     const missing = 'Not granted: https://www.googleapis.com/auth/spreadsheets.';
     await dialog().getByText(`${missing} The owner can still grant them on the open page.`).waitFor();
     await picture(page, 'reconnect-partly');
-    const rest = await popupBy(context, () => tab.getByRole('button', { name: 'Grant the rest' }).click());
+    const rest = await popupBy(context, () => tab.getByRole('button', { name: 'Allow the rest' }).click());
     await consent(rest);
-    await dialog().getByText('Syncs that had stopped because of this connection run again now.').waitFor();
+    await dialog().getByText('Syncs that stopped because of this connection run again.').waitFor();
     await picture(page, 'reconnect-done');
     await tab.close();
     await dialog().getByRole('button', { name: 'Done' }).and(page.locator(':focus')).click();
@@ -155,9 +155,9 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await trigger('failed');
     await open('/functions/of/google-sheet/sync/rows?tab=syncs');
     const held = 'Held: 200 of 300 records of Row would be deleted.';
-    await page.getByText(`${held} Decide in the menu of the sync.`).waitFor();
+    await page.getByText(`${held} Open the menu of the sync to allow it.`).waitFor();
     await picture(page, 'syncs-held-deletion');
-    await page.getByRole('button', { name: /^Acts on rows of/ }).click();
+    await page.getByRole('button', { name: /^Actions for rows of/ }).click();
     await page.getByRole('menuitem', { name: 'Allow held deletion' }).click();
     await page.getByText('200 of 300 records of Row', { exact: true }).waitFor();
     await picture(page, 'allow-held-deletion');
@@ -171,12 +171,12 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await fault.getByText(held, { exact: true }).waitFor();
     const byApi = fault.getByText('"allow_mass_delete":{"Row":200}');
     assert.equal(await byApi.isVisible(), false);
-    assert.equal(await fault.getByLabel('The stack').count(), 0);
+    assert.equal(await fault.getByLabel('Stack').count(), 0);
     await picture(page, 'run-held-deletion');
-    await fault.getByRole('button', { name: 'By the API' }).click();
+    await fault.getByRole('button', { name: 'Allow it with the API' }).click();
     await byApi.waitFor();
     await open(`/records/of/google-sheet/${connectionId}/Row`);
-    await page.getByText('for a function, choose Allow held deletion on its sync').waitFor();
+    await page.getByText('choose Allow held deletion on the sync').waitFor();
     await picture(page, 'dataset-held-deletion');
     await page.goBack();
     await page.getByRole('button', { name: 'Allow held deletion' }).click();

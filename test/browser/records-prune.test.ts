@@ -45,7 +45,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Prune all' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('button', { name: 'Prune 20,000 records' }).waitFor();
-    const [before] = await page.getByText(/as they are stored/).allTextContents();
+    const [before] = await page.getByText(/of storage/).allTextContents();
     await picture(page, 'prune-question');
     let portions = 0;
     const { promise: seen, resolve: go } = Promise.withResolvers<void>();
@@ -64,7 +64,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await dialog.getByText('7,000 of 20,000 records pruned').waitFor();
     await picture(page, 'prune-running');
     go();
-    await dialog.getByText('The payloads are gone.').waitFor();
+    await dialog.getByText('The payloads are removed.').waitFor();
     assert.equal(portions, 21);
     assert.match((await dialog.locator('tr', { hasText: 'Records' }).textContent()) ?? '', /20,000$/);
     const size = /, ([\d.]+ [kM]B)/.exec(before ?? '')?.[1];
@@ -103,7 +103,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await open('/retention');
     await page.getByRole('button', { name: 'Add a policy' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByText('Payloads go 30 days after').waitFor();
+    await dialog.getByText('Payloads are pruned 30 days after').waitFor();
     await dialog.getByLabel('Remove deleted records after').fill('90');
     await dialog.getByText('deleted more than 90 days ago are removed completely').waitFor();
     await picture(page, 'retention-policy');
@@ -120,10 +120,10 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Edit' }).click();
     await dialog.getByLabel('Prune payloads after').fill('60');
     await dialog.getByRole('button', { name: 'Set the policy' }).click();
-    await page.getByText('Payloads go 60 days after').waitFor();
+    await page.getByText('Payloads are pruned 60 days after').waitFor();
     await page.getByRole('button', { name: 'Remove' }).click();
     await page.getByRole('button', { name: 'Remove it' }).click();
-    await page.getByText('Everything is kept').waitFor();
+    await page.getByText('No retention policy').waitFor();
   });
 
   test('a service that cannot be reached is told with its code, and asked again', async () => {
@@ -136,7 +136,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'retention-error');
     await page.unroute('**/records/retention');
     await page.getByRole('button', { name: 'Try again' }).click();
-    await page.getByText('Everything is kept').waitFor();
+    await page.getByText('No retention policy').waitFor();
     await picture(page, 'retention-empty');
   });
 });

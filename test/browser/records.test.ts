@@ -34,7 +34,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
 
   test('without a connection the page says what comes first', async () => {
     await open('');
-    await page.getByText('A connection comes first').waitFor();
+    await page.getByText('Create a connection first').waitFor();
     await picture(page, 'records-empty');
   });
 
@@ -48,7 +48,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'ada@example.com' }).waitFor();
     await picture(page, 'records');
     await page.getByLabel('Search connections').fill('nobody');
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     assert.equal(new URL(page.url()).searchParams.get('search'), 'nobody');
     await page.getByLabel('Search connections').fill('ada@');
     await page.getByRole('link', { name: 'ada@example.com' }).click();
@@ -136,7 +136,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     assert.equal(await rows().count(), 2);
     assert.equal(new URL(page.url()).searchParams.get('action'), 'deleted,updated');
     await page.getByLabel('Changed at or after').fill('2030-01-01T00:00');
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     await picture(page, 'dataset-nothing-fits');
     await page.getByRole('button', { name: 'Clear' }).click();
     await rows().getByText('4', { exact: true }).waitFor();
@@ -147,7 +147,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await rows().getByText('4', { exact: true }).waitFor({ state: 'hidden' });
     await rows().getByRole('link').click();
     const drawer = page.getByRole('dialog', { name: 'Record' });
-    await drawer.getByText('What the last change changed').waitFor();
+    await drawer.getByRole('heading', { name: 'Last change' }).waitFor();
     const changed = drawer.locator('tr', { hasText: 'City 120' });
     assert.match((await changed.textContent()) ?? '', /^city"City 120""Renamed 120"$/);
     await drawer.locator('tr', { hasText: 'people' }).getByText('absent').waitFor();
@@ -165,13 +165,13 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await open(`${dataset('City')}?cursor=nonsense`);
     await page.getByText('invalid_cursor').waitFor();
     await picture(page, 'dataset-error');
-    await page.getByRole('link', { name: 'From the first page' }).click();
+    await page.getByRole('link', { name: 'Go to the first page' }).click();
     await rows().getByText('4', { exact: true }).waitFor();
   });
 
   test('consumers are shown with how far they are behind, and can be forgotten', async () => {
     await open(`${dataset('City')}?tab=consumers`);
-    await page.getByText('Nobody follows this dataset by name').waitFor();
+    await page.getByText('No consumers').waitFor();
     await picture(page, 'consumers-empty');
     const { next_cursor: cursor } = await call('GET', '/records?model=City&limit=50');
     await call('PUT', '/records/consumers/billing', { model: 'City', cursor });
@@ -194,10 +194,10 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     const stalled = page.locator('tr', { hasText: 'warehouse' });
     await stalled
       .getByText(
-        /^stalled since \d+ \w+: acknowledges the same cursor again and again; retention policies wait/,
+        /^stalled since \d+ \w+: it acknowledges the same cursor repeatedly; retention policies wait/,
       )
       .waitFor();
-    await row.getByText('silent for 30 days: no retention policy waits for it').waitFor();
+    await row.getByText('no acknowledgement for 30 days: retention policies no longer wait for it').waitFor();
     await stalled.getByText('none', { exact: true }).filter({ visible: true }).waitFor();
     assert.equal(await page.getByText('stalled', { exact: true }).count(), 1);
     const acknowledged = row.getByText(/ago|last month/).filter({ visible: true });
@@ -223,10 +223,10 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
 
   test('settings of a dataset are changed and kept', async () => {
     await page.getByRole('tab', { name: 'Settings' }).click();
-    await page.getByText('With 117 live records, 101 deletions or more are held back.').waitFor();
+    await page.getByText('With 117 live records, 101 deletions or more are held.').waitFor();
     await page.getByLabel('Number of records').fill('10');
     await page.getByLabel('Share of the live records').fill('20');
-    await page.getByText('24 deletions or more are held back').waitFor();
+    await page.getByText('24 deletions or more are held').waitFor();
     await page.getByLabel('Ignored fields').first().fill('fetched_at');
     await page.keyboard.press('Enter');
     await page.getByLabel('Keep the previous payload of a record').uncheck({ force: true });
@@ -264,14 +264,14 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await picture(theirs, 'record-viewer');
     await theirs.keyboard.press('Escape');
     await theirs.getByRole('tab', { name: 'Settings' }).click();
-    await theirs.getByText('Your role reads these settings').waitFor();
+    await theirs.getByText('Your role is read-only').waitFor();
     assert.equal(await theirs.getByRole('button', { name: 'Save' }).count(), 0);
     await picture(theirs, 'dataset-settings-viewer');
     await theirs.getByRole('tab', { name: 'Consumers' }).click();
     await theirs.getByText('billing').waitFor();
     assert.equal(await theirs.getByRole('button', { name: /Forget/ }).count(), 0);
     await open('/retention', theirs);
-    await theirs.getByText('Everything is kept').waitFor();
+    await theirs.getByText('No retention policy').waitFor();
     assert.equal(await theirs.getByRole('button', { name: 'Add a policy' }).count(), 0);
     const prune = await theirs.evaluate(
       `fetch('/records/prune', { method: 'PATCH', headers: {

@@ -19,8 +19,9 @@ describe('the page of the sandbox in a browser', { skip: skipBrowser }, () => {
     const page = await browser.newPage({ javaScriptEnabled: false });
     t.after(() => page.close());
     await page.goto(bench.sandbox.url);
-    await page.getByLabel('What breaks').selectOption('refresh_revoked');
-    await page.getByLabel('For whom').selectOption('ada@example.com');
+    const faults = page.locator('#faults');
+    await faults.getByRole('combobox', { name: 'Fault', exact: true }).selectOption('refresh_revoked');
+    await faults.getByRole('combobox', { name: 'Account', exact: true }).selectOption('ada@example.com');
     await page.getByRole('button', { name: 'Switch on' }).click();
     assert.equal(new URL(page.url()).hash, '#faults');
     type InForce = { faults: { case: string; account: string }[] };
@@ -30,14 +31,14 @@ describe('the page of the sandbox in a browser', { skip: skipBrowser }, () => {
       [['refresh_revoked', 'ada@example.com']],
     );
     await page.getByRole('button', { name: 'Switch off' }).click();
-    await page.getByText('Nothing is broken.').waitFor();
+    await page.getByText('No fault is active.').waitFor();
     assert.deepEqual(await inForce(), []);
 
     await page.getByRole('button', { name: '+ 7 days' }).click();
     await page.getByText('7 days ahead').waitFor();
     await page.getByRole('textbox', { name: 'Address' }).fill('alan@example.com');
     await page.getByRole('button', { name: 'Add account' }).click();
-    await page.getByLabel('Standing of alan@example.com').selectOption('disabled');
+    await page.getByLabel('Status of alan@example.com').selectOption('disabled');
     await page
       .locator('.card', { hasText: 'alan@example.com' })
       .getByRole('button', { name: 'Set', exact: true })
@@ -69,7 +70,7 @@ describe('the page of the sandbox in a browser', { skip: skipBrowser }, () => {
     await page.goto(bench.sandbox.url);
     await page.goto(`http://localhost:${(evil.address() as AddressInfo).port}/`);
     await page.getByRole('button', { name: 'Win' }).click();
-    await page.getByText('This form was not sent by this page').waitFor();
+    await page.getByText('The form was not sent by this page').waitFor();
     assert.equal((await bench.control<{ offset_s: number }>('GET /clock')).offset_s, 0);
   });
 

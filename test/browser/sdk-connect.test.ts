@@ -3,7 +3,14 @@ import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { openApplication } from '../support/application-page.ts';
 import { skipBrowser } from '../support/browser.ts';
-import { consent, deny, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
+import {
+  closeWindow,
+  consent,
+  deny,
+  openConnectPages,
+  popupBy,
+  type TestConnectPages,
+} from '../support/connect-pages.ts';
 import { picture } from '../support/dashboard.ts';
 
 type Outcome = {
@@ -66,7 +73,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     const popup = await open(await tokenOf());
     await goOn(popup);
     await deny(popup);
-    await popup.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await popup.getByRole('heading', { name: 'Access was denied' }).waitFor();
     await page.waitForFunction('failures.length === 1');
     await popup.getByRole('button', { name: 'Try again' }).click();
     await goOn(popup);
@@ -77,20 +84,20 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     const other = await open(await tokenOf());
     await goOn(other);
     await deny(other);
-    await other.getByRole('heading', { name: 'Access was not given' }).waitFor();
+    await other.getByRole('heading', { name: 'Access was denied' }).waitFor();
     await other.close();
     assert.deepEqual(await outcome(), {
-      ...{ code: 'denied', reason: 'access_denied', message: 'Access was not given.' },
+      ...{ code: 'denied', reason: 'access_denied', message: 'Access was denied.' },
     });
   });
 
   test('a window that is closed is told: at once, and at the provider', async () => {
-    await (await open(await tokenOf())).close();
+    await closeWindow(await open(await tokenOf()));
     assert.equal((await outcome()).code, 'window_closed');
     const popup = await open(await tokenOf());
     await goOn(popup);
     await popup.getByText('ada@example.com').first().waitFor();
-    await popup.close();
+    await closeWindow(popup);
     assert.equal((await outcome()).code, 'window_closed');
   });
 
@@ -112,7 +119,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
       const popup = await open(await tokenOf());
       await goOn(popup);
       assert.ok(isHeld);
-      await popup.close();
+      await closeWindow(popup);
       assert.equal((await outcome()).code, 'window_closed');
       await context.unrouteAll({ behavior: 'ignoreErrors' });
 
@@ -120,7 +127,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
       const other = await open(await tokenOf());
       await goOn(other);
       await page.evaluate('const late = setTimeout; window.setTimeout = (run, ms) => late(run, ms / 50)');
-      await other.close();
+      await closeWindow(other);
       assert.deepEqual((({ code, reason }) => ({ code, reason }))(await outcome()), {
         code: 'failed',
         reason: 'unreachable',
@@ -156,7 +163,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
       const undecided = await open(await tokenOf());
       await goOn(undecided);
       await consent(undecided, { untick: true });
-      await undecided.getByRole('heading', { name: /but not fully/ }).waitFor();
+      await undecided.getByRole('heading', { name: /some permissions are missing/ }).waitFor();
       const asked = () => page.waitForResponse(/\/connect\/session\/progress/);
       await asked();
       await asked();
@@ -176,9 +183,9 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     const popup = await open(await tokenOf());
     await goOn(popup);
     await consent(popup, { untick: true });
-    await popup.getByRole('heading', { name: /but not fully/ }).waitFor();
+    await popup.getByRole('heading', { name: /some permissions are missing/ }).waitFor();
     assert.equal(await page.evaluate('isOver'), false);
-    await popup.getByRole('button', { name: 'Go on without' }).click();
+    await popup.getByRole('button', { name: 'Continue without' }).click();
     const { made } = await outcome();
     assert.deepEqual(made?.missingScopes, ['https://www.googleapis.com/auth/spreadsheets']);
     await closed(popup);
@@ -321,7 +328,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
 
     await render(await tokenOf());
     const refused = await popupBy(context, () => button.click());
-    await refused.close();
+    await closeWindow(refused);
     await status.getByText('failed window_closed').waitFor();
     const cancelled = await popupBy(context, () => button.click());
     await page.getByRole('button', { name: 'Cancel' }).click();

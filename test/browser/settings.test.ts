@@ -25,7 +25,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   const dialog = () => page.getByRole('dialog');
   /** By the menu of a row. */
   const choose = async (row: string, act: string) => {
-    await page.getByRole('button', { name: `Acts on ${row}`, exact: true }).click();
+    await page.getByRole('button', { name: `Actions for ${row}`, exact: true }).click();
     await page.getByRole('menuitem', { name: act }).click();
   };
   /** By its text: buttons of a row carry its name, too. */
@@ -64,7 +64,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     secret = (await shown.textContent()) ?? '';
     trellis.watch.made('key', secret);
     await picture(page, 'settings-key-secret');
-    await press('I have kept it');
+    await press('I have saved it');
     await page.getByRole('row').filter({ hasText: 'billing' }).getByText('one proxy rule').waitFor();
   });
 
@@ -81,7 +81,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('combobox', { name: 'Replaces' }).click();
     await page.getByRole('option', { name: /^billing/ }).click();
     await press('Create it');
-    await page.getByText('A key that replaces another one needs records:read or records:write.').waitFor();
+    await page.getByText('A key that replaces another key needs records:read or records:write.').waitFor();
     await page.getByRole('checkbox', { name: 'records:read' }).check();
     await page.getByRole('checkbox', { name: 'activity:read' }).uncheck();
     await picture(page, 'settings-key-replace');
@@ -89,7 +89,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     const shown = page.getByTestId('secret');
     await shown.waitFor();
     trellis.watch.made('key', (await shown.textContent()) ?? '');
-    await press('I have kept it');
+    await press('I have saved it');
     const [row] = await trellis.db.query<{ isReplaced: boolean }>(
       `select young.first_key_id = old.id as "isReplaced"
        from api_key as young
@@ -121,7 +121,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await press('Cancel');
     await dialog().waitFor({ state: 'detached' });
     await page
-      .getByRole('button', { name: 'Acts on billing', exact: true })
+      .getByRole('button', { name: 'Actions for billing', exact: true })
       .and(page.locator(':focus'))
       .waitFor();
     await choose('billing', 'Edit');
@@ -134,7 +134,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
 
   test('it is revoked after a question, and refused at once', async () => {
     await choose('billing', 'Revoke');
-    await page.getByText('are refused on all nodes within a second').waitFor();
+    await page.getByText('are permanently rejected by all nodes within a second').waitFor();
     await picture(page, 'settings-key-revoke');
     await press('Revoke it');
     await page.getByRole('row').filter({ hasText: 'billing' }).waitFor({ state: 'detached' });
@@ -171,13 +171,13 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   test('the connect page gets a name and colours, seen before they are saved', async () => {
     await tab('Connect page');
     await page.getByRole('textbox', { name: 'Name of your application' }).fill('Ledger');
-    await page.getByRole('textbox', { name: 'Colour in light' }).fill('#ffdd00');
+    await page.getByRole('textbox', { name: 'Color in light mode' }).fill('#ffdd00');
     // Left in the same moment, which nobody can, the field takes back what was typed.
     await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
     await page.keyboard.press('Tab');
     await page.getByTestId('preview').getByText('Ledger', { exact: true }).waitFor();
     await press('Save');
-    await page.getByText('Hard to read', { exact: true }).waitFor();
+    await page.getByText('Low contrast', { exact: true }).waitFor();
     const { body } = await trellis.call('GET', '/environment/settings');
     const { connect: look } = body.data as { connect: { app_name: string; colors: object } };
     assert.deepEqual(
@@ -196,7 +196,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await row.waitFor({ state: 'detached' });
     assert.match(page.url(), /action=key.created/);
     await page.getByRole('textbox', { name: 'Action' }).fill('nothing.so');
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     await page.getByText('People and environments').click();
     await page.getByRole('textbox', { name: 'Action' }).fill('');
     await page.getByText('user.signed_in').first().waitFor();
@@ -208,7 +208,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await press('Create an environment');
     await page.getByRole('textbox', { name: 'Name' }).fill('Not A Name');
     await press('Create it');
-    await page.getByText('Small letters').waitFor();
+    await page.getByText('Up to 64 lowercase letters').waitFor();
     await page.getByRole('textbox', { name: 'Name' }).fill('staging');
     await press('Create it');
     await cell('staging').waitFor();
@@ -229,9 +229,9 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await choose('qa', 'Delete');
     await dialog().getByText('1 integration').waitFor();
     await picture(page, 'settings-environment-delete');
-    await press('Delete for good');
+    await press('Delete permanently');
     await cell('qa').waitFor({ state: 'detached' });
-    assert.equal(await page.getByRole('button', { name: 'Acts on dev' }).count(), 0);
+    assert.equal(await page.getByRole('button', { name: 'Actions for dev' }).count(), 0);
   });
 
   test('an environment with connections says what stands in the way', async () => {
@@ -239,18 +239,18 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await rename({ from: 'dev', to: 'busy' });
     await page.goto(`${trellis.baseUrl}/app/busy/settings?tab=environments`);
     await choose('busy', 'Delete');
-    await page.getByText('1 connection in the way').waitFor();
-    assert.ok(await page.getByRole('button', { name: 'Delete for good' }).isDisabled());
+    await page.getByText('1 connection must be deleted first').waitFor();
+    assert.ok(await page.getByRole('button', { name: 'Delete permanently' }).isDisabled());
     await picture(page, 'settings-environment-in-use');
     await rename({ from: 'busy', to: 'dev' });
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=people`);
   });
 
   test('an invitation link that is opened in another window makes a viewer', async () => {
-    await press('Invite somebody');
+    await press('Invite a user');
     await page.getByRole('textbox', { name: 'E-mail' }).fill('grace@example.com');
     await picture(page, 'settings-invite');
-    await press('Make the link');
+    await press('Create the link');
     const link = (await page.getByTestId('link').textContent()) ?? '';
     await picture(page, 'settings-invite-link');
     await press('Done');
@@ -260,7 +260,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await guest.page.getByText('As viewer in dev').waitFor();
     await guest.page.getByRole('textbox', { name: 'Name' }).fill('Grace Hopper');
     await guest.page.getByRole('textbox', { name: 'Password' }).fill(password);
-    await guest.page.getByRole('button', { name: 'Make the account' }).click();
+    await guest.page.getByRole('button', { name: 'Create the account' }).click();
     await guest.page.waitForURL('**/app/dev/getting-started');
     await guest.page.goto(`${trellis.baseUrl}/app/dev/settings`);
     await guest.page.getByRole('tab', { name: 'Your account' }).waitFor();
@@ -282,7 +282,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await press('Save');
     const row = page.getByRole('row').filter({ hasText: 'Grace Hopper' });
     await row.getByText('in dev, prod').waitFor();
-    await choose('Grace Hopper', 'Make a reset link');
+    await choose('Grace Hopper', 'Create a reset link');
     assert.match((await page.getByTestId('link').textContent()) ?? '', /\/reset-password#/);
     await press('Done');
     await picture(page, 'settings-people');
@@ -319,7 +319,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await seen.getByRole('cell', { name: 'API_BASE' }).waitFor();
     assert.equal(await seen.getByRole('button', { name: /API_BASE|Add a variable/ }).count(), 0);
     await seen.getByRole('tab', { name: 'Connect page' }).click();
-    await seen.getByText('Developers of this environment can change this.').waitFor();
+    await seen.getByText('Only developers of this environment can change this.').waitFor();
     await picture(seen, 'settings-connect-page-viewer');
     const name = { name: 'mine' };
     for (const [method, path, body] of [

@@ -94,15 +94,15 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await click(page.getByRole('link', { name: 'Getting started' }));
       await page.getByText('2 of 5').waitFor();
       await click(page.getByRole('link', { name: 'Choose a sheet' }));
-      await page.getByText('This connection may not list').waitFor();
+      await page.getByText('This connection cannot list').waitFor();
       await picture(page, 'sheet-link');
-      await click(page.getByRole('button', { name: 'Make a small one to try' }));
+      await click(page.getByRole('button', { name: 'Create a sample spreadsheet' }));
       await page.getByRole('heading', { name: 'Cities of the playground' }).waitFor();
       const rows = region('Rows');
-      await rows.getByText('The service puts an invisible mark').waitFor();
+      await rows.getByText('The service adds an invisible mark').waitFor();
       await rows.getByText('4 rows.').waitFor();
       // No column is called a key, so nothing that could go wrong is chosen for the reader.
-      assert.ok(await rows.getByRole('radio', { name: 'By what the rows hold' }).isChecked());
+      assert.ok(await rows.getByRole('radio', { name: 'By the content of the rows' }).isChecked());
       assert.equal(await rows.getByRole('row').count(), 5);
       await click(rows.getByRole('radio', { name: 'By a key column' }));
       await rows.getByText('A · key').waitFor();
@@ -136,12 +136,12 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       const sandbox = await context.newPage();
       await sandbox.goto(dashboard.trellis.sandbox.url);
       await sandbox
-        .getByLabel('What to do to Cities of the playground')
-        .selectOption('put text among the numbers');
+        .getByLabel('Damage to Cities of the playground')
+        .selectOption('put text into a column of numbers');
       await click(
         sandbox
           .locator('#spreadsheets .card', { hasText: 'Cities of the playground' })
-          .getByRole('button', { name: 'Do it' }),
+          .getByRole('button', { name: 'Apply' }),
       );
       await sandbox.waitForLoadState();
       await sandbox.close();
@@ -154,17 +154,17 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
     });
 
     test('what was read is pruned, and the sheet shows that', async (t) => {
-      await click(page.getByRole('link', { name: 'All of them, and pruning' }));
+      await click(page.getByRole('link', { name: 'Open the dataset' }));
       await click(page.getByRole('button', { name: 'Prune all' }));
       await click(page.getByRole('button', { name: 'Prune 4 records' }));
-      await page.getByText('The payloads are gone.').waitFor();
+      await page.getByText('The payloads are removed.').waitFor();
       assert.ok((await records()).every(({ _trellis_metadata: { pruned_at: at } }) => at !== null));
       t.diagnostic(`${clicks} clicks`);
       assert.ok(clicks <= 20, `${clicks} clicks`);
       await open(`${root}/sheets/of/base`);
       await region('Records').getByText('pruned').nth(3).waitFor();
       await open('/getting-started');
-      await page.getByText('All of it works').waitFor();
+      await page.getByText('All steps are done').waitFor();
     });
 
     test('its way of telling rows apart is changed, with what that does to the records said first', async () => {
@@ -172,9 +172,9 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await page.getByRole('link', { name: 'Edit' }).click();
       const rows = region('Rows');
       await rows.getByText('A · key').waitFor();
-      assert.equal(await page.getByText('The records get other IDs').count(), 0);
-      await rows.getByRole('radio', { name: 'By what the rows hold' }).click();
-      await page.getByText('The records get other IDs').waitFor();
+      assert.equal(await page.getByText('The records get new IDs').count(), 0);
+      await rows.getByRole('radio', { name: 'By the content of the rows' }).click();
+      await page.getByText('The records get new IDs').waitFor();
       await previewed();
       await picture(page, 'sheet-edit');
       await page.getByRole('button', { name: 'Save and read it again' }).click();
@@ -187,7 +187,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       const sheets = region('Sheets');
       await sheets.getByText('4 records').waitFor();
       await picture(page, 'sheets');
-      await sheets.getByRole('button', { name: /^Acts on rows/ }).click();
+      await sheets.getByRole('button', { name: /^Actions for rows/ }).click();
       await page.getByRole('menuitem', { name: 'Pause' }).click();
       await sheets.getByText('Paused').waitFor();
       await sheets.getByRole('link', { name: /^Cities/ }).click();
@@ -195,13 +195,13 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       const dialog = page.getByRole('dialog');
       await dialog.getByText('They can still be read').waitFor();
       await picture(page, 'sheet-remove');
-      await dialog.getByRole('radio', { name: 'Remove them' }).click();
+      await dialog.getByRole('radio', { name: 'Remove the records' }).click();
       await dialog.getByRole('button', { name: 'Remove sheet and records' }).click();
-      await sheets.getByText('Choose a tab of a spreadsheet').waitFor();
+      await sheets.getByText('Add a tab of a spreadsheet').waitFor();
       assert.deepEqual(await metadataOf(at), { sheets: {} });
       assert.deepEqual(await records(), []);
       await open(`${root}/sheets/of/base`);
-      await page.getByText('No such sheet').waitFor();
+      await page.getByText('Unknown sheet').waitFor();
     });
   });
 
@@ -239,7 +239,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await list.getByRole('button', { name: /^Book/ }).waitFor();
       await picture(page, 'sheet-list');
       await page.getByPlaceholder('Title').fill('nothing of the kind');
-      await page.getByText('There is no such spreadsheet in the account.').waitFor();
+      await page.getByText('The account has no spreadsheet with this title.').waitFor();
       await picture(page, 'sheet-list-empty');
       await page.getByPlaceholder('Title').fill('boo');
       await list.getByRole('button', { name: /^Book/ }).click();
@@ -263,9 +263,9 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await rows.getByRole('combobox', { name: 'Key column' }).click();
       await page.getByRole('option', { name: 'Name' }).click();
       await rows.getByText('B · key').waitFor();
-      await rows.getByText('Not every row has a key').waitFor({ state: 'hidden' });
+      await rows.getByText('Not every row has a unique key').waitFor({ state: 'hidden' });
       await rows.getByLabel('Header row').fill('1');
-      await rows.getByRole('button', { name: 'Row 2 looks like it' }).click();
+      await rows.getByRole('button', { name: 'Row 2 is probably the header' }).click();
       await rows.getByText('3 rows.').waitFor();
     });
 
@@ -291,7 +291,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await name.fill('base');
       await page.getByText('Another sheet of this connection has this name').waitFor();
       await name.fill('orders');
-      await page.getByRole('combobox', { name: 'Brought up to date' }).click();
+      await page.getByRole('combobox', { name: 'Frequency' }).click();
       await page.getByRole('option', { name: 'every hour' }).click();
       await page.getByRole('button', { name: 'Save and read the sheet' }).click();
       await page.getByText('The last run: 1 added.').waitFor();
@@ -318,15 +318,19 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
     test('what keeps a sheet from being read is told with what to do', async () => {
       const fault = (name: string) => dashboard.trellis.control('POST', 'faults', { case: name, times: 1 });
       const cases: [fault: string | undefined, message: string, step: string][] = [
-        [undefined, 'neither a link to a Google spreadsheet nor an ID', 'copy its whole address'],
+        [undefined, 'neither a link to a Google spreadsheet nor an ID', 'copy the full address'],
         [
           'api_403',
           'Share the spreadsheet with drive@example.com',
-          'this account can open it, then try again',
+          'this account can open it. Then try again',
         ],
-        ['api_404', 'There is no such spreadsheet', 'this account can open it, then try again'],
-        ['api_scope_insufficient', 'not granted the right', 'Reconnect the account'],
-        ['api_service_disabled', 'has not been used in project', 'Enable the API in the Cloud project'],
+        ['api_404', 'The spreadsheet does not exist', 'this account can open it. Then try again'],
+        ['api_scope_insufficient', 'lacks a permission', 'Reconnect the account'],
+        [
+          'api_service_disabled',
+          'has not been used in project',
+          'Enable the API in the Google Cloud project',
+        ],
       ];
       for (const [name, message, step] of cases) {
         if (name !== undefined) await fault(name);
@@ -341,7 +345,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
           await region('Rows').getByText('3 rows.').waitFor();
         }
       }
-      await page.getByRole('button', { name: 'Choose another one' }).click();
+      await page.getByRole('button', { name: 'Choose another spreadsheet' }).click();
       await page.getByLabel('Link or ID').waitFor();
     });
 
@@ -352,7 +356,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       assert.equal((await dashboard.trellis.call('POST', '/sync/deploy', { body })).status, 200);
       await open(`/connections/own-rows/${own.connectionId}/sheets/new`);
       const alert = page.getByRole('alert').filter({ hasText: 'a function of its own that is called rows' });
-      await alert.getByText('give it another name').waitFor();
+      await alert.getByText('Remove or rename this function').waitFor();
       const { body: listed } = await dashboard.trellis.call('GET', '/integrations/own-rows/functions');
       assert.equal((listed.data as object[]).length, 1);
     });
@@ -361,7 +365,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await seeing.edit(id, { deleteSheet: { sheetId: 0 } });
       await open(`/connections/with-drive/${seeing.connectionId}/sheets/of/base`);
       await page.getByRole('button', { name: 'Run now' }).click();
-      await page.getByText('The tab was deleted. Choose another one').first().waitFor();
+      await page.getByText('The tab was deleted. Choose another tab').first().waitFor();
       await picture(page, 'sheet-failed');
     });
 
@@ -396,7 +400,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await viewed.getByRole('region', { name: 'State' }).waitFor();
       assert.equal(await viewed.getByRole('button', { name: 'Run now' }).count(), 0);
       await viewed.goto(`${dashboard.trellis.baseUrl}/app/dev${set}`);
-      await viewed.getByText('Your role may look at sheets').waitFor();
+      await viewed.getByText('Your role is read-only').waitFor();
     });
   });
 });

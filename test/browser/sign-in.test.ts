@@ -62,28 +62,28 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
   });
 
   test('a second factor is set up by a QR code that is drawn here', async () => {
-    await press('Set it up');
+    await press('Set up');
     await page.getByRole('textbox', { name: 'Your password' }).fill('a wrong password');
     dashboard.expectComplaint(/status of 40[01]/);
-    await press('Go on');
-    await page.getByText('The password is not right').waitFor();
+    await press('Continue');
+    await page.getByText('Wrong password').waitFor();
     await page.getByRole('textbox', { name: 'Your password' }).fill(password);
-    await press('Go on');
+    await press('Continue');
     await page.getByRole('img', { name: 'QR code for your authenticator' }).waitFor();
     secret = (await page.getByTitle(/^[A-Z2-7]{16,}$/).textContent()) ?? '';
     await picture(page, 'sign-in-two-factor-set-up');
-    await page.getByRole('textbox', { name: 'The six digits' }).fill('000000');
-    await press('Switch it on');
-    await page.getByText('This code is not good').waitFor();
-    await page.getByRole('textbox', { name: 'The six digits' }).fill(await code());
-    await press('Switch it on');
-    await page.getByText('they are shown once').waitFor();
+    await page.getByRole('textbox', { name: 'Enter the six digits' }).fill('000000');
+    await press('Turn on');
+    await page.getByText('Wrong code').waitFor();
+    await page.getByRole('textbox', { name: 'Enter the six digits' }).fill(await code());
+    await press('Turn on');
+    await page.getByText('They are shown only once').waitFor();
     const codes = await page.locator('code').allTextContents();
     backupCode = codes.find((text) => /^[\w]{5}-[\w]{5}$/.test(text)) ?? '';
     assert.notEqual(backupCode, '', codes.join(' '));
     await picture(page, 'sign-in-backup-codes');
-    await press('I have kept them');
-    await page.getByRole('button', { name: 'Switch it off' }).waitFor();
+    await press('I have saved them');
+    await page.getByRole('button', { name: 'Turn off' }).waitFor();
   });
 
   test('signing in asks for a code, says what is wrong with one, and takes the right one', async () => {
@@ -91,16 +91,16 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await signOut();
     await picture(page, 'sign-in');
     await fillSignIn('a wrong password');
-    await page.getByText('E-mail or password is not right').waitFor();
+    await page.getByText('Wrong e-mail or password').waitFor();
     await picture(page, 'sign-in-refused');
     await fillSignIn(password);
-    await page.getByText('One more step').waitFor();
+    await page.getByText('Second factor').waitFor();
     await page.getByRole('textbox', { name: 'Code' }).fill('000000');
-    await press('Go on');
-    await page.getByText('This code is not good').waitFor();
+    await press('Continue');
+    await page.getByText('Wrong code').waitFor();
     await picture(page, 'sign-in-code-refused');
     await page.getByRole('textbox', { name: 'Code' }).fill(await code());
-    await press('Go on');
+    await press('Continue');
     await page.waitForURL('**/app/dev/**');
   });
 
@@ -110,12 +110,12 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
       await signOut();
       await fillSignIn(password);
       await page.getByRole('textbox', { name: 'Code' }).fill(backupCode);
-      await press('Go on');
+      await press('Continue');
       if (isGood) await page.waitForURL('**/app/dev/**');
     }
-    await page.getByText('This backup code is not good').waitFor();
+    await page.getByText('Wrong backup code').waitFor();
     await page.getByRole('textbox', { name: 'Code' }).fill(await code());
-    await press('Go on');
+    await press('Continue');
     await page.waitForURL('**/app/dev/**');
   });
 
@@ -126,24 +126,24 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     const verified = await other.auth('POST', '/two-factor/verify-totp', { code: await code() });
     assert.equal(verified.status, 200, verified.text);
     await page.reload();
-    await page.getByText('this one').waitFor();
+    await page.getByText('current').waitFor();
     await picture(page, 'sign-in-account');
-    await press('End all others');
-    await page.getByRole('button', { name: 'End all others' }).waitFor({ state: 'detached' });
+    await press('End all other sessions');
+    await page.getByRole('button', { name: 'End all other sessions' }).waitFor({ state: 'detached' });
     assert.equal((await other.call('GET', '/users/me')).status, 401);
   });
 
   test('a session that ended elsewhere leads to the sign-in, and back to the same page', async () => {
     await page.goto(`${trellis.baseUrl}/app/dev/events?tab=deliveries&status=dead`);
-    await page.getByText('Nothing fits').waitFor();
+    await page.getByText('No match').waitFor();
     await trellis.db.query('delete from sign_in_session');
     dashboard.expectComplaint(/401/);
     await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
     await fromElsewhere();
     await fillSignIn(password);
     await page.getByRole('textbox', { name: 'Code' }).fill(await code());
-    await press('Go on');
-    await page.getByText('Nothing fits').waitFor();
+    await press('Continue');
+    await page.getByText('No match').waitFor();
     assert.equal(new URL(page.url()).search, '?tab=deliveries&status=dead');
   });
 
@@ -188,12 +188,12 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
 
   test('the password is changed, and the second factor switched off, with the password', async () => {
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=account`);
-    await press('Switch it off');
+    await press('Turn off');
     await page.getByRole('textbox', { name: 'Your password' }).fill(password);
-    await press('Switch it off');
-    await page.getByRole('button', { name: 'Set it up' }).waitFor();
+    await press('Turn off');
+    await page.getByRole('button', { name: 'Set up' }).waitFor();
     await press('Change the password');
-    await page.getByRole('textbox', { name: 'Present password' }).fill(password);
+    await page.getByRole('textbox', { name: 'Current password' }).fill(password);
     await page.getByRole('textbox', { name: 'New password' }).fill('short');
     await press('Set the password');
     await page.getByText('At least 12 characters').nth(1).waitFor();
@@ -209,7 +209,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await press('Forgot your password?');
     await picture(page, 'sign-in-forgot');
     await press('Send me a link');
-    await page.getByText('Look into your mail').waitFor();
+    await page.getByText('Check your e-mail').waitFor();
     await picture(page, 'sign-in-forgot-sent');
     while (mails.mails.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
     const text = mails.mails[0]!.text.replace(/=\n/g, '').replace(/=3D/g, '=');

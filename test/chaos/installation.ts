@@ -2,6 +2,7 @@
  * Three nodes behind a balancer, on a PostgreSQL behind PgBouncer where one is installed, with the provider and the
  * application's receiver in a process beside them: all of it processes that can be killed, frozen and restarted.
  */
+
 import { type ChildProcess, fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
@@ -9,10 +10,11 @@ import { chownSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { defaultTiming } from '../../server/connections/refresh.ts';
-import { leaseMsOf } from '../../server/connections/refresh-request.ts';
-import { findAccount } from '../../server/db/embedded-account.ts';
-import { prepareBinaries } from '../../server/db/embedded-binaries.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
+import { leaseMsOf } from '../../server/connections/refresh/lease.ts';
+import { defaultTiming } from '../../server/connections/refresh/refresh.ts';
+import { findAccount } from '../../server/db/embedded/account.ts';
+import { prepareBinaries } from '../../server/db/embedded/binaries.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { findPgbouncer, type PgBouncer, startPgbouncer } from '../support/pgbouncer.ts';
 import { freePort } from '../support/ports.ts';
@@ -170,7 +172,7 @@ export async function openInstallation({
 
 /** Of the connections whose tokens end. */
 function leaseTiming(): LeaseTiming {
-  const catalog = loadCatalog(path.join(import.meta.dirname, '../../providers'));
+  const catalog = loadCatalog(path.join(import.meta.dirname, '../../providers'), authModes);
   const { storeMs } = defaultTiming;
   const connection = { integration: { provider: catalog.get(integration) } };
   return { leaseMs: leaseMsOf(connection, storeMs), storeMs };

@@ -1,4 +1,4 @@
-/** The programs of docs/provider-clients.md, as they stand there, and what the page says that they print. */
+/** The programs of docs/guides/provider-clients.md, as they stand there, and what the page says that they print. */
 
 import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
@@ -15,7 +15,7 @@ export type PageProgram = {
   dead: string;
 };
 
-export const page = 'docs/provider-clients.md';
+export const page = 'docs/guides/provider-clients.md';
 
 /** Behind each program stand its two outputs. */
 export function pagePrograms(text: string): PageProgram[] {

@@ -1,4 +1,4 @@
-// docs/provider-clients.md: each program does what the page says, and so do the table of repeated calls and the warnings.
+// docs/guides/provider-clients.md: each program does what the page says, and so do the table of repeated calls and the warnings.
 // The Python ones run where TEST_PYTHON, or python3, has their clients; test/long/provider-clients.long.ts installs them.
 
 import assert from 'node:assert/strict';

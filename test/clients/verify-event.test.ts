@@ -6,7 +6,7 @@ import {
   openDeliveryBench,
   type Received,
 } from '../../server/deliveries/deliveries.fixture.ts';
-import { rotateSigningKey, signingKeys } from '../../server/deliveries/signing-keys.ts';
+import { rotateSigningKey, signingKeys } from '../../server/deliveries/signing.ts';
 
 let bench: DeliveryBench;
 beforeEach(async () => {

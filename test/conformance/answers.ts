@@ -90,7 +90,7 @@ export const answers: Promised[] = [
     },
   })),
   ...['gzip, chunked', 'gzip'].map((coding) => ({
-    name: `an answer with a transfer coding that callers do not know is an error of ours: ${coding}`,
+    name: `an answer with a transfer coding that callers do not know is an error of Trellis: ${coding}`,
     prove: async (subject: Subject) => {
       const reply = await subject.ask({}, ({ socket }) =>
         socket.end(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\n\r\n2\r\nGZ\r\n0\r\n\r\n`),

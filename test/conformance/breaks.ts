@@ -44,7 +44,7 @@ export const breaks: Promised[] = [
     },
   })),
   ...unreadable.map(([how, bytes]) => ({
-    name: `an answer that cannot be read is an error of ours, and the call is not tried again: ${how}`,
+    name: `an answer that cannot be read is an error of Trellis, and the call is not tried again: ${how}`,
     prove: async (subject: Subject) => {
       const reply = await subject.ask({ headers: ['Retries: 2'] }, (seen) => seen.write(bytes));
       assert.deepEqual([reply.status, subject.errorOf(reply)], [502, 'upstream_unreadable']);

@@ -26,7 +26,7 @@ const parts: Record<string, Promised[]> = {
   Decoding: decoding,
   Safety: safety,
 };
-const page = join(import.meta.dirname, '../../docs/proxy-conformance.md');
+const page = join(import.meta.dirname, '../../docs/reference/proxy-conformance.md');
 
 let subject: Subject;
 before(async () => {
@@ -42,7 +42,7 @@ for (const [part, promises] of Object.entries(parts)) {
     });
 }
 
-test('docs/proxy-conformance.md lists every promise, each once', () => {
+test('docs/reference/proxy-conformance.md lists every promise, each once', () => {
   const all = Object.values(parts).flat();
   assert.equal(new Set(all.map(({ name }) => name)).size, all.length);
   assert.ok(all.length >= 120);

@@ -224,7 +224,7 @@ export const safety: Promised[] = [
             .map(([start, given, text]) => `${start}${given}: ${text}`);
           const reply = await subject.ask({ headers });
           const [seen] = subject.provider.seen;
-          // What a header of ours does not allow is refused; all else arrives.
+          // What a header of Trellis does not allow is refused; all else arrives.
           if (seen === undefined) assert.ok(subject.errorOf(reply), reply.line);
           else {
             assert.deepEqual(seen.all('host'), [`127.0.0.1:${subject.provider.port}`]);

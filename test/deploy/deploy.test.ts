@@ -16,7 +16,7 @@ const required = { baseUrl: 'https://trellis.example.com', existingSecret: 'trel
 const stopSeconds = 5;
 /** Of the documentation, with a made-up address: a setting that is none is no fault, so each name is looked up. */
 const settings = new Set(
-  [...read('docs/operations.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
+  [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
 ).add('NODE_ENV');
 const trustedProxies = ['10.244.0.0/16', 'fd00::/8'];
 const seconds = (ms: number) => ms / 1000;

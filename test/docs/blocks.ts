@@ -9,13 +9,13 @@ export type Block = {
   line: number;
   language: string;
   text: string;
-  /** Why it is not run: `<!-- not run: ... -->` stands before it. */
+  /** The reason for not running it, from `<!-- not run: ... -->` before it. */
   notRun?: string | undefined;
-  /** The code of the error that it shows: `<!-- fails: ... -->` stands before it. */
+  /** The expected error code, from `<!-- fails: ... -->` before it. */
   fails?: string | undefined;
 };
 
-/** The pages for users, in order. Decision records are for contributors and are left out. */
+/** The pages for users, in order, without the decision records. */
 export function pages(): string[] {
   return ['README.md', ...globSync('docs/**/*.md', { cwd: root }).sort()].filter(
     (page) => !page.startsWith('docs/decisions/'),
@@ -39,7 +39,7 @@ export function blocksOf(page: string): Block[] {
   );
 }
 
-/** For a message: where a block is. */
+/** The position of a block, for messages. */
 export function placeOf({ page, line }: Block): string {
   return `${page}:${line}`;
 }

@@ -1,34 +1,36 @@
-// What the guide of the client shows in TypeScript compiles in a strict program.
+// The TypeScript examples of the client's guide compile in a strict program.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
 import { blocksOf, root } from './blocks.ts';
 
-/** What the examples take from the program around them. */
+/** Declarations of the program around the examples. */
 const around = `
   declare const button: HTMLButtonElement, message: HTMLElement, url: string, spreadsheetId: string;
   declare const api: { createConnectSession(): Promise<string> };
   declare const sheet: import('trellis-client').Connection;
 `;
 
+const pages = ['docs/guides/sdk.md', 'docs/guides/sdk-connect.md'];
+
 test('the examples in TypeScript of the guide of the client compile', async () => {
-  const blocks = blocksOf('docs/sdk.md').filter(({ language }) => /^tsx?$/.test(language));
+  const blocks = pages.flatMap(blocksOf).filter(({ language }) => /^tsx?$/.test(language));
   assert.ok(blocks.length >= 3);
   const place = await mkdtemp(join(tmpdir(), 'trellis-examples-'));
   try {
-    const files = blocks.map(({ line, language }) => `line-${line}.${language}`);
+    const files = blocks.map(({ page, line, language }) => `${basename(page, '.md')}-${line}.${language}`);
     await Promise.all(blocks.map(({ text }, at) => writeFile(join(place, files[at]!), text)));
     await writeFile(join(place, 'around.d.ts'), around);
     const typesOf = (name: string) => [join(root, 'node_modules/@types', name)];
     const compilerOptions = {
       ...{ module: 'esnext', moduleResolution: 'bundler', jsx: 'react-jsx', skipLibCheck: true },
       ...{ noEmit: true, declaration: false, allowImportingTsExtensions: true, rootDir: '/' },
-      // Their readers go on with what they declare.
+      // The examples declare names for the reader's own code.
       noUnusedLocals: false,
       paths: {
         'trellis-client': [join(root, 'sdk/client/index.ts')],

@@ -1,5 +1,5 @@
-// What the pages say works: each command is run against a service, in the order of its page; each piece of code is read by
-// its language; each answer that is shown has the fields of the one that came.
+// The examples of the pages work: each command runs against a service, in the order of its page; each piece of code is
+// parsed by its language; each shown answer has the fields of the real one.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -20,9 +20,8 @@ after(() => reader.close());
 
 const shells = ['sh', 'bash'];
 const languages = [...shells, 'js', 'ts', 'tsx', 'json', 'sql', 'yaml', 'python', 'http', 'ini', 'nginx', ''];
-/** What stands right behind a command, with a sentence between at most, is its answer. */
+/** The JSON right after a command, with at most a sentence between, is its answer. */
 const isAnswer = (shown: Block, { line, text }: Block) => shown.line - (line + text.split('\n').length) <= 4;
-/** Told with its reason, where somebody wonders. */
 const isRun = ({ notRun }: Block) => notRun === undefined;
 
 for (const page of pages()) {
@@ -46,7 +45,7 @@ for (const page of pages()) {
         assert.equal(error, block.fails, said);
         const shown = blocks[at + 1];
         if (shown?.language === 'json' && isRun(shown) && isAnswer(shown, block))
-          assert.deepEqual(missingIn(output, shown.text), [], `${placeOf(shown)} is not what came:\n${said}`);
+          assert.deepEqual(missingIn(output, shown.text), [], `${placeOf(shown)} differs:\n${said}`);
       }
     } finally {
       await terminal.close();
@@ -54,12 +53,12 @@ for (const page of pages()) {
   });
 }
 
-test('every block says what language it is in', () => {
+test('every block names its language', () => {
   const unknown = all().filter(({ language }) => !languages.includes(language));
   assert.deepEqual(unknown.map(placeOf), []);
 });
 
-test('every piece of code is read by its language', async () => {
+test('every piece of code is parsed by its language', async () => {
   for (const block of all().filter(isRun)) {
     const { language, text } = block;
     if (language === 'json') assert.equal(withoutValues(text).trim(), '', placeOf(block));
@@ -75,7 +74,7 @@ test('every piece of code is read by its language', async () => {
   }
 });
 
-test('few blocks are not run, and each says why', () => {
+test('every block that is not run has a reason', () => {
   const left = all().filter(({ notRun }) => notRun !== undefined);
   assert.deepEqual(left.filter(({ notRun = '' }) => notRun.length < 8).map(placeOf), []);
 });
@@ -105,7 +104,7 @@ function read(page: string): string {
   return readFileSync(join(root, page), 'utf8');
 }
 
-/** Names of parameters may differ, and `...` may stand for a beginning that was told before. */
+/** Names of parameters may differ. */
 function mentions(text: string, path: string): boolean {
   const pattern = path
     .replace(/\/$/, '')

@@ -1,11 +1,11 @@
-// What the pages' JavaScript speaks of without saying where it comes from, by the names that it has there.
+// Defines the names that the JavaScript of the pages uses without an import.
 
 import { readFileSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 import { Webhook } from 'standardwebhooks';
 import { Trellis } from '../../sdk/client/index.ts';
 
-// As if the client were installed.
+// Resolves trellis-client as if it were installed.
 const client = new URL('../../sdk/client/index.ts', import.meta.url).href;
 registerHooks({
   resolve: (specifier, context, next) =>
@@ -31,7 +31,7 @@ Object.assign(globalThis, {
   request: { headers: signed },
 });
 
-// They take longer to load than what most pages do.
+// These modules load slowly, and few pages need them.
 const page = readFileSync('page.mjs', 'utf8');
 if (/\b(oauth|sheetsApi)\b/.test(page)) {
   const { auth, sheets: sheetsApi } = await import('@googleapis/sheets');

@@ -11,24 +11,24 @@ import type { Answer, TestTrellis } from '../support/trellis.ts';
 import { root } from './blocks.ts';
 import { openShell } from './shell.ts';
 
-/** Somebody who reads the pages beside a service that runs, with an account that is connected. */
+/** A running service with a connected account, for the commands of the pages. */
 export type Reader = {
   service: Pick<TestTrellis, 'call'>;
-  /** Of `trellis --help`, with their second words. */
+  /** The commands of `trellis --help`, with their second words. */
   commands: string[];
   /** A terminal for one page. */
   sitDown(page: string): Promise<Terminal>;
-  /** Whether PostgreSQL can read a statement. Nothing is changed. */
+  /** Throws unless PostgreSQL can parse the statement. Changes nothing. */
   explain(sql: string): Promise<void>;
   close(): Promise<void>;
 };
 
 type Terminal = {
-  /** What came of a block's commands. Links to connect by are followed, as the page asks its reader to. */
+  /** Runs the commands of a block, and follows the connect links of their output. */
   type(commands: string): Promise<{ output: string; code: number }>;
-  /** Runs JavaScript of a page, which may speak of what the page has named by then. */
+  /** Runs JavaScript of a page, which may use the names that the page has introduced. */
   execute(code: string): Promise<{ output: string; code: number }>;
-  /** Writes a module where docs/functions.md says that its first function stands. */
+  /** Writes a module to the path of the first function of docs/guides/functions.md. */
   save(module: string): Promise<void>;
   close(): Promise<void>;
 };
@@ -85,7 +85,7 @@ export async function openReader(): Promise<Reader> {
     return (made as { data: { token: string } }).data.token;
   }
 
-  /** Goes where a session leads, and allows what is asked. */
+  /** Follows a session to the provider, and consents. */
   async function follow(token: string): Promise<void> {
     const begun = await fetch(`${baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`, {
       redirect: 'manual',
@@ -131,7 +131,7 @@ export async function openReader(): Promise<Reader> {
         },
         async type(commands) {
           const all = { output: '', code: 0 };
-          // A `<the field>` stands for what the line before has told.
+          // `<the field>` stands for a value of the previous output.
           for (const part of commands.split(/^(?=.*<the \w+>)/m)) {
             const { output, code } = await shell.run(asReaderTypes(part, seen));
             seen += `\n${output}`;
@@ -153,7 +153,7 @@ export async function openReader(): Promise<Reader> {
     },
   };
 
-  /** Each page begins with the same integration, without functions and rules, and with a connection that works. */
+  /** Restores the state for the next page: no functions, no rules, and a working connection. */
   async function tidyUp(): Promise<void> {
     const health = `/connections/${world.CONN}/health?provider_config_key=google-sheet`;
     if (((await service.call('GET', health)) as { status: string }).status !== 'active') await reconnect();
@@ -172,7 +172,7 @@ export async function openReader(): Promise<Reader> {
     await follow(data.token);
   }
 
-  /** Addresses of this service for those of the page, and what stood in an answer for a `<the field>` or a cursor. */
+  /** Replaces the addresses of a page by those of this service, and `<the field>` and cursors by values of the output. */
   function asReaderTypes(commands: string, seen: string): string {
     const last = (field: string) => seen.match(new RegExp(`(?<="${field}" ?: ?")[^"]+`, 'g'))?.at(-1) ?? '';
     const first = (field: string) => seen.match(new RegExp(`(?<="${field}" ?: ?")[^"]+`))?.[0] ?? '';
@@ -183,7 +183,7 @@ export async function openReader(): Promise<Reader> {
       .replaceAll('npx trellis', 'trellis')
       .replaceAll(/<the (\w+)>/g, (_, field: string) => {
         if (field === 'connection_id') return first(field);
-        // Tables of the command line begin with it.
+        // Tables of the command line begin with the id.
         return field === 'id' ? (seen.match(/^\d+(?=\t)/gm)?.at(-1) ?? '') : last(field);
       })
       .replaceAll(/\bAQ[A-Z]AAA[\w-]*(\.\.\.)?/g, () => last('cursor') || last('next_cursor'));
@@ -195,7 +195,7 @@ async function prepareHome(home: string, dataDir: string): Promise<void> {
   await mkdir(bin);
   const programs = {
     trellis: `exec '${process.execPath}' '${join(root, 'server/cli/main.ts')}' "$@"`,
-    // A stream without an end is looked at for a while.
+    // An endless stream is read for three seconds.
     curl: `command -p curl --max-time 3 "$@"; code=$?; [ $code = 28 ] && exit 0; exit $code`,
   };
   for (const [name, text] of Object.entries(programs)) {
@@ -206,7 +206,7 @@ async function prepareHome(home: string, dataDir: string): Promise<void> {
   await symlink(join(root, 'node_modules'), join(home, 'node_modules'));
 }
 
-/** Of the help: a command a line, two blanks before it. */
+/** Commands of the help: one per line, after two blanks. */
 async function listCommands(): Promise<string[]> {
   const { stdout } = await run(process.execPath, [join(root, 'server/cli/main.ts'), 'help'], {
     env: surroundings,

@@ -1,4 +1,4 @@
-/** The objects and lists that stand in a text, whatever stands between them. */
+/** The JSON objects and lists in a text. */
 function valuesIn(text: string): unknown[] {
   const found: unknown[] = [];
   for (let from = text.search(/[[{]/); from >= 0; ) {
@@ -11,7 +11,7 @@ function valuesIn(text: string): unknown[] {
   return found;
 }
 
-/** What is no JSON in a text of one or more JSON values. */
+/** The rest of a text of JSON values that is not JSON. */
 export function withoutValues(text: string): string {
   const from = text.search(/\S/);
   if (from < 0) return '';
@@ -19,7 +19,7 @@ export function withoutValues(text: string): string {
   return parsed(text.slice(from, end)) === undefined ? text : withoutValues(text.slice(end));
 }
 
-/** Behind the bracket that closes the one at `from`. */
+/** The position after the bracket that closes the one at `from`. */
 function endOf(text: string, from: number): number {
   let depth = 0;
   let isText = false;
@@ -45,31 +45,31 @@ function parsed(text: string): unknown {
 }
 
 /**
- * What a page shows and no answer has: fields by their path, and values of another kind. Values, the length of lists and
- * what the page leaves out are not compared. Where several answers came, the one that comes nearest counts.
+ * Fields of a page's JSON that no answer has, by their path, and values of another type. Values, the length of lists and
+ * omitted fields are not compared. If there are several answers, the most similar one counts.
  */
 export function missingIn(output: string, shown: string): string[] {
   const answers = valuesIn(output);
   return valuesIn(shown).flatMap((value) => {
     const each = answers.map((answer) => differences(value, answer, ''));
-    return each.toSorted((a, b) => a.length - b.length)[0] ?? ['no JSON came'];
+    return each.toSorted((a, b) => a.length - b.length)[0] ?? ['there is no JSON'];
   });
 }
 
-/** What callers name as they like. */
+/** Objects whose fields callers name. */
 const isOpen = (path: string) => /\.(tags|metadata|details|payload|evidence)$/.test(path);
 
 function differences(shown: unknown, came: unknown, path: string): string[] {
   if (shown === null || came === null) return [];
   if (Array.isArray(shown)) {
-    if (!Array.isArray(came)) return [`${path} is no list`];
+    if (!Array.isArray(came)) return [`${path} is not a list`];
     return shown.length === 0 || came.length === 0 ? [] : differences(shown[0], came[0], `${path}[]`);
   }
-  if (typeof shown !== typeof came) return [`${path} is no ${typeof shown}`];
+  if (typeof shown !== typeof came) return [`${path} is not a ${typeof shown}`];
   if (typeof shown !== 'object') return [];
   return (
     Object.entries(shown)
-      // What the page passes over.
+      // Fields that the page omits.
       .filter(([name]) => name !== '...')
       .flatMap(([name, part]) =>
         isOpen(path) || Object.hasOwn(came as object, name)

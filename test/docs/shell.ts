@@ -1,43 +1,43 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 
-/** A bash that goes on from one block to the next, as the terminal of somebody who reads along. */
+/** A bash that keeps its state from one block to the next. */
 type Shell = {
-  /** Both outputs of the commands, and what the last of them ended with. */
+  /** Both outputs of the commands, and the exit code of the last. */
   run(commands: string): Promise<{ output: string; code: number }>;
   close(): Promise<void>;
 };
 
-/** A block that hangs; of one that is slow nobody waits in vain. */
+/** The time limit of a block. */
 const limitMs = 90_000;
 
 export function openShell({ cwd, env }: { cwd: string; env: NodeJS.ProcessEnv }): Shell {
   const bash = spawn('bash', ['--noprofile', '--norc'], { cwd, env, stdio: ['pipe', 'pipe', 'pipe'] });
   const closed = once(bash, 'close');
-  let heard = '';
-  let told = () => {};
+  let received = '';
+  let notify = () => {};
   for (const stream of [bash.stdout, bash.stderr]) {
     stream.setEncoding('utf8').on('data', (text: string) => {
-      heard += text;
-      told();
+      received += text;
+      notify();
     });
   }
-  bash.stdout.on('close', () => told());
+  bash.stdout.on('close', () => notify());
   let count = 0;
   return {
     async run(commands) {
       count += 1;
       const end = new RegExp(`\\n?\u001e${count} (\\d+)\u001e`);
-      heard = '';
+      received = '';
       const isLate = AbortSignal.timeout(limitMs);
       bash.stdin.write(`${commands.trimEnd()}\nprintf '\\n\\036%s %s\\036' ${count} $?\n`);
       for (;;) {
-        const found = end.exec(heard);
-        if (found !== null) return { output: heard.replace(end, ''), code: Number(found[1]) };
-        if (bash.exitCode !== null) return { output: heard, code: bash.exitCode };
+        const found = end.exec(received);
+        if (found !== null) return { output: received.replace(end, ''), code: Number(found[1]) };
+        if (bash.exitCode !== null) return { output: received, code: bash.exitCode };
         await new Promise<void>((resolve, reject) => {
-          told = resolve;
-          isLate.addEventListener('abort', () => reject(new Error(`no end of:\n${commands}\n${heard}`)));
+          notify = resolve;
+          isLate.addEventListener('abort', () => reject(new Error(`no end of:\n${commands}\n${received}`)));
         });
       }
     },

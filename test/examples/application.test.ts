@@ -106,7 +106,7 @@ describe('the application', { skip: skipBrowser }, () => {
     await app.signIn(stale, 'Kay');
     await stale.context().addCookies(await context.cookies());
     await button(stale, 'Connect a sheet').click();
-    await stale.getByRole('alert').getByText('somebody else').waitFor();
+    await stale.getByRole('alert').getByText('signed in as another user').waitFor();
     for (const [method, path] of [
       ['DELETE', '/account?person=Kay'],
       ['DELETE', '/account'],
@@ -167,7 +167,7 @@ describe('the application', { skip: skipBrowser }, () => {
     await page.getByText('No rows. Write a header').waitFor();
     await newcomer.service.sandbox('POST', 'revoke', { account });
     await button(page, 'Read it now').click();
-    await page.getByText('This sheet needs you.').waitFor();
+    await page.getByText('Action required.').waitFor();
     assert.equal(await page.getByText('Write a header').count(), 0);
   });
 

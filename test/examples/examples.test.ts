@@ -55,7 +55,7 @@ describe('the script', () => {
       .replace(/^\S+=\S+ \S+\) /, '');
     const terminal = newcomer.type(`cd examples/script\n${script}`);
     assert.equal(await terminal.ended, 1);
-    assert.match(terminal.output(), /key: it is missing/);
+    assert.match(terminal.output(), /key: missing/);
   });
 
   test('is as short as it says', async () => {
@@ -246,7 +246,7 @@ describe('the application', { skip: skipBrowser }, () => {
   test('access that has ended is said, and reconnecting goes on', async () => {
     await newcomer.service.sandbox('POST', 'revoke', { account: 'ada@example.com' });
     await button('Read it now').click();
-    await page.getByText('This sheet needs you.').waitFor();
+    await page.getByText('Action required.').waitFor();
     await cell('Donald').waitFor();
     await picture(page, 'example-reconnect');
     const popup = await popupBy(context, () => button('Reconnect').click());
@@ -254,7 +254,7 @@ describe('the application', { skip: skipBrowser }, () => {
     const closed = popup.waitForEvent('close');
     await consent(popup);
     await closed;
-    await page.getByText('This sheet needs you.').waitFor({ state: 'hidden' });
+    await page.getByText('Action required.').waitFor({ state: 'hidden' });
     assert.equal((await app.connections()).length, 1);
     await atGoogle('PUT', '2026!B4', [['Edsger W.']]);
     await sync();

@@ -33,6 +33,7 @@ const codes: Record<string, string> = {
   wait: exec(
     'await new Promise((_, reject) => { setTimeout(reject, 60_000); nango.signal.addEventListener("abort", reject) })',
   ),
+  writes_read_only: exec('await nango.setMetadata({})', 'readOnly: true,'),
   scoped: exec('return 1', 'scopes: ["https://www.googleapis.com/auth/drive"],'),
   identity: exec('return { connection: nango.connectionId, integration: nango.providerConfigKey }'),
   flaky: exec(`const seen = (await nango.getMetadata()).seen ?? 0;
@@ -119,6 +120,7 @@ describe('an action that is waited for', () => {
     ['refused', 424, 'script_http_error'],
     ['wrong_output', 500, 'invalid_action_output'],
     ['nul', 500, 'action_script_runtime_error'],
+    ['writes_read_only', 403, 'action_is_read_only'],
     ['scoped', 424, 'missing_scopes'],
     ['none', 404, 'not_found'],
   ] as const) {

@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { hashPassword } from 'better-auth/crypto';
-import { prepareOwner } from '../../server/users/set-up.ts';
+import { prepareOwner } from '../../server/users/invitations.ts';
 import { type Balancer, openBalancer } from '../chaos/balancer.ts';
 import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
 import { fromAnywhere, openPerson, password, tokenIn } from '../support/person.ts';

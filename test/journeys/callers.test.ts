@@ -1,4 +1,4 @@
-// All routes with all callers: exactly what docs/keys.md and the API document say passes.
+// All routes with all callers: exactly what docs/reference/scopes.md and the API document say passes.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
 import { createKey } from '../../server/environments/keys.ts';
 import { getEnvironment } from '../../server/environments/store.ts';
-import { scopes } from '../../server/http/caller.ts';
+import { scopes } from '../../server/http/auth/caller.ts';
 import { openPaths } from '../../server/users/sign-in-rules.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 import type { Fixture } from './scenario.ts';
@@ -95,11 +95,12 @@ const isProxied = (name: string) => / \/(proxy|v4)\//.test(name);
 /** Which keys and tickets pass there is in mcp.test.ts. */
 const isMcp = (name: string) => name === 'POST /mcp';
 
-/** The scope that docs/keys.md names for each route. */
+/** The scope that docs/reference/scopes.md names for each route. */
 const inDocs = new Map<string, string[]>();
-const [, keysPage = ''] = readFileSync(join(import.meta.dirname, '../../docs/keys.md'), 'utf8').split(
-  /^## /m,
-);
+const [, keysPage = ''] = readFileSync(
+  join(import.meta.dirname, '../../docs/reference/scopes.md'),
+  'utf8',
+).split(/^## /m);
 for (const [, first = '', text = ''] of keysPage.matchAll(/^\| (`[a-z_:]+`[^|]*) \| (.*) \|$/gm)) {
   const [scope] = [...first.matchAll(/`([a-z_:]+)`/g)].map(([, name]) => name!);
   for (const [, route] of text.matchAll(/`([A-Z]+ \/[^`]+)`/g))
@@ -112,11 +113,11 @@ function scopeOf(name: string): string {
   if (scope !== undefined) return scope;
   if (isProxied(name)) return ['GET', 'HEAD'].includes(methodOf(name)) ? 'proxy:read' : 'proxy:write';
   const [only, ...more] = inDocs.get(routeOf(name)) ?? [];
-  assert.ok(only !== undefined && more.length === 0, `${name} in docs/keys.md`);
+  assert.ok(only !== undefined && more.length === 0, `${name} in docs/reference/scopes.md`);
   return only;
 }
 
-test('docs/keys.md names every scope, and the scope of every route', () => {
+test('docs/reference/scopes.md names every scope, and the scope of every route', () => {
   const named = [...keysPage.matchAll(/^\| (`[a-z_:]+`[^|]*) \|/gm)].flatMap(([, first = '']) =>
     [...first.matchAll(/`([a-z_:]+)`/g)].map(([, scope]) => scope!),
   );

@@ -7,6 +7,7 @@ import { type AddressInfo, connect as connectSocket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -91,7 +92,7 @@ before(async () => {
   );
   trellis = await openTrellis(
     { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' },
-    { catalog: loadCatalog(definitions) },
+    { catalog: loadCatalog(definitions, authModes) },
   );
   key = await trellis.keyWith(...scopes);
   for (const [unique_key, provider, config] of [

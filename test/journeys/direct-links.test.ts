@@ -27,7 +27,7 @@ describe('a link that leads straight to a provider', () => {
   });
   after(() => trellis.close());
 
-  test('goes there at once from a page of ours alone, and else says first for whom it is', async () => {
+  test('goes there at once from a page of the service alone, and else says first for whom it is', async () => {
     for (const site of ['cross-site', 'same-site', 'none']) {
       const url = await addressOf(trellis);
       const asked = await visit(url, site);

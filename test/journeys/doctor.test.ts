@@ -29,7 +29,7 @@ async function examined(env: Record<string, string>) {
   return { result, findings, of: (check: string) => findings.find((one) => one.check === check) };
 }
 
-test('doctor looks at a database of ours, and every check it has is on its page', async () => {
+test('doctor looks at a database of the service, and every check it has is on its page', async () => {
   const { findings, of } = await examined({
     DATABASE_URL: urlOf(database.target),
     TRELLIS_ENCRYPTION_KEYS: key,

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { json } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
-import { eventTypes } from '../../server/events/catalogue.ts';
+import { eventTypes } from '../../server/events/event-types.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 /** The event feed as an application follows it. */
@@ -138,7 +138,7 @@ describe('a position', () => {
     const kept = await raise();
     const refused = await read(`after=${early.next_after}`);
     assert.deepEqual(errorOf(refused), [410, 'cursor_expired']);
-    assert.match(refused.error?.message ?? '', /Leave `after` out/);
+    assert.match(refused.error?.message ?? '', /Omit `after`/);
     assert.deepEqual(idsOf(await read('')), [kept]);
   });
 });

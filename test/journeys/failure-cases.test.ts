@@ -6,7 +6,7 @@ import { codeOf, failureSteps, type Subject } from './failure-subject.ts';
 
 /**
  * What can go wrong at a provider, case by case: the stored state, what callers are told, which events there are and
- * how many after three attempts, and the text for people. The numbers are those of the table in docs/connections.md.
+ * how many after three attempts, and the text for people. The numbers are those of the table in docs/reference/connection-health.md.
  * Cases that take steps of their own are in `failure-steps.test.ts`.
  */
 let trellis: TestTrellis;

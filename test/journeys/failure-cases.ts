@@ -2,7 +2,7 @@ import type { FaultName } from '../../sandbox/faults/cases.ts';
 
 /** One line of the table: what is switched on, and what follows after three attempts. */
 export type Case = {
-  /** The number of the case in docs/connections.md. */
+  /** The number of the case in docs/reference/connection-health.md. */
   of: number;
   name: string;
   fault?: FaultName;
@@ -44,7 +44,7 @@ export const refreshCases: Case[] = [
     of: 4,
     name: 'no refresh token and an expired access token',
     ...dead('no_refresh_token'),
-    text: /consent/,
+    text: /allow access/,
   },
   {
     of: 7,
@@ -62,7 +62,7 @@ export const refreshCases: Case[] = [
     fault: 'refresh_revoked',
     isPastEnd: true,
     ...dead('testing_expired'),
-    text: /under test/,
+    text: /in testing/,
   },
   {
     of: 9,
@@ -70,7 +70,7 @@ export const refreshCases: Case[] = [
     fault: 'refresh_invalid_rapt',
     ...dead('session_policy'),
     evidence: { error: 'invalid_grant', subtype: 'invalid_rapt' },
-    text: /how long a sign-in lasts/,
+    text: /limits the duration of sign-ins/,
   },
   {
     of: 9,
@@ -118,7 +118,7 @@ const silent = (error: string): Pick<Case, 'answer' | 'health' | 'evidence' | 'e
   health: { kind: 'transient', cause: 'provider_not_answering' },
   evidence: { error, attempts: 3 },
   events: ['connection.refresh_delayed'],
-  text: /Nothing needs to be done/,
+  text: /No action is needed/,
 });
 
 export const outageCases: Case[] = [
@@ -190,7 +190,7 @@ export const apiCases: Case[] = [
     health: { kind: 'connection', cause: 'scopes_missing' },
     reconnects: true,
     events: ['connection.scopes_reduced'],
-    text: /allow all of them/,
+    text: /allow all scopes/,
   },
   { of: 20, name: 'the file is not shared', fault: 'api_403', answer: [403], events: [] },
   { of: 20, name: 'the file is gone', fault: 'api_404', answer: [404], events: [] },

@@ -34,7 +34,7 @@ describe('connecting', () => {
     const before = await credentialsOf(subject);
     const landed = await steps.walk(reconnecting(subject), { ...subject, deny: true });
     assert.equal(landed.status, 400);
-    assert.match(landed.text, /Access was not given/);
+    assert.match(landed.text, /Access was denied/);
     assert.deepEqual(await steps.typesOf(subject), ['connection.connect_failed']);
     assert.deepEqual(await credentialsOf(subject), before);
     assert.equal((await steps.healthOf(subject)).cause, null);

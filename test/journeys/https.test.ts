@@ -5,8 +5,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
-import { acceptInvitation } from '../../server/users/invitations.ts';
-import { prepareOwner } from '../../server/users/set-up.ts';
+import { acceptInvitation, prepareOwner } from '../../server/users/invitations.ts';
 import { password, tokenIn } from '../support/person.ts';
 import { connect as connectAccount, openTrellis, type TestTrellis } from '../support/trellis.ts';
 

@@ -9,7 +9,7 @@ import { after, before, test } from 'node:test';
 import { readMasterKeys } from '../../server/config/config.ts';
 import { registerMasterKey } from '../../server/data-keys/store.ts';
 import { ensureEnvironment } from '../../server/environments/store.ts';
-import { signInSecret } from '../../server/users/sign-in-key.ts';
+import { signInSecret } from '../../server/users/sign-in-rules.ts';
 import { openVault } from '../../server/vault.ts';
 import { runCommand } from '../support/command.ts';
 import { openTestDatabase, type TestDatabase, urlOf } from '../support/database.ts';
@@ -94,14 +94,14 @@ test('a start that fails is none that a rotation may go by', async () => {
   } finally {
     taken.close();
   }
-  await refuses(/No service has started with the master key "k2" in front/, `${k2},${k1}`, 'rotate');
+  await refuses(/No node was started with "k2" as the first master key/, `${k2},${k1}`, 'rotate');
 });
 
 test('an export takes no master keys, and what takes some says which setting is missing', async () => {
   const env = { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') };
   const { code, stdout, stderr } = await runCommand(['keys', 'export', join(dir, 'blind.keys')], env);
   assert.deepEqual([code, stderr], [0, '']);
-  assert.match(stdout, /^3 wrapped data keys written to .*\nto open them takes k1\n$/);
+  assert.match(stdout, /^3 wrapped data keys written to .*\nmaster keys required to open the file: k1\n$/);
   for (const args of [['list'], ['rotate'], ['restore', join(dir, 'blind.keys')]]) {
     const refused = await runCommand(['keys', ...args], env);
     assert.equal(refused.code, 1);
@@ -112,13 +112,13 @@ test('an export takes no master keys, and what takes some says which setting is 
 test('a ring that is in the old order, or not the one used before, is told, and changes nothing', async () => {
   await registerMasterKey(database.db, masterKeys(k2)[0]);
   const before = await rotations();
-  await refuses(/"k2" came into use after "k1".*--back/, `${k1},${k2}`, 'rotate');
+  await refuses(/"k2" was first used after "k1".*--back/, `${k1},${k2}`, 'rotate');
   assert.deepEqual(await rotations(), [...before, 'failed k1']);
-  await refuses(/"k2" came into use after "k1".*--back/, `${k1},${k2}`, 'rotate', '--dry-run');
+  await refuses(/"k2" was first used after "k1".*--back/, `${k1},${k2}`, 'rotate', '--dry-run');
   await refuses(/"k1" is missing/, k2, 'rotate', '--dry-run');
-  await refuses(/"k1" is not the one used before/, `${k2},${newKey('k1')}`, 'rotate', '--dry-run');
+  await refuses(/"k1" is not the key that was used before/, `${k2},${newKey('k1')}`, 'rotate', '--dry-run');
   const listed = await keys(`${k2},${newKey('k1')}`, 'list');
-  assert.match(listed.stdout, /^k1 +3 {2}NOT the one used before\nk2 +0 {2}seals$/m);
+  assert.match(listed.stdout, /^k1 +3 {2}NOT the key that was used before\nk2 +0 {2}seals$/m);
   const lacking = await keys(k2, 'list');
   assert.match(lacking.stdout, /^k1 +3 {2}MISSING from the settings$/m);
   assert.deepEqual([listed.code, lacking.code], [1, 1]);
@@ -127,17 +127,17 @@ test('a ring that is in the old order, or not the one used before, is told, and 
 test('a rotation says that files of keys need the old master key yet, and who goes back on purpose can', async () => {
   assert.match(
     await says(k1, 'export', file),
-    /^3 wrapped data keys written to .*\nto open them takes k1\n$/,
+    /^3 wrapped data keys written to .*\nmaster keys required to open the file: k1\n$/,
   );
   assert.match(
     await says(`${k2},${k1}`, 'rotate'),
-    /k1: it is retired.*\nfiles of keys need k1 yet: write a new one with "trellis keys export FILE"\n$/,
+    /k1 wraps no data key any more: it is retired.*\nolder files of keys still need k1: write a new one with "trellis keys export FILE"\n$/,
   );
-  assert.match(await says(k2, 'export', file), /^to open them takes k2$/m);
+  assert.match(await says(k2, 'export', file), /^master keys required to open the file: k2$/m);
   const k3 = newKey('k3');
   await registerMasterKey(database.db, masterKeys(k3)[0]);
   assert.match(
     await says(`${k2},${k3}`, 'rotate', '--back'),
-    /^0 data keys are left under k3: it is retired/m,
+    /^k3 wraps no data key any more: it is retired/m,
   );
 });

@@ -71,7 +71,11 @@ test('dev.key takes a key that may do all, and no other; a key counts though it 
 test('what HTTP refuses of a key the command line refuses, by the name of the option', async () => {
   const before = await names();
   const wrong: [RegExp, ...string[]][] = [
-    [/^--name "TRELLIS_SECRET_KEY": stands for the key of the setting$/m, '--name', 'TRELLIS_SECRET_KEY'],
+    [
+      /^--name "TRELLIS_SECRET_KEY": is reserved for the key of the setting$/m,
+      '--name',
+      'TRELLIS_SECRET_KEY',
+    ],
     [/^--name "": /m, '--name', ''],
     [/^--scopes "keys,keys": names a scope twice$/m, '--scopes', 'keys,keys'],
     [/^--expires-at "9999-.*: must be before the year 10000$/m, '--expires-at', '9999-12-31T23:59:59-01:00'],
@@ -79,7 +83,11 @@ test('what HTTP refuses of a key the command line refuses, by the name of the op
     [/^--rate-limit "0": /m, '--rate-limit', '0'],
     [/^--rate-limit "often": /m, '--rate-limit', 'often'],
     [/^--expires-at "tomorrow": /m, '--expires-at', 'tomorrow'],
-    [/^--expires-at "2020-01-01T00:00:00Z" is no time to come/m, '--expires-at', '2020-01-01T00:00:00Z'],
+    [
+      /^--expires-at "2020-01-01T00:00:00Z" is not a time in the future/m,
+      '--expires-at',
+      '2020-01-01T00:00:00Z',
+    ],
     [/^--proxy-deny "x" is not a rule/m, '--proxy-deny', 'x'],
   ];
   for (const [word, ...options] of wrong) {
@@ -109,7 +117,7 @@ test('the key of the setting is not changed by hand, and can be revoked', async 
     for (const body of [{ name: 'renamed' }, { scopes: ['keys'] }, {}]) {
       const { status, text } = await trellis.call('PATCH', path, { body });
       assert.equal(status, 403, text);
-      assert.match(text, /stands for the setting TRELLIS_SECRET_KEY/);
+      assert.match(text, /belongs to the setting TRELLIS_SECRET_KEY/);
     }
     assert.equal((await trellis.call('DELETE', path)).status, 200);
     assert.equal((await trellis.call('GET', '/integrations', { key: secret })).status, 401);
@@ -155,6 +163,6 @@ test('the commands that open nothing ask for no master keys, and a revocation sa
   assert.equal(
     revoked.stdout,
     `revoked ${leaked?.id} (leaked)\n` +
-      'files of keys know it yet: write a new one with "trellis keys export FILE", or a backup revives it\n',
+      'older files of keys still contain it: write a new one with "trellis keys export FILE"; otherwise a restored backup accepts the key again\n',
   );
 });

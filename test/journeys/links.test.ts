@@ -82,7 +82,7 @@ let owner: Visitor;
 let stranger: Visitor;
 beforeEach(async () => {
   [owner, stranger] = [openVisitor(), openVisitor()];
-  // A stranger of some standing: it has a cookie of ours.
+  // A stranger of some standing: it has a cookie of the service.
   await begun(stranger, await newLink());
 });
 
@@ -189,7 +189,7 @@ describe('nothing is saved', () => {
       const callback = changed(await consent(await begun(owner, await newLink())), change);
       const answer = await owner.visit(callback);
       assert.equal(refusal(answer), 'callback_err', name);
-      assert.match(answer.text, /The answer came from somewhere else|gave an unexpected answer/, name);
+      assert.match(answer.text, /The response is not from the provider|sent an unexpected response/, name);
       assert.equal(refusal(await owner.visit(callback)), 'state_err', `${name}: the state is spent`);
     }
   });
@@ -253,6 +253,6 @@ describe('one connection is saved', () => {
     assert.equal((await saved()) - before, 1);
     const late = await stranger.begin(link);
     assert.equal(late.status, 401);
-    assert.match(late.text, /used up or has expired/);
+    assert.match(late.text, /has expired or was already used/);
   });
 });

@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { errorCatalogue } from '../../server/errors.ts';
-import { eventTypes } from '../../server/events/catalogue.ts';
-import { exampleOf, UnknownExample } from '../../server/http/example.ts';
+import { eventTypes } from '../../server/events/event-types.ts';
+import { exampleOf, UnknownExample } from '../../server/http/openapi/examples.ts';
 import {
   createJudge,
   type Media,
@@ -103,7 +103,7 @@ test('every body and every answer has an example, and it fits its schema', () =>
   );
 });
 
-/** The field for which `server/http/openapi/examples.ts` has no word. */
+/** The field for which `server/http/openapi/examples.ts` has no value. */
 function missingWord({ path }: Placed, what: string, schema: Media['schema']): string {
   try {
     exampleOf(schema ?? {}, what.startsWith('body') ? 'required' : 'all', [path.split('/')[1]!]);

@@ -102,7 +102,7 @@ test('each attempt to renew credentials is logged, with what the provider said',
   assert.deepEqual([failed!.status, failed!.error_code], ['failed', 'connection_refresh_failed']);
   assert.deepEqual(failed!.messages[0], {
     level: 'warn',
-    message: 'the provider gave no new credentials',
+    message: 'the provider returned no new credentials',
     details: { kind: 'transient', error: 'server_error', http_status: 503 },
     deleted: false,
   });

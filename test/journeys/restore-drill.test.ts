@@ -7,11 +7,10 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { chainAll } from '../../server/activity/audit-chain.ts';
-import { verifyAudit } from '../../server/activity/audit-verify.ts';
-import { exportKeys } from '../../server/cli/keys-export.ts';
-import { findEmbedded } from '../../server/db/embedded.ts';
+import { chainAll, verifyAudit } from '../../server/activity/audit-chain.ts';
+import { findEmbedded } from '../../server/db/embedded/embedded.ts';
 import { type Db, openDb } from '../../server/db/pool.ts';
+import { exportKeys } from '../../server/ops/backup/key-file.ts';
 import { findBytes } from '../support/bytes.ts';
 import { killCommand, runCommand, surroundings } from '../support/command.ts';
 import { deployBody, flowConfig } from '../support/functions.ts';
@@ -265,8 +264,11 @@ test('a disaster, and the way back', async () => {
   await copyFile(join(first.dataDir, 'dev.key'), join(dataDir, 'dev.key'));
   await rm(first.dataDir, { recursive: true });
   const said = await restore(path, dataDir);
-  assert.match(said, /^1 were deleted after this backup and stay so\n {2}dev\/notes\/doomed$/m);
-  assert.match(said, /^1 API keys were revoked after this backup and stay so$/m);
+  assert.match(
+    said,
+    /^1 connections were deleted after this backup and are deleted again\n {2}dev\/notes\/doomed$/m,
+  );
+  assert.match(said, /^1 API keys were revoked after this backup and stay revoked$/m);
   if (other !== undefined) assert.equal(statSync(join(dataDir, 'postgres/data')).uid, other.uid);
 
   const second = await start(dataDir);

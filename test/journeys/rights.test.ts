@@ -154,7 +154,7 @@ test('an environment stays while grants of its connections wait to be revoked, a
   assert.ok(entries.some(({ target }) => target === 'own'));
 });
 
-test('a redirect of a provider leads no page of ours to our own routes', async () => {
+test('a redirect of a provider leads no page of the service to our own routes', async () => {
   provider = createServer((_request, response) => {
     const location = `${trellis.baseUrl}/environments/precious`;
     response.writeHead(307, { location, 'content-location': location, 'set-cookie': 'a=b' }).end();

@@ -76,7 +76,7 @@ test('a generated master key is rotated out of its file, and the commands say ho
   for (const options of [[], ['--dry-run']]) {
     const early = await runCommand(['keys', 'rotate', ...options], env);
     assert.equal(early.code, 1);
-    assert.match(early.stderr, /No service has started with the master key "young" in front yet/);
+    assert.match(early.stderr, /No node was started with "young" as the first master key yet/);
   }
   service = await start();
   await makeConnection(service, 'bob');
@@ -89,8 +89,8 @@ test('a generated master key is rotated out of its file, and the commands say ho
     await says('rotate'),
     new RegExp(
       `^(?:\\d of 4 data keys rewrapped\n)+4 data keys rewrapped: young wraps them now\n` +
-        `0 data keys are left under ${oldId}: it is retired and may be dropped from the settings\n` +
-        `files of keys need ${oldId} yet: write a new one with "trellis keys export FILE"\n$`,
+        `${oldId} wraps no data key any more: it is retired and can be removed from the settings\n` +
+        `older files of keys still need ${oldId}: write a new one with "trellis keys export FILE"\n$`,
     ),
   );
   assert.match(await says('rotate'), /^0 data keys rewrapped: young wraps them now\n$/);
@@ -107,7 +107,7 @@ test('a generated master key is rotated out of its file, and the commands say ho
   );
   assert.match(
     await says('list'),
-    new RegExp(`^${oldId} +0  retired .*, may be dropped\nyoung +5  seals$`, 'm'),
+    new RegExp(`^${oldId} +0  retired .*, can be removed\nyoung +5  seals$`, 'm'),
   );
   assert.deepEqual(await read(service, 'ada'), ['secret-of-ada', ['ada']]);
   await service.stop();
@@ -118,8 +118,8 @@ test('a generated master key is rotated out of its file, and the commands say ho
   await service.stop();
 
   const refusals: [string, RegExp][] = [
-    [newKey('young'), /"young" is not the one used before/],
-    [`${young},${newKey(String(oldId))}`, /is not the one used before/],
+    [newKey('young'), /"young" is not the key that was used before/],
+    [`${young},${newKey(String(oldId))}`, /is not the key that was used before/],
     [old, /"young" is missing/],
   ];
   for (const [text, word] of refusals) {
@@ -215,7 +215,7 @@ test("yesterday's data with today's key file gives every connection but the dele
       assert.deepEqual([restored.code, restored.stderr], [0, '']);
       assert.equal(
         restored.stdout,
-        '1 connections have their data key\n1 were deleted after this backup and stay so\n  dev/notes/doomed\n',
+        '1 connections have their data key\n1 connections were deleted after this backup and are deleted again\n  dev/notes/doomed\n',
       );
       const back = await start(backup, young);
       assert.deepEqual(await read(back, 'kept'), ['secret-of-kept', ['kept']]);
@@ -253,7 +253,7 @@ test('a key file that is older than the data takes nothing from them, and one of
     assert.equal(older.code, 0);
     assert.match(
       older.stdout,
-      /^1 connections have .*\n1 of them were made after the file, and keep the key/,
+      /^1 connections have .*\n1 of them were created after the file, and keep the key/,
     );
     assert.deepEqual(await read(service, 'ada'), ['secret-of-ada', ['ada']]);
 
@@ -262,7 +262,7 @@ test('a key file that is older than the data takes nothing from them, and one of
     await second.stop();
     const refused = await runCommand(['keys', 'restore', file], foreign);
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /of another installation/);
+    assert.match(refused.stderr, /belongs to another installation/);
     const lacking = await runCommand(['keys', 'restore', file], {
       ...env,
       TRELLIS_ENCRYPTION_KEYS: newKey('unknown'),

@@ -1,4 +1,4 @@
-import type { Scope } from '../../server/http/caller.ts';
+import type { Scope } from '../../server/http/auth/caller.ts';
 import type { CallOptions } from '../support/trellis.ts';
 
 /**
@@ -10,7 +10,7 @@ export type Scenario = {
   right: number;
   /** What the same request gives to a key of another environment. */
   foreign: number;
-  /** Where docs/keys.md names several for the route: the one that this request needs. */
+  /** Where docs/reference/scopes.md names several for the route: the one that this request needs. */
   scope?: Scope;
   /** Another scope that serves this request. */
   also?: Scope;

@@ -75,7 +75,11 @@ before(async () => {
                 fileBody: {
                   ts: '//',
                   js: `exports.default = { type: 'onEvent', event: 'validate-connection', description: 'A test.',
-                    async exec(nango) { await nango.log('${logged} judged'); } };`,
+                    async exec(nango) {
+                      await nango.log('${logged} judged');
+                      const { tags } = await nango.getConnection();
+                      if (tags.end_user_id === 'refused') throw new Error('${thrown}');
+                    } };`,
                 },
               },
             ],
@@ -272,6 +276,27 @@ test('code that judges a connection which is not stored yet seals with the key o
     [[`${logged} judged`, false]],
   );
   assert.deepEqual(await tablesWith(logged), []);
+});
+
+test('the activity log does not keep why code refused a connection that was made by a form', async () => {
+  const session = await trellis.call('POST', '/connect/sessions', { body: { end_user: { id: 'refused' } } });
+  const { token } = session.body.data as { token: string };
+  const path = `/auth/unauthenticated/open?connect_session_token=${token}`;
+  const answer = await trellis.call('POST', path, { key: undefined, body: {} });
+  assert.equal(answer.status, 400);
+  assert.ok(answer.text.includes(thrown), answer.text);
+  const { messages } = await until(async () => {
+    const { operations } = await get<{ operations: { id: string; status: string }[] }>(
+      '/operations?type=connect',
+    );
+    const [failed] = operations.filter(({ status }) => status === 'failed');
+    return failed && get<{ messages: Json[] }>(`/operations/${failed.id}`);
+  });
+  assert.deepEqual(
+    messages.map(({ level, message }) => [level, message]),
+    [['error', 'The connection was refused.']],
+  );
+  assert.deepEqual(await tablesWith(logged, thrown), ['public.event']);
 });
 
 test('what services before this one wrote in plain text is read as it is', async () => {

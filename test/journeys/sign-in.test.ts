@@ -3,9 +3,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
-import { codeMs, useCode } from '../../server/users/codes.ts';
-import { acceptInvitation } from '../../server/users/invitations.ts';
-import { prepareOwner } from '../../server/users/set-up.ts';
+import { acceptInvitation, prepareOwner } from '../../server/users/invitations.ts';
+import { codeMs, useCode } from '../../server/users/users.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn, totpCode } from '../support/person.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 

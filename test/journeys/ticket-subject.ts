@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { providersDirectory } from '../../server/app/app.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openTrellis } from '../support/trellis.ts';
 
@@ -38,7 +39,7 @@ export async function openTicketed({ basePath = '' } = {}) {
   await writeFile(file, `${(await readFile(file, 'utf8')).trimEnd()}\n  redirects: same_origin\n`);
   const trellis = await openTrellis(
     { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' },
-    { catalog: loadCatalog(definitions) },
+    { catalog: loadCatalog(definitions, authModes) },
   );
   await once(server.listen(0, '127.0.0.1'), 'listening');
   provider.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { providersDirectory } from '../../server/app/app.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -71,7 +72,7 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trellis-tenants-'));
   await cp(providersDirectory, directory, { recursive: true });
   await writeFile(join(directory, 'tenants.yaml'), tenants);
-  const catalog = loadCatalog(directory);
+  const catalog = loadCatalog(directory, authModes);
   trellis = await openTrellis({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' }, { catalog });
   await integrate('tenants', 'tenants', { credentials: client });
   await integrate('own', 'tenants');

@@ -120,7 +120,7 @@ test('at 80 of 100 grants an account is told of, at 100 the connection that is n
   await trellis.advance(2);
   const [warning] = (await health(third)).warnings;
   assert.deepEqual([warning?.code, warning?.evidence], ['token_slots', { used: 100, limit: 100 }]);
-  assert.match(String(warning?.next_step), /100 of the 100 live grants/);
+  assert.match(String(warning?.next_step), /100 of the 100 active grants/);
 
   // Ours and the provider's books agree: the one that was named is gone, and no other.
   assert.equal(await walk(), 200);

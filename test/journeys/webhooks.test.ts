@@ -5,11 +5,12 @@ import { createConnection, type Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { placeAll } from '../../server/db/sequencer.ts';
 import { openReceiver, type Receiver } from '../../server/deliveries/deliveries.fixture.ts';
 import { eventSequence } from '../../server/events/sequence.ts';
 import { loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
-import type { WebhookSignature } from '../../server/providers/definition-webhook.ts';
+import type { WebhookSignature } from '../../server/providers/definition.ts';
 import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -351,7 +352,7 @@ describe('a webhook is told to the application', () => {
     assert.ok(feed.text.includes('"type":"refund"') && !feed.text.includes('words-that-are-told'));
   });
 
-  test('once, also where it names no connection of ours, and then as it came', async () => {
+  test('once, also where it names no connection of the service, and then as it came', async () => {
     fresh();
     const payload = { type: 'refund', connectionId: 'nobody', b: 1, a: 'of-nobody' };
     assert.equal((await send('signed', payload, signature(payload))).status, 200);
@@ -482,7 +483,7 @@ const clock = () => Date.now() + (24 * 3600 + 1 + 20 * 60) * 1000;
 
 type Dated = { name: string; auth_mode: string; proof: Exclude<WebhookSignature, { scheme: 'token' }> };
 /** Every definition whose webhooks carry the time of sending. */
-const dated = loadCatalog(providersDirectory)
+const dated = loadCatalog(providersDirectory, authModes)
   .list()
   .flatMap(({ name, auth_mode, webhook }): Dated[] => {
     const proof = webhook?.proof;

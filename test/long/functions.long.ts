@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
-import { startEmbedded } from '../../server/db/embedded.ts';
+import { startEmbedded } from '../../server/db/embedded/embedded.ts';
 import { migrate } from '../../server/db/migrate.ts';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
 import { runMany } from './functions.ts';

@@ -78,7 +78,7 @@ export async function runMany(load: Load): Promise<Outcome> {
   const { database, connections, seconds, quota, tell = () => {} } = load;
   const folder = await mkdtemp(path.join(tmpdir(), 'trellis-functions-'));
   const provider = new Bench(await startSandbox({ port: 0, dataDir: path.join(folder, 'sandbox') }));
-  // The node's own sandbox stays unused. It gives the node the client of ours.
+  // The node's own sandbox stays unused. It gives the node the client of the service.
   const dataDir = path.join(folder, 'service');
   await cp(path.join(folder, 'sandbox'), path.join(dataDir, 'sandbox'), { recursive: true });
   const witness = watchCalls();

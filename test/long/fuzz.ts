@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { connect as connectSocket } from 'node:net';
-import { verifyAudit } from '../../server/activity/audit-verify.ts';
+import { verifyAudit } from '../../server/activity/audit-chain.ts';
 import { prepareScenarios } from '../journeys/scenarios.ts';
 import {
   type Call,
@@ -103,7 +103,7 @@ async function findBroken(trellis: TestTrellis): Promise<string[]> {
   return broken;
 }
 
-/** Whether the document names the status, and the code where it is an error of ours. */
+/** Whether the document names the status, and the code where it is an error of the service. */
 function isTold({ operation }: Placed, { status, answer }: { status: number; answer: string }): boolean {
   const { responses } = operation;
   if (responses.default !== undefined) return true;

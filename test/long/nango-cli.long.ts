@@ -228,7 +228,7 @@ for (const version of ['0.70.4', '0.71.10']) {
       );
     });
 
-    test('docs/compatibility.md names every command, and every method of functions that is not here', async () => {
+    test('docs/reference/compatibility.md names every command, and every method of functions that is not here', async () => {
       const help = (await line.run(['--help'])).output.split('Commands:')[1] ?? '';
       const commands = [...help.matchAll(/^ {2}([a-z][\w:-]*) /gm)].map(([, name]) => name!);
       const known = [...namedUnder('The command line'), 'help'];

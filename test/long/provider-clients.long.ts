@@ -1,4 +1,4 @@
-// The Python clients of docs/provider-clients.md, installed by pip at the versions that the page names. It needs a Python 3
+// The Python clients of docs/guides/provider-clients.md, installed by pip at the versions that the page names. It needs a Python 3
 // with venv (TEST_PYTHON names one) and pip's registry.
 
 import assert from 'node:assert/strict';

@@ -3,6 +3,7 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { providersDirectory } from '../../server/app/app.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openTestDatabase, urlOf } from '../support/database.ts';
 import { freePort } from '../support/ports.ts';
@@ -153,7 +154,7 @@ export function fairness(shares: readonly number[]): number {
 }
 
 function catalogWith({ windowS, perProject, perAccount }: Simulation): Catalog {
-  const catalog = loadCatalog(providersDirectory);
+  const catalog = loadCatalog(providersDirectory, authModes);
   const sheets = catalog.get('google-sheet');
   const quota = {
     ...sheets.api.quota!,

@@ -9,7 +9,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { startEmbedded } from '../../server/db/embedded.ts';
+import { startEmbedded } from '../../server/db/embedded/embedded.ts';
 import { type Balancer, openBalancer } from '../chaos/balancer.ts';
 import { urlOf } from '../support/database.ts';
 import { freePort } from '../support/ports.ts';

@@ -198,8 +198,8 @@ test('the commands for developers work: init, deploy with types, run, dryrun, te
   await call('POST', '/connections/metadata', {
     body: { connection_id: connectionId, provider_config_key: 'google-sheet', metadata: { spreadsheetId } },
   });
-  assert.match(await say('dryrun', 'google-sheet/rows', ...on), /Oslo|3 records|added/);
-  await say('test', 'google-sheet/rows', '--record', ...on);
+  assert.match(await say('dryrun', 'google-sheet/sheet-rows', ...on), /Oslo|3 records|added/);
+  await say('test', 'google-sheet/sheet-rows', '--record', ...on);
   assert.match(await say('test'), /google-sheet\/syncs\/rows/);
   const wrong = join(work, 'functions/google-sheet/actions/append-row.ts');
   const text = await readFile(wrong, 'utf8');

@@ -7,9 +7,9 @@ import { readAccount } from '../../server/auth-modes/account.ts';
 import { authorizationRequest, refreshToken } from '../../server/auth-modes/oauth2.ts';
 import { apiBase } from '../../server/auth-modes/place.ts';
 import { revokeToken } from '../../server/auth-modes/revocation.ts';
-import type { Fetch } from '../../server/auth-modes/token-response.ts';
+import type { Fetch } from '../../server/outbound/outbound.ts';
 import type { ProviderDefinition } from '../../server/providers/definition.ts';
-import { TemplateError, type TemplateValues } from '../../server/providers/template-grammar.ts';
+import { TemplateError, type TemplateValues } from '../../server/providers/template.ts';
 import { client, exampleValues, now, oauthProviders, redirectUri } from './walk.ts';
 
 const PLACEHOLDER = /\$\{(\w+)\.(\w+)\}/g;

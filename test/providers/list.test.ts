@@ -5,8 +5,8 @@ import { test } from 'node:test';
 import { withTable } from './table.ts';
 import { catalog } from './walk.ts';
 
-test('docs/providers.md lists the providers as they are', () => {
-  const page = readFileSync(join(import.meta.dirname, '../../docs/providers.md'), 'utf8');
+test('docs/reference/providers.md lists the providers as they are', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/reference/providers.md'), 'utf8');
   assert.equal(page, withTable(page, catalog), 'run node scripts/providers.ts');
 });
 

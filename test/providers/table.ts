@@ -4,7 +4,7 @@ import type { FormField } from '../../server/providers/definition.ts';
 const titles = (...forms: Readonly<Record<string, FormField>>[]) =>
   forms.flatMap((form) => Object.values(form).map(({ title }) => title)).join(', ');
 
-/** The list of docs/providers.md: what there is, what each asks for, and what it was checked against. */
+/** The list of docs/reference/providers.md: what there is, what each asks for, and what it was checked against. */
 export function providerTable(catalog: Catalog): string {
   const rows = catalog.list().map((definition) => {
     const { name, display_name, docs, verified, auth_mode } = definition;
@@ -23,6 +23,7 @@ const MARKS = /(<!-- written by scripts\/providers\.ts -->\n).*?(\n<!-- end -->)
 
 /** A page with its list brought up to date. Throws for one that has no place for it. */
 export function withTable(page: string, catalog: Catalog): string {
-  if (!MARKS.test(page)) throw new Error('docs/providers.md has no marks to write the list between');
+  if (!MARKS.test(page))
+    throw new Error('docs/reference/providers.md has no marks to write the list between');
   return page.replace(MARKS, (_, begin: string, end: string) => `${begin}${providerTable(catalog)}${end}`);
 }

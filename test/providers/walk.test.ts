@@ -2,14 +2,13 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
 import { profileOf } from '../../sandbox/profiles/profiles.ts';
-import { startProfile } from '../../sandbox/profiles/provider.ts';
-import { allowed, refreshLifeS } from '../../sandbox/profiles/replies.ts';
+import { allowed, refreshLifeS, startProfile } from '../../sandbox/profiles/provider.ts';
 import { readAccount } from '../../server/auth-modes/account.ts';
 import { authorizationRequest, exchangeCode, refreshToken } from '../../server/auth-modes/oauth2.ts';
 import { credentialsFrom } from '../../server/auth-modes/oauth2-credentials.ts';
 import { placeCredentials, withQuery } from '../../server/auth-modes/place.ts';
 import { revokeToken } from '../../server/auth-modes/revocation.ts';
-import { isExpired } from '../../server/connections/refresh-due.ts';
+import { isExpired } from '../../server/connections/refresh/refresh-due.ts';
 import type { ProviderDefinition } from '../../server/providers/definition.ts';
 import { missingScopes } from '../../server/providers/scopes.ts';
 import {
@@ -87,7 +86,7 @@ async function walk(t: TestContext, definition: ProviderDefinition): Promise<voi
   assert.ok(exchanged.ok, JSON.stringify(exchanged));
   const { tokens } = exchanged;
   const { scopes } = context.client;
-  const isSilent = profile.grantedScopes === 'untold' || profile.grantedScopes === 'null';
+  const isSilent = profile.grantedScopes === 'absent' || profile.grantedScopes === 'null';
   const told = isSilent ? scopes : allowed(scopes).filter((scope) => scope !== profile.unnamedScope);
   const granted = profile.grantedScopes === 'empty' ? [] : told;
   assert.deepEqual([...(tokens.scopes ?? [])].sort(), [...granted].sort());
@@ -97,7 +96,7 @@ async function walk(t: TestContext, definition: ProviderDefinition): Promise<voi
   }
   const isRefreshable = profile.refresh !== 'none';
   assert.equal(tokens.refreshToken !== undefined, isRefreshable, 'a refresh token');
-  const isTold = profile.life !== 'untold' && profile.life !== 'zero';
+  const isTold = profile.life !== 'absent' && profile.life !== 'zero';
   const lifeS = isTold ? provider.lifeS : definition.refresh.default_expires_in_s;
   assert.deepEqual(tokens.expiresAt, isTold || isRefreshable ? endAt(lifeS) : undefined);
   assert.deepEqual(
@@ -290,7 +289,7 @@ test('there is no profile without a provider, and quirks of every kind are among
   some(({ faults }) => faults === 'message');
   some(({ refresh }) => refresh === 'rotates');
   some(({ refresh }) => refresh === 'silent');
-  some(({ life }) => life === 'untold');
+  some(({ life }) => life === 'absent');
   some(({ life }) => life === 'text');
   some(({ life }) => life === 'date');
   some(({ life }) => life === 'unix');

@@ -1,14 +1,15 @@
 /** What the tests of the catalogue share: the definitions, values for their fields, and a way to a provider on loopback. */
 import { join } from 'node:path';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { address, type OAuthContext } from '../../server/auth-modes/oauth2-request.ts';
 import { apiBase } from '../../server/auth-modes/place.ts';
-import type { Fetch } from '../../server/auth-modes/token-response.ts';
+import type { Fetch } from '../../server/outbound/outbound.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import type { FormField, ProviderDefinition } from '../../server/providers/definition.ts';
-import type { TemplateValues } from '../../server/providers/template-grammar.ts';
+import type { TemplateValues } from '../../server/providers/template.ts';
 
 export const directory = join(import.meta.dirname, '../../providers');
-export const catalog = loadCatalog(directory);
+export const catalog = loadCatalog(directory, authModes);
 export const oauthProviders = catalog.list().filter(({ auth_mode }) => auth_mode === 'OAUTH2');
 export const now = new Date('2026-11-21T16:00:00Z');
 export const redirectUri = 'https://trellis.example/oauth/callback';

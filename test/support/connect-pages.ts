@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { BrowserContext, Page } from 'playwright-core';
 import { providersDirectory } from '../../server/app/app.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openDashboard, type TestDashboard } from './dashboard.ts';
 
@@ -40,7 +41,7 @@ export async function openConnectPages(env: Record<string, string> = {}): Promis
   const definitions = await mkdtemp(join(tmpdir(), 'trellis-connect-pages-'));
   await cp(providersDirectory, definitions, { recursive: true });
   await writeFile(join(definitions, 'own-host.yaml'), ownHost);
-  const catalog = loadCatalog(definitions);
+  const catalog = loadCatalog(definitions, authModes);
   await rm(definitions, { recursive: true });
   // The private APIs are on this machine.
   const reach = { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8,::1/128' };
@@ -120,4 +121,15 @@ export async function deny(page: Page): Promise<void> {
 export async function popupBy(context: BrowserContext, click: () => Promise<void>): Promise<Page> {
   const [popup] = await Promise.all([context.waitForEvent('page'), click()]);
   return popup;
+}
+
+/**
+ * Closes a window that may be navigating. Chromium can drop a close during the commit of a navigation (crbug.com/536385539),
+ * and `page.close()` then never returns.
+ */
+export async function closeWindow(popup: Page): Promise<void> {
+  while (!popup.isClosed()) {
+    await popup.close({ runBeforeUnload: true });
+    await popup.waitForEvent('close', { timeout: 500 }).catch(() => {});
+  }
 }

@@ -4,7 +4,7 @@ import { mkdir } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { BrowserContext, Page, Route } from 'playwright-core';
-import type { Role } from '../../server/http/roles.ts';
+import type { Role } from '../../server/http/auth/caller.ts';
 import type { Catalog } from '../../server/providers/catalog.ts';
 import { createSetUp } from '../../server/users/invitations.ts';
 import { openBrowser, prepare, type TestBrowser } from './browser.ts';

@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { startEmbedded } from '../../server/db/embedded.ts';
+import { startEmbedded } from '../../server/db/embedded/embedded.ts';
 import { migrate } from '../../server/db/migrate.ts';
 import { type DbTarget, openDb } from '../../server/db/pool.ts';
 import { atDatabase, type TestServer } from './database.ts';

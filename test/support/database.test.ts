@@ -13,7 +13,7 @@ test('each test database is migrated, and its own', async () => {
   await Promise.all([one.drop(), other.drop()]);
 });
 
-test('an empty database has no table of ours', async () => {
+test('an empty database has no table of the service', async () => {
   const empty = await openEmptyDatabase();
   const tables = await empty.db.query("select 1 from pg_tables where schemaname = 'public'");
   await empty.drop();

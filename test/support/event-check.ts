@@ -1,5 +1,5 @@
 import type { Queryable } from '../../server/db/pool.ts';
-import { type EventType, eventCatalogue } from '../../server/events/catalogue.ts';
+import { type EventType, eventCatalogue } from '../../server/events/event-types.ts';
 
 /** Events that were really raised and carry anything else than their type says; none where there is no such table. */
 export async function listMisfits(db: Queryable): Promise<unknown[]> {

@@ -1,11 +1,12 @@
 import { z } from 'zod';
-import { eventCatalogue, toJsonSchema } from '../../server/events/catalogue.ts';
+import { toJsonSchema } from '../../server/events/catalogue.ts';
 import {
   type DescribedType,
+  eventCatalogue,
   ofConnection,
   ofDataset,
   ofIntegration,
-} from '../../server/events/event-type.ts';
+} from '../../server/events/event-types.ts';
 
 /** What several types say in the same words, told once: the first whose fields a type has all of. */
 const subjects = [
@@ -33,7 +34,7 @@ export function describeEventTypes(): string {
 /** The page with this text where it describes the types. */
 export function withEventTypes(page: string, text: string): string {
   const [from, to] = [page.indexOf(begin), page.indexOf(end)];
-  if (from < 0 || to < from) throw new Error('docs/events.md has no place for the types');
+  if (from < 0 || to < from) throw new Error('docs/reference/event-types.md has no place for the types');
   return `${page.slice(0, from)}${begin}\n\n${text}\n\n${page.slice(to)}`;
 }
 

@@ -2,7 +2,7 @@
 
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import formats from 'ajv-formats';
-import type { JsonSchema } from '../../server/http/example.ts';
+import type { JsonSchema } from '../../server/http/openapi/examples.ts';
 import type { TestTrellis } from './trellis.ts';
 
 export type Media = {

@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { scopesOfRole } from '../../server/http/roles.ts';
+import { scopesOfRole } from '../../server/http/auth/caller.ts';
 import { openCookieJar } from './cookie-jar.ts';
 import type { Answer, TestTrellis } from './trellis.ts';
 

@@ -3,7 +3,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import type { Account } from '../../server/db/embedded-account.ts';
+import type { Account } from '../../server/db/embedded/account.ts';
 import { freePort } from './ports.ts';
 import {
   endProgram,

@@ -3,7 +3,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Account } from '../../server/db/embedded-account.ts';
+import type { Account } from '../../server/db/embedded/account.ts';
 import { freePort } from './ports.ts';
 import { endProgram, type Program, startProgram, untilReady, writeReadable } from './programs.ts';
 

@@ -3,8 +3,8 @@
 import { chownSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Account } from '../../server/db/embedded-account.ts';
-import { type Guarded, spawnGuarded } from '../../server/db/embedded-server.ts';
+import type { Account } from '../../server/db/embedded/account.ts';
+import { type Guarded, spawnGuarded } from '../../server/db/embedded/server.ts';
 
 export type Program = { guarded: Guarded; output: () => string };
 

@@ -3,24 +3,24 @@
 import { randomBytes } from 'node:crypto';
 import { brandNames } from '../../server/brand.ts';
 import type { Db } from '../../server/db/pool.ts';
-import type { JsonValue } from '../../server/records/canonical.ts';
-import { checkParts, RecordChecker, requireRecords } from '../../server/records/check.ts';
+import type { JsonValue } from '../../server/records/codec/canonical.ts';
+import { checkParts, checkRecords } from '../../server/records/codec/check.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
-import { estimatePrune } from '../../server/records/dataset-routes.ts';
-import { deleteRecords } from '../../server/records/delete.ts';
-import { emptyDataset } from '../../server/records/empty.ts';
-import { type PageRequest, readPage } from '../../server/records/page.ts';
-import { pruneRecords } from '../../server/records/prune.ts';
-import { type RecordOwner, type SaveRequest, saveRecords } from '../../server/records/save.ts';
-import { type DatasetSettings, setDatasetSettings } from '../../server/records/settings.ts';
+import { type DatasetSettings, setDatasetSettings } from '../../server/records/datasets.ts';
+import { type PageRequest, readPage } from '../../server/records/read/page.ts';
+import { pruneRecords } from '../../server/records/retention/prune.ts';
+import { estimatePrune } from '../../server/records/routes/dataset-routes.ts';
+import { pageToWire } from '../../server/records/routes/wire.ts';
+import type { RecordOwner } from '../../server/records/rows.ts';
+import { deleteRecords, emptyDataset } from '../../server/records/write/delete.ts';
+import { type SaveRequest, saveRecords } from '../../server/records/write/save.ts';
 import {
   type Beginning,
   dropTracking,
   endTracking,
   startTracking,
-} from '../../server/records/track-deletes.ts';
-import { updateRecords } from '../../server/records/update.ts';
-import { pageToWire } from '../../server/records/wire.ts';
+} from '../../server/records/write/track-deletes.ts';
+import { updateRecords } from '../../server/records/write/update.ts';
 import { DataKey } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
 
@@ -81,11 +81,8 @@ export function datasetCalls(
 ) {
   const name = { connection: connection.id, model, variant };
   const metadataKey = brand.metadataKey;
-  const checked = (records: JsonValue[]) => {
-    const checker = new RecordChecker({ metadataKey, expectedBytes: 1000 * records.length });
-    for (const [index, record] of records.entries()) checker.add(record, index);
-    return requireRecords(checker.end());
-  };
+  const checked = (records: JsonValue[]) =>
+    checkRecords(records, { metadataKey, expectedBytes: 1000 * records.length });
   const calls = {
     save: async (records: JsonValue[], restore: SaveRequest['restore'] = 'always') =>
       saveRecords(db, { connection, model, variant, records: checked(records), restore }),

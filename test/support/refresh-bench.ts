@@ -1,8 +1,9 @@
 // A database and a token endpoint for tests of refreshes, with as many nodes on them as a test wants.
 
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { insertConnection, replaceCredentials } from '../../server/connections/save.ts';
-import { findConnection, getConnection } from '../../server/connections/store.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
+import { insertConnection, replaceCredentials } from '../../server/connections/store/save.ts';
+import { findConnection, getConnection } from '../../server/connections/store/store.ts';
 import type { Db } from '../../server/db/pool.ts';
 import { ensureEnvironment } from '../../server/environments/store.ts';
 import { createIntegration } from '../../server/integrations/store.ts';
@@ -41,7 +42,7 @@ export async function openRefreshBench({
   const vault = openVault([{ id: 'test', key: createSecretKey(Buffer.from(masterKey, 'hex')) }]);
   const { environment } = await ensureEnvironment(db, { name: 'dev', vault });
   const environmentId = environment.id;
-  const reading = { vault, catalog: loadCatalog(provider.directory), testClient: undefined };
+  const reading = { vault, catalog: loadCatalog(provider.directory, authModes), testClient: undefined };
   const integration = await createIntegration(db, {
     ...{ ...reading, environmentId, key: 'rotating', provider: 'rotating' },
     client: { clientId: 'id', clientSecret: 'secret' },

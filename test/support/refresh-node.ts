@@ -1,17 +1,22 @@
 // What a node of the service needs to refresh connections, without the rest of it.
 
 import { createSecretKey } from 'node:crypto';
-import { type CredentialSource, createCredentialSource } from '../../server/connections/credentials.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
+import { createStatusTransitions } from '../../server/connections/health/status-transitions.ts';
+import {
+  type CredentialSource,
+  createCredentialSource,
+} from '../../server/connections/refresh/credentials.ts';
+import type { RefreshTiming } from '../../server/connections/refresh/refresh.ts';
 import {
   type ConnectionReader,
   createConnectionReader,
   type LiveConnection,
-} from '../../server/connections/reader.ts';
-import type { RefreshTiming } from '../../server/connections/refresh.ts';
-import { createStatusTransitions } from '../../server/connections/status-transitions.ts';
+} from '../../server/connections/store/reader.ts';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
 import type { IntegrationReading } from '../../server/integrations/store.ts';
 import { createLog } from '../../server/log.ts';
+import type { Fetch } from '../../server/outbound/outbound.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
 import { openSecretWatch } from './secret-watch.ts';
@@ -40,8 +45,6 @@ export type NodeSettings = {
   timing: RefreshTiming;
 };
 
-type Fetch = ReturnType<Parameters<typeof createCredentialSource>[0]['fetchFor']>;
-
 /** Opens a node with a pool of its own. `through` stands in the way of its requests to the provider. */
 export function openRefreshNode(
   { target, directory, masterKey, environmentId, name, timing }: NodeSettings,
@@ -51,7 +54,7 @@ export function openRefreshNode(
   const watch = openSecretWatch();
   const ring = [{ id: 'test', key: createSecretKey(Buffer.from(masterKey, 'hex')) }];
   const vault = watchedVault(openVault(ring), watch);
-  const reading = { vault, catalog: loadCatalog(directory), testClient: undefined };
+  const reading = { vault, catalog: loadCatalog(directory, authModes), testClient: undefined };
   const reader = createConnectionReader({ db, reading });
   const log = createLog({ level: 'trace', format: 'json' }, watch.log);
   const transitions = createStatusTransitions({ db, log, reader, now });

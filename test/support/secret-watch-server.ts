@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
-import { scopesOfRole } from '../../server/http/roles.ts';
+import { scopesOfRole } from '../../server/http/auth/caller.ts';
 import { DataKey, type Vault } from '../../server/vault.ts';
 import { isKept, type SecretWatch } from './secret-watch.ts';
 
@@ -84,7 +84,7 @@ function createBody() {
   };
 }
 
-/** What an application gave along is no secret of ours, and is shown as it is. */
+/** What an application gave along is no secret of the service, and is shown as it is. */
 const givenAlong = ['metadata', 'connection config'];
 
 /** The same vault, of which the watch learns every data key, and every secret that one seals. */

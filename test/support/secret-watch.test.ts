@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { exportKeys } from '../../server/cli/keys-export.ts';
+import { exportKeys } from '../../server/ops/backup/key-file.ts';
 import { DataKey, openVault } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
 import { openSecretWatch } from './secret-watch.ts';

@@ -11,9 +11,9 @@
 // of fewer than 12 characters.
 
 import assert from 'node:assert/strict';
-import type { Fetch } from '../../server/auth-modes/token-response.ts';
 import type { Queryable } from '../../server/db/pool.ts';
-import type { Scope } from '../../server/http/caller.ts';
+import type { Scope } from '../../server/http/auth/caller.ts';
+import type { Fetch } from '../../server/outbound/outbound.ts';
 import { openBackupDirectory } from './backup-directory.ts';
 import { textsOfDatabase } from './secret-watch-database.ts';
 import { createFinder, formsOfSecret } from './secret-watch-finder.ts';

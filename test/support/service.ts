@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { readMasterKeys } from '../../server/config/config.ts';
-import { findEmbedded } from '../../server/db/embedded.ts';
+import { findEmbedded } from '../../server/db/embedded/embedded.ts';
 import { openDb } from '../../server/db/pool.ts';
 import { openVault, type Vault } from '../../server/vault.ts';
 import { surroundings } from './command.ts';

@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { setTimeout as pause } from 'node:timers/promises';
 import { providersDirectory } from '../../server/app/app.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { type Answer, connect, type TestTrellis } from './trellis.ts';
 
@@ -197,7 +198,7 @@ export async function openSheets(
 
 /** The catalogue with other limits for an account of Google Sheets. */
 export function catalogWith({ reads, windowS }: { reads: number; windowS: number }): Catalog {
-  const catalog = loadCatalog(providersDirectory);
+  const catalog = loadCatalog(providersDirectory, authModes);
   const definition = catalog.get('google-sheet');
   const limits = definition.api.quota!.limits.map((limit) => ({
     ...limit,

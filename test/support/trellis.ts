@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Sandbox, startSandbox } from '../../sandbox/main.ts';
 import { createApp, providersDirectory } from '../../server/app/app.ts';
+import { authModes } from '../../server/auth-modes/modes.ts';
 import { loadConfig } from '../../server/config/config.ts';
 import type { Db } from '../../server/db/pool.ts';
 import { createKey } from '../../server/environments/keys.ts';
@@ -11,7 +12,7 @@ import { type Environment, ensureEnvironment } from '../../server/environments/s
 import type { App } from '../../server/http/server.ts';
 import type { Job } from '../../server/jobs/jobs.ts';
 import { createLog } from '../../server/log.ts';
-import { createOutbound } from '../../server/outbound.ts';
+import { createOutbound } from '../../server/outbound/outbound.ts';
 import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
 import { openTestDatabase } from './database.ts';
@@ -58,7 +59,7 @@ export type Caller = Pick<TestTrellis, 'baseUrl' | 'call' | 'control' | 'watch'>
 /** Starts it on free ports; `env` adds settings to the defaults. */
 export async function openTrellis(
   env: Record<string, string> = {},
-  { catalog = loadCatalog(providersDirectory) }: { catalog?: Catalog } = {},
+  { catalog = loadCatalog(providersDirectory, authModes) }: { catalog?: Catalog } = {},
 ): Promise<TestTrellis> {
   const dataDir = await mkdtemp(join(tmpdir(), 'trellis-test-data-'));
   const { db, drop } = await openTestDatabase();

@@ -1,15 +1,15 @@
 import type { Routes } from '../../sdk/client/routes.ts';
 
 /**
- * The one caller of the service: the interface that everybody has, with the session's cookie in place of a key.
- * Only a page's `queries.ts` uses it.
+ * The client of the service's API, authenticated by the session cookie instead of a key. Only the `queries.ts` of a
+ * page uses it.
  */
 type Route = keyof Routes;
 export type Answer<R extends Route> = Routes[R]['answer'];
 export type Query<R extends Route> = Routes[R]['query'];
 export type Body<R extends Route> = Routes[R]['body'];
 
-/** Parts that a route does not take may be left out; those with a required field may not. */
+/** Parts without required fields are optional. */
 type Part<Name extends string, T> = [T] extends [Record<string, never> | undefined]
   ? unknown
   : [Record<string, never>] extends [T]
@@ -20,7 +20,7 @@ type Call<R extends Route> = { environment: string; signal?: AbortSignal } & Par
   Part<'headers', Routes[R]['headers']> &
   Part<'body', Routes[R]['body']>;
 
-type Loose = {
+type UntypedCall = {
   environment?: string;
   signal?: AbortSignal;
   path?: Record<string, string>;
@@ -29,16 +29,16 @@ type Loose = {
   body?: unknown;
 };
 
-/** What the service refused, in its own words. */
+/** An error response of the service. */
 export class Fault extends Error {
   readonly code: string;
   readonly status: number;
   readonly requestId: string | undefined;
-  /** Seconds after which it may be tried again, where the service said so. */
+  /** The seconds to wait before the next attempt, if the service gave them. */
   readonly retryAfterS: number | undefined;
-  /** What is wrong with single fields. */
+  /** The errors of single fields. */
   readonly fields: { path: string; message: string }[];
-  /** What else the error carries, in its author's own shape. */
+  /** Additional data of the error, in the form that its author chose. */
   readonly payload: unknown;
 
   constructor(known: {
@@ -61,8 +61,8 @@ export class Fault extends Error {
   }
 }
 
-/** The answer as it comes, for what is no JSON document: an export, a stream. Throws `Fault`, as `call` does. */
-export async function ask(route: string, given: Loose = {}): Promise<Response> {
+/** The raw response, for an export or a stream. Throws `Fault`, as `call` does. */
+export async function request(route: string, given: UntypedCall = {}): Promise<Response> {
   const [method = 'GET', pattern = '/'] = route.split(' ');
   const path = pattern.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(given.path?.[name] ?? ''),
@@ -79,15 +79,15 @@ export async function ask(route: string, given: Loose = {}): Promise<Response> {
     ...(given.signal !== undefined && { signal: given.signal }),
   }).catch((error: unknown) => {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new Fault({ code: 'unreachable', message: 'The service does not answer.', status: 0 });
+    throw new Fault({ code: 'unreachable', message: 'The service does not respond.', status: 0 });
   });
-  if (!response.ok) throw faultOf(response, await jsonOf(response));
+  if (!response.ok) throw faultOfResponse(response, await jsonOf(response));
   return response;
 }
 
 /** Calls a route that the OpenAPI document leaves out: sign-in and users. Throws `Fault`, as `call` does. */
-export async function send(route: string, given: Loose = {}): Promise<unknown> {
-  return jsonOf(await ask(route, given));
+export async function send(route: string, given: UntypedCall = {}): Promise<unknown> {
+  return jsonOf(await request(route, given));
 }
 
 async function jsonOf(response: Response): Promise<unknown> {
@@ -95,18 +95,18 @@ async function jsonOf(response: Response): Promise<unknown> {
   return isJson ? await response.json().catch(() => undefined) : undefined;
 }
 
-/** Calls a route of the interface. Throws `Fault`; a service that cannot be reached has the code `unreachable`. */
+/** Calls a route of the API. Throws `Fault`, with the code `unreachable` if the service cannot be reached. */
 export const call = send as unknown as <R extends Route>(route: R, options: Call<R>) => Promise<Answer<R>>;
 
-function faultOf(response: Response, answer: unknown): Fault {
+function faultOfResponse(response: Response, answer: unknown): Fault {
   const body = (answer ?? {}) as { error?: Record<string, unknown>; code?: string; message?: string };
-  // Sign-in answers code and message at the top; everything else below `error`.
-  const told = typeof body.error === 'object' ? body.error : body;
+  // Sign-in returns code and message at the top level, all other routes below `error`.
+  const error = typeof body.error === 'object' ? body.error : body;
   const retryAfter = response.headers.get('retry-after') ?? '';
-  const errors = (told as { errors?: { path?: string[] | string; message?: string }[] }).errors ?? [];
+  const errors = (error as { errors?: { path?: string[] | string; message?: string }[] }).errors ?? [];
   return new Fault({
-    code: String(told.code ?? 'unknown').toLowerCase(),
-    message: String(told.message ?? `The service answered ${response.status}.`),
+    code: String(error.code ?? 'unknown').toLowerCase(),
+    message: String(error.message ?? `The service responded with ${response.status}.`),
     status: response.status,
     requestId: response.headers.get('x-request-id') ?? undefined,
     retryAfterS: /^\d+$/.test(retryAfter) ? Number(retryAfter) : undefined,
@@ -114,7 +114,7 @@ function faultOf(response: Response, answer: unknown): Fault {
       path: Array.isArray(path) ? path.join('.') : String(path ?? ''),
       message: String(message ?? ''),
     })),
-    payload: (told as { payload?: unknown }).payload,
+    payload: (error as { payload?: unknown }).payload,
   });
 }
 
@@ -126,12 +126,12 @@ function searchOf(query: Record<string, unknown> | undefined): string {
   return search.size > 0 ? `?${search}` : '';
 }
 
-/** A plain form or link cannot send it, so that no other site can act in the user's name. */
+/** Plain forms and links cannot send this header, so other sites cannot act in the user's name. */
 export function environmentHeader(): string {
   return `x-${brand()}-environment`;
 }
 
-/** The word in the names of headers. */
+/** The brand in the names of headers. */
 export function brand(): string {
   return document.documentElement.dataset.brand ?? 'trellis';
 }

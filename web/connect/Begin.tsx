@@ -1,15 +1,13 @@
-import { Button } from '@mantine/core';
+import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { IconCheck } from '@tabler/icons-react';
 import { useState } from 'react';
-import { Audience } from './Audience.tsx';
-import { ChoiceLogo, TestBadge } from './ChoiceLogo.tsx';
-import { type Form, FormFields, missingIn, readRefusal } from './FormFields.tsx';
-import { Hints } from './Hints.tsx';
+import { Fault } from '../api/client.ts';
+import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
 import { type Choice, type Choices, type Session, submitForm } from './queries.ts';
-import { ScopeText } from './ScopeText.tsx';
-import { useSay } from './texts.ts';
+import { type Say, type TextKey, useLanguage, useSay } from './texts.ts';
+import { Hints } from './Waiting.tsx';
 
-/** One integration: whom it is for, what will be asked, and the way to begin. */
+/** One integration: the end user, the requested permissions, and the button that starts. */
 export function Begin({
   choice,
   choices,
@@ -22,7 +20,7 @@ export function Begin({
   choice: Choice;
   choices: Choices;
   session: Session;
-  /** Whether somebody went to the provider and has not come back. */
+  /** Whether the user went to the provider and has not returned. */
   isUnderWay: boolean;
   onTravel: (values: Record<string, string>) => void;
   onDone: () => Promise<void>;
@@ -32,7 +30,7 @@ export function Begin({
   const [form, setForm] = useState<Form>({ values: {}, wrong: {}, refusal: undefined });
   const [isSending, setSending] = useState(false);
   const { display_name: name, provider_display_name: provider, account } = choice;
-  const isOAuth = choice.auth_mode === 'OAUTH2';
+  const isOAuth = choice.form_path === null;
 
   const begin = async () => {
     const wrong = missingIn(choice, { values: form.values, message: say('needed') });
@@ -119,9 +117,112 @@ export function Begin({
   );
 }
 
-/** How the account that is expected is told of, by what becomes of another one. */
+/** The text about the expected account, by the rule for other accounts. */
 export const accountTexts = {
   same: 'accountSame',
   replaceable: 'accountReplaceable',
   end_user: 'accountEndUser',
 } as const;
+
+/** The permission of a scope, in the page's language if the provider definition has it, otherwise in English. */
+export function ScopeText({
+  scope: { scope, description, translations },
+}: {
+  scope: Choice['scopes'][number];
+}) {
+  const language = useLanguage();
+  const translated = translations[language];
+  return <span lang={translated === undefined ? 'en' : language}>{translated ?? description ?? scope}</span>;
+}
+
+export type Form = {
+  values: Record<string, string>;
+  /** The errors of single fields, by name. */
+  wrong: Record<string, string>;
+  refusal: string | undefined;
+};
+
+/** Labels for fields without a title in the provider definition. */
+const known: Record<string, { title: TextKey; help?: TextKey }> = {
+  apiKey: { title: 'apiKey', help: 'apiKeyHelp' },
+  username: { title: 'username' },
+  password: { title: 'password' },
+  client_id: { title: 'client_id' },
+  client_secret: { title: 'client_secret', help: 'clientHelp' },
+};
+
+/** The fields that the user fills in; none if the provider needs none. */
+export function FormFields({
+  choice,
+  form,
+  onChange,
+}: {
+  choice: Choice;
+  form: Form;
+  onChange: (form: Form) => void;
+}) {
+  const say = useSay();
+  const provider = choice.provider_display_name;
+  return choice.fields.map((field) => {
+    const { title, help } = known[field.name] ?? {};
+    const label = field.title ?? (title ? say(title) : field.name);
+    const props = {
+      name: field.name,
+      label: field.required === false ? `${label} (${say('optional')})` : label,
+      description: field.description ?? (help ? say(help, { provider }) : undefined),
+      placeholder: field.example ?? undefined,
+      value: form.values[field.name] ?? '',
+      error: form.wrong[field.name],
+      required: field.required === true,
+      withAsterisk: false,
+      autoComplete: 'off',
+      spellCheck: false,
+      onChange: ({ currentTarget: { value } }: { currentTarget: { value: string } }) =>
+        onChange({
+          ...form,
+          values: { ...form.values, [field.name]: value },
+          wrong: Object.fromEntries(Object.entries(form.wrong).filter(([name]) => name !== field.name)),
+        }),
+    };
+    return field.secret ? (
+      <PasswordInput
+        key={field.name}
+        {...props}
+        visibilityToggleButtonProps={{ 'aria-label': say('show'), tabIndex: 0 }}
+      />
+    ) : (
+      <TextInput key={field.name} {...props} />
+    );
+  });
+}
+
+/** Required fields that are empty. */
+export function missingIn(
+  { fields }: Choice,
+  { values, message }: { values: Record<string, string>; message: string },
+): Record<string, string> {
+  const empty = fields.filter(({ name, required }) => required === true && !values[name]?.trim());
+  return Object.fromEntries(empty.map(({ name }) => [name, message]));
+}
+
+/** The errors of a response, by field where the service names one. */
+export function readRefusal(
+  error: unknown,
+  { choice, say }: { choice: Choice; say: Say },
+): Pick<Form, 'wrong' | 'refusal'> {
+  const { code, fields, message } =
+    error instanceof Fault ? error : { code: 'unknown', fields: [], message: '' };
+  const names = new Set(choice.fields.map(({ name }) => name));
+  const wrong = Object.fromEntries(
+    fields.filter(({ path }) => names.has(path)).map(({ path }) => [path, say('doesNotFit')]),
+  );
+  if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
+  const refusal = {
+    connection_test_failed: say('formRefused', { provider: choice.provider_display_name }),
+    integration_misconfigured: say('misconfiguredText', { provider: choice.provider_display_name }),
+    unreachable: say('unreachableText'),
+    unknown_connect_session_token: say('unknownText'),
+    session_in_other_browser: say('otherBrowserText'),
+  }[code];
+  return { wrong, refusal: refusal ?? `${say('failedText')} ${message}` };
+}

@@ -1,14 +1,12 @@
 import { Button, TextInput } from '@mantine/core';
 import { IconChevronRight, IconSearch } from '@tabler/icons-react';
 import { useState } from 'react';
-import { Audience } from './Audience.tsx';
-import { ChoiceLogo, TestBadge } from './ChoiceLogo.tsx';
-import type { Choices } from './queries.ts';
+import type { Choice, Choices } from './queries.ts';
 import { useSay } from './texts.ts';
 
-/** So many are looked over at a glance. */
+/** A list up to this length has no search field. */
 const fewChoices = 6;
-/** So many are shown at once; a page that holds ten thousand buttons answers no key any more. */
+/** The number of choices shown at once; a page with ten thousand buttons no longer responds. */
 const atOnce = 100;
 
 export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: (key: string) => void }) {
@@ -56,5 +54,43 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
       )}
       {fitting.length === 0 && <p role="status">{say('nothingFits', { search: search.trim() })}</p>}
     </section>
+  );
+}
+
+export function ChoiceLogo({ choice }: { choice: Choice }) {
+  return <img className="logo" src={choice.logo} alt="" width={44} height={44} />;
+}
+
+export function TestBadge() {
+  const say = useSay();
+  return (
+    <span className="badge" title={say('testHelp')}>
+      {say('test')}
+    </span>
+  );
+}
+
+/** The end user and the service that requests access, shown before the user starts. */
+export function Audience({ choices }: { choices: Choices }) {
+  const say = useSay();
+  const { end_user: user, environment } = choices;
+  const email = user?.email && user.email !== user.name ? ` (${user.email})` : '';
+  return (
+    <dl className="facts">
+      {user?.name && (
+        <>
+          <dt>{say('for')}</dt>
+          <dd>
+            {user.name}
+            {email}
+            {user.organization && `, ${user.organization}`}
+          </dd>
+        </>
+      )}
+      <dt>{say('at')}</dt>
+      <dd>
+        {new URL(document.documentElement.dataset.baseUrl ?? location.href).host}, {environment}
+      </dd>
+    </dl>
   );
 }

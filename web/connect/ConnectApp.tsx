@@ -1,15 +1,29 @@
-import { MantineProvider } from '@mantine/core';
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import {
+  CloseButton,
+  type CSSVariablesResolver,
+  colorsTuple,
+  createTheme,
+  MantineProvider,
+} from '@mantine/core';
+import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { wordsOn } from '../ui/contrast.ts';
 import { ConnectPage } from './ConnectPage.tsx';
-import { tellHost } from './host.ts';
+import { notifyHost } from './host.ts';
 import { keepInAddress, type Launch, spoken } from './launch.ts';
 import type { Made, Settings } from './queries.ts';
-import { Shell } from './Shell.tsx';
 import { useSession, useToken } from './session.ts';
-import { type Language, LanguageContext, SayContext, sayIn } from './texts.ts';
-import { themeOf, variablesOf } from './theme.ts';
+import {
+  type Language,
+  LanguageContext,
+  languageNames,
+  languages,
+  SayContext,
+  sayIn,
+  useLanguage,
+  useSay,
+} from './texts.ts';
 
-/** As a page looks before the environment's own settings are known. */
+/** The settings of the page until those of the environment are loaded. */
 const plain: Settings = {
   app_name: null,
   logo: null,
@@ -18,7 +32,7 @@ const plain: Settings = {
   language: null,
 };
 
-/** One session after the other, each from its beginning; the language that was chosen stays. */
+/** Each session starts from the beginning; the chosen language is kept. */
 export function ConnectApp({ launch }: { launch: Launch }) {
   const token = useToken(launch);
   const [chosen, setChosen] = useState<Language>();
@@ -29,7 +43,7 @@ export function ConnectApp({ launch }: { launch: Launch }) {
   return <SessionApp key={token} launch={launch} token={token} chosen={chosen} onLanguage={choose} />;
 }
 
-/** Look and language of the page: what the link says, then the environment, then the browser. */
+/** Theme and language come from the link, then the environment, then the browser. */
 function SessionApp({
   launch,
   token,
@@ -44,14 +58,14 @@ function SessionApp({
   const view = useSession(launch, token);
   const settings = view.settings ?? plain;
   const made = view.progress?.connection ?? undefined;
-  const tellConnected = useTellConnected();
+  const notifyConnected = useNotifyConnected();
   const returnUrl = launch.isFramed ? undefined : (view.progress?.return_url ?? undefined);
   const finish = useCallback(
     (done: Made) => {
-      tellConnected(done);
+      notifyConnected(done);
       if (returnUrl !== undefined) location.replace(returnUrl);
     },
-    [tellConnected, returnUrl],
+    [notifyConnected, returnUrl],
   );
   const language =
     chosen ?? launch.language ?? settings.language ?? spoken(navigator.languages) ?? ('en' as const);
@@ -83,8 +97,8 @@ function SessionApp({
             returnUrl={returnUrl}
             onLanguage={onLanguage}
             onClose={() => {
-              if (made !== undefined) tellConnected(made);
-              tellHost({ type: 'close' });
+              if (made !== undefined) notifyConnected(made);
+              notifyHost({ type: 'close' });
             }}
           >
             <ConnectPage launch={launch} view={view} onConnected={finish} />
@@ -95,18 +109,18 @@ function SessionApp({
   );
 }
 
-/** Tells the page around a frame of the session's connection, once: when nothing is left to decide, or before it closes. */
-function useTellConnected(): (made: Made) => void {
-  const isTold = useRef(false);
+/** Reports the connection of the session to the host page once: when no decision is left, or before the page closes. */
+function useNotifyConnected(): (made: Made) => void {
+  const isNotified = useRef(false);
   return useCallback(({ provider_config_key, connection_id }) => {
-    if (isTold.current) return;
-    isTold.current = true;
+    if (isNotified.current) return;
+    isNotified.current = true;
     const payload = { providerConfigKey: provider_config_key, connectionId: connection_id };
-    tellHost({ type: 'connect', payload });
+    notifyHost({ type: 'connect', payload });
   }, []);
 }
 
-/** The dashboard of the same origin keeps its own. */
+/** The dashboard of the same origin stores its own color scheme. */
 const noMemory = {
   get: <T,>(otherwise: T) => otherwise,
   set: () => {},
@@ -114,3 +128,104 @@ const noMemory = {
   unsubscribe: () => {},
   clear: () => {},
 };
+
+type Colors = Settings['colors'];
+
+/** The main color of the environment, for all buttons. */
+export const themeOf = (colors: Colors) =>
+  createTheme({
+    colors: { brand: colorsTuple(colors.light.primary) },
+    primaryColor: 'brand',
+    defaultRadius: 'md',
+    cursorType: 'pointer',
+    respectReducedMotion: true,
+    fontFamily:
+      'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans JP", Arial, sans-serif',
+  });
+
+/** Mantine has one shade for each scheme, the environment one color. */
+export const variablesOf =
+  (colors: Colors): CSSVariablesResolver =>
+  () => ({
+    variables: {},
+    light: {
+      ...accent(colors.light.primary),
+      '--mantine-color-body': '#ffffff',
+      '--mantine-color-dimmed': '#59616b',
+      '--mantine-color-placeholder': '#6b737d',
+      '--mantine-color-error': '#a61b1b',
+    },
+    dark: {
+      ...accent(colors.dark.primary),
+      '--mantine-color-body': '#1a1b1e',
+      '--mantine-color-dimmed': '#a9b1ba',
+      '--mantine-color-placeholder': '#949ca6',
+      '--mantine-color-error': '#ff9d94',
+    },
+  });
+
+function accent(color: string): Record<string, string> {
+  return {
+    '--accent': color,
+    '--on-accent': wordsOn(color),
+    '--mantine-color-brand-filled': color,
+    '--mantine-color-brand-filled-hover': `color-mix(in srgb, ${color} 88%, black)`,
+    '--mantine-primary-color-filled': color,
+    '--mantine-color-anchor': color,
+  };
+}
+
+/** The card around each page: the application, the close button of a frame, the language. */
+export function Shell({
+  settings,
+  isFramed,
+  returnUrl,
+  onLanguage,
+  onClose,
+  children,
+}: {
+  settings: Settings;
+  isFramed: boolean;
+  /** The page of the application to which the user returns. */
+  returnUrl: string | undefined;
+  onLanguage: (language: Language) => void;
+  onClose: () => void;
+  children: ReactNode;
+}) {
+  const say = useSay();
+  const language = useLanguage();
+  const { app_name: appName, logo } = settings;
+  return (
+    <div className="ground">
+      <main className="card">
+        {(appName !== null || logo !== null || isFramed) && (
+          <header className={appName === null && logo === null ? 'brand bare' : 'brand'}>
+            {logo !== null && <img src={logo} alt="" />}
+            <span>{appName}</span>
+            {isFramed && <CloseButton aria-label={say('close')} onClick={onClose} />}
+          </header>
+        )}
+        {children}
+        {returnUrl !== undefined && (
+          <div className="links">
+            <a className="link" href={returnUrl}>
+              {say('backToApp')}
+            </a>
+          </div>
+        )}
+      </main>
+      <footer className="foot">
+        <label>
+          <span>{say('language')}</span>{' '}
+          <select value={language} onChange={({ target }) => onLanguage(target.value as Language)}>
+            {languages.map((one) => (
+              <option key={one} value={one} lang={one}>
+                {languageNames[one]}
+              </option>
+            ))}
+          </select>
+        </label>
+      </footer>
+    </div>
+  );
+}

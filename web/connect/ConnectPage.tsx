@@ -1,20 +1,19 @@
 import { useEffect, useState } from 'react';
 import { Fault } from '../api/client.ts';
+import { pollRepeatedly, useAuthorizationFlow } from './authorization-flow.ts';
 import { accountTexts, Begin } from './Begin.tsx';
 import { ChoiceList } from './ChoiceList.tsx';
 import { Done } from './Done.tsx';
-import { type Failure, failureBy, failureOfSession } from './failure.ts';
-import { tellHost } from './host.ts';
+import { notifyHost } from './host.ts';
 import { keepInAddress, type Launch } from './launch.ts';
 import { Loading, Notice, Said } from './Notice.tsx';
-import { askForTheRest, type Choice, type Made, type Progress, tripUrl } from './queries.ts';
+import { authorizationUrl, type Choice, type Made, type Progress, requestMissingScopes } from './queries.ts';
 import { SetUp } from './SetUp.tsx';
 import type { SessionView } from './session.ts';
 import { useSay } from './texts.ts';
-import { keepAsking, useTrip } from './trip.ts';
 import { Waiting } from './Waiting.tsx';
 
-/** Which step the person is at, by what the service says of the session and by what was done here. */
+/** The current step, from the state of the session and the choices on this page. */
 export function ConnectPage({
   launch,
   view,
@@ -25,7 +24,7 @@ export function ConnectPage({
   onConnected: (made: Made) => void;
 }) {
   const say = useSay();
-  const { session, progress, choices, fault, load, ask } = view;
+  const { session, progress, choices, fault, load, poll } = view;
   const [key, setKey] = useState(launch.integration);
   const choose = (chosen: string | undefined) => {
     setKey(chosen);
@@ -33,33 +32,33 @@ export function ConnectPage({
   };
   const [failure, setFailure] = useState<Failure>();
   const [isSkipped, setSkipped] = useState(false);
-  const { trip, begin, openedByLink, giveUp } = useTrip(launch, {
-    ask,
+  const { flow, begin, openedByLink, giveUp } = useAuthorizationFlow(launch, {
+    poll,
     fail: ({ payload }) => setFailure(failureBy(payload)),
   });
 
   useSessionFailure(progress, setFailure);
-  // Somebody went to the provider from a page that has been left or loaded again since.
-  const isAwayFromElsewhere = trip === undefined && progress?.under_way === true;
+  // The user went to the provider from a page that was left or reloaded since.
+  const isAwayFromElsewhere = flow === undefined && progress?.under_way === true;
   useEffect(
-    () => (isAwayFromElsewhere ? keepAsking(() => ask().catch(() => false)) : undefined),
-    [isAwayFromElsewhere, ask],
+    () => (isAwayFromElsewhere ? pollRepeatedly(() => poll().catch(() => false)) : undefined),
+    [isAwayFromElsewhere, poll],
   );
-  // How a trip in this very tab ended, where the service cannot know.
+  // The result of a flow in this tab, if the service has none.
   useEffect(() => setFailure(launch.returned?.payload && failureBy(launch.returned.payload)), [launch]);
   useEffect(() => {
     if (failure !== undefined) {
-      tellHost({
+      notifyHost({
         type: 'error',
         payload: { errorType: failure.type, errorMessage: failure.said ?? failure.kind },
       });
     }
   }, [failure]);
   useEffect(() => {
-    if (trip?.is !== 'closed' || !launch.detectsClosedWindow) return;
+    if (flow?.is !== 'closed' || !launch.detectsClosedWindow) return;
     const payload = { errorType: 'window_closed', errorMessage: 'The window was closed.' };
-    tellHost({ type: 'error', payload });
-  }, [trip?.is, launch]);
+    notifyHost({ type: 'error', payload });
+  }, [flow?.is, launch]);
 
   const made = progress?.connection ?? undefined;
   const choice = choices?.choices.find(({ unique_key }) => unique_key === key) ?? onlyOf(choices?.choices);
@@ -72,18 +71,18 @@ export function ConnectPage({
   if (session === undefined) return launch.isFramed ? <Loading /> : <Ended why="incomplete" />;
   if (fault !== undefined) return <Refused fault={fault} onRetry={load} />;
   if (progress === undefined) return <Loading />;
-  if (trip !== undefined) {
+  if (flow !== undefined) {
     const mayBegin = progress.state === 'open';
-    const again = { onAgain: () => void begin(trip.url), onBack: giveUp };
-    return <Waiting trip={trip} provider={provider} onOpened={openedByLink} {...(mayBegin && again)} />;
+    const again = { onAgain: () => void begin(flow.url), onBack: giveUp };
+    return <Waiting flow={flow} provider={provider} onOpened={openedByLink} {...(mayBegin && again)} />;
   }
   const start = (chosen: string, values: Record<string, string> = {}, ready?: Promise<void>) => {
     setFailure(undefined);
-    return begin(tripUrl(session, { key: chosen, values }), ready);
+    return begin(authorizationUrl(session, { key: chosen, values }), ready);
   };
   if (made !== undefined && (failure === undefined || progress.state === 'expired')) {
     const mayGoOn = Date.parse(progress.expires_at) > Date.now();
-    const rest = () => start(made.provider_config_key, {}, askForTheRest(session)).catch(load);
+    const rest = () => start(made.provider_config_key, {}, requestMissingScopes(session)).catch(load);
     return (
       <Done
         made={made}
@@ -98,7 +97,7 @@ export function ConnectPage({
     );
   }
   if (progress.state === 'expired' && progress.under_way) {
-    return <Waiting trip={{ is: 'away', isLong: false }} provider={provider} />;
+    return <Waiting flow={{ is: 'away', isLong: false }} provider={provider} />;
   }
   if (progress.state === 'expired') return <Ended why="expired" />;
   if (failure !== undefined)
@@ -130,7 +129,7 @@ export function ConnectPage({
   );
 }
 
-/** What the service knows of the last trip, once for each. */
+/** Shows the failure of the last flow once. */
 function useSessionFailure(progress: Progress | undefined, show: (failure: Failure) => void): void {
   const at = progress?.under_way ? undefined : progress?.failure?.at;
   // biome-ignore lint/correctness/useExhaustiveDependencies: by its time, since each answer is another object
@@ -151,7 +150,7 @@ function Failed({
 }: {
   failure: Failure;
   provider: string;
-  /** Which one is expected. */
+  /** The expected account. */
   account: NonNullable<Choice['account']> | undefined;
   onAgain: () => void;
 }) {
@@ -194,4 +193,60 @@ function Refused({ fault, onRetry }: { fault: unknown; onRetry: () => void }) {
       <Said text={[code, requestId].filter(Boolean).join(' · ')} />
     </Notice>
   );
+}
+
+/** A flow that created no connection, by the texts for it. */
+export type Failure = { kind: Kind; type: string; said: string | undefined };
+type Kind =
+  | 'denied'
+  | 'blockedByAdmin'
+  | 'misconfigured'
+  | 'tooLate'
+  | 'refused'
+  | 'busy'
+  | 'odd'
+  | 'otherAccount'
+  | 'noAccount'
+  | 'otherBrowser'
+  | 'failed'
+  | 'gone';
+
+const kindOfCause: Record<string, Kind> = {
+  access_denied: 'denied',
+  blocked_by_admin: 'blockedByAdmin',
+  client_refused: 'misconfigured',
+  code_refused: 'tooLate',
+  credentials_refused: 'refused',
+  provider_not_answering: 'busy',
+  unexpected_answer: 'odd',
+  another_account: 'otherAccount',
+  account_unknown: 'noAccount',
+  another_browser: 'otherBrowser',
+};
+
+/** By the error type of the callback page, if the cause is unknown. */
+const kindOfType: Record<string, Kind> = {
+  session_in_other_browser: 'otherBrowser',
+  state_cookie_err: 'otherBrowser',
+  state_err: 'tooLate',
+  provider_config_err: 'misconfigured',
+  integration_misconfigured: 'misconfigured',
+  test_credentials_unavailable: 'misconfigured',
+  another_account: 'otherAccount',
+  unknown_connection: 'gone',
+};
+
+export function failureOfSession({ cause, type, evidence }: NonNullable<Progress['failure']>): Failure {
+  const said = [evidence.error, evidence.subtype, evidence.http_status].filter((part) => part !== undefined);
+  return {
+    kind: kindOfCause[cause] ?? kindOfType[type] ?? 'failed',
+    type,
+    said: said.length > 0 ? said.join(' · ') : undefined,
+  };
+}
+
+export function failureBy(reported: { message: string; errorType: string } | undefined): Failure {
+  const { message, errorType: type } = { message: undefined, errorType: 'unknown_err', ...reported };
+  const kind = kindOfType[type] ?? 'failed';
+  return { kind, type, said: kind === 'failed' ? message : undefined };
 }

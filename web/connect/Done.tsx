@@ -1,14 +1,14 @@
 import { Button } from '@mantine/core';
 import { type ReactNode, useEffect, useState } from 'react';
-import { tellHost } from './host.ts';
+import { ScopeText } from './Begin.tsx';
+import { notifyHost } from './host.ts';
 import { Notice } from './Notice.tsx';
 import type { Made } from './queries.ts';
-import { ScopeText } from './ScopeText.tsx';
 import { useSay } from './texts.ts';
 
 /**
- * A connection was made: all is well, or some boxes were not ticked. The page around a frame, which closes it as a
- * rule, is told when the person has nothing left to decide.
+ * A connection was created, with all permissions or with some missing. The host page, which usually closes the frame,
+ * is notified when no decision is left.
  */
 export function Done({
   made,
@@ -20,9 +20,9 @@ export function Done({
   made: Made;
   isFramed: boolean;
   onConnected: (made: Made) => void;
-  /** What is to be chosen before all is done; absent where nothing is. */
+  /** A further choice before the end, if there is one. */
   setUp?: ReactNode;
-  /** Absent: the session has expired. */
+  /** Undefined: the session has expired. */
   onRest?: () => Promise<void>;
 }) {
   const say = useSay();
@@ -37,7 +37,7 @@ export function Done({
 
   if (isWhole && setUp !== undefined) return setUp;
   if (isWhole) {
-    const action = { label: say('finish'), onClick: () => tellHost({ type: 'close' }) };
+    const action = { label: say('finish'), onClick: () => notifyHost({ type: 'close' }) };
     return (
       <Notice
         tone="success"

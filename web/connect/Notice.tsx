@@ -2,7 +2,7 @@ import { Button, Skeleton } from '@mantine/core';
 import { type ReactNode, useEffect, useRef } from 'react';
 import { useSay } from './texts.ts';
 
-/** A result: a mark, what happened, and what to do. The focus goes to its title, so that it is read out. */
+/** A result: an icon, a text, and an action. The title receives the focus, so that screen readers announce it. */
 export function Notice({
   tone,
   title,
@@ -37,7 +37,7 @@ export function Notice({
   );
 }
 
-/** A message of a machine, verbatim, for the person who gives support. */
+/** A technical message, verbatim, for support. */
 export function Said({ text }: { text: string }) {
   const say = useSay();
   return (
@@ -48,7 +48,7 @@ export function Said({ text }: { text: string }) {
   );
 }
 
-/** As high as what comes, so that nothing jumps. */
+/** As high as the content, so that the layout does not move. */
 export function Loading() {
   const say = useSay();
   return (

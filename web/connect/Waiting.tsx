@@ -1,19 +1,18 @@
 import { Button, Loader } from '@mantine/core';
-import { Hints } from './Hints.tsx';
+import type { AuthorizationFlow } from './authorization-flow.ts';
 import { useSay } from './texts.ts';
-import type { Trip } from './trip.ts';
 
-/** While the person is at the provider: the session may have expired meanwhile, so that nothing else can be begun. */
+/** Shown while the user is at the provider. If the session has expired meanwhile, no new flow can start. */
 export function Waiting({
-  trip: { is, isLong, url },
+  flow: { is, isLong, url },
   provider,
   onAgain,
   onOpened,
   onBack,
 }: {
-  trip: Pick<Trip, 'is' | 'isLong'> & { url?: string };
+  flow: Pick<AuthorizationFlow, 'is' | 'isLong'> & { url?: string };
   provider: string;
-  /** Absent, as what leads back: the session has expired. */
+  /** Undefined, like `onBack`: the session has expired. */
   onAgain?: () => void;
   onOpened?: () => void;
   onBack?: () => void;
@@ -51,3 +50,33 @@ export function Waiting({
 }
 
 const titles = { away: 'waiting', closed: 'closed', blocked: 'blocked' } as const;
+
+const cases = [
+  ['hintUnverified', 'hintUnverifiedText'],
+  ['hintTesters', 'hintTestersText'],
+  ['hintPolicy', 'hintPolicyText'],
+  ['hintAccount', 'hintAccountText'],
+  ['hintSetup', 'hintSetupText'],
+  ['hintBrowser', 'hintBrowserText'],
+  ['hintBusy', 'hintBusyText'],
+  ['hintNothing', 'hintNothingText'],
+] as const;
+
+/** Providers show most errors on their own page and do not return them to the service. */
+export function Hints({ provider }: { provider: string }) {
+  const say = useSay();
+  const redirect = `${document.documentElement.dataset.baseUrl ?? location.origin}/oauth/callback`;
+  return (
+    <section className="hints" aria-labelledby="hints">
+      <h2 id="hints">{say('hints', { provider })}</h2>
+      <ul>
+        {cases.map(([error, meaning]) => (
+          <li key={error}>
+            <strong>{say(error)}</strong>
+            <span className="soft">{say(meaning, { provider, redirect })}</span>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}

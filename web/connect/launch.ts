@@ -1,32 +1,31 @@
 import { type Language, languages } from './texts.ts';
 
 /**
- * What the address, the tab and the document say before anything is asked of the service.
- *
- * The token comes by the address of a link, by the page around a frame (`host.ts`), or by this tab's storage, where it
- * outlives a reload and a trip to the provider. It is taken out of the address before anything is painted.
+ * The input of the page from its address, the tab and the document. The token comes from the address of a link, from
+ * the host page of a frame (`host.ts`), or from the storage of this tab, which keeps it for a reload and a flow in this
+ * tab. It is removed from the address before the first paint.
  */
 export type Launch = {
   token: string | undefined;
-  /** An integration that the link chooses. */
+  /** The integration that the link selects. */
   integration: string | undefined;
-  /** What the link says, against what the application has set. */
+  /** The language of the link, which takes precedence over the settings. */
   language: Language | undefined;
   theme: 'light' | 'dark' | 'system' | undefined;
-  /** Whether the page around the frame counts a closed window as a failure. */
+  /** Whether the host page treats a closed window as a failure. */
   detectsClosedWindow: boolean;
   isFramed: boolean;
-  /** Of the service, as the provider knows it; without a trailing slash. */
+  /** The base URL of the service as registered at the provider, without a trailing slash. */
   baseUrl: string;
-  /** The word in interface names. */
+  /** The brand in the names of messages and storage keys. */
   brand: string;
   nonce: string;
-  /** How a trip in this very tab ended, where it has just come back. */
-  returned: Told | undefined;
+  /** The result of a flow in this tab from which the user has just returned. */
+  returned: CallbackMessage | undefined;
 };
 
-/** What the callback page says. */
-export type Told = { type: string; payload?: { message: string; errorType: string } };
+/** The message of the callback page. */
+export type CallbackMessage = { type: string; payload?: { message: string; errorType: string } };
 
 export function readLaunch(): Launch {
   const { searchParams } = new URL(location.href);
@@ -35,7 +34,7 @@ export function readLaunch(): Launch {
   const theme = searchParams.get('theme');
   const lang = searchParams.get('lang');
   const isFramed = window.parent !== window;
-  // A frame gets its token from the page around it, which may show another session by now.
+  // A frame receives its token from the host page, which may show another session now.
   const kept = isFramed ? undefined : read(tokenKey(brand));
   if (given !== undefined) keepToken(brand, given);
   return {
@@ -52,7 +51,7 @@ export function readLaunch(): Launch {
   };
 }
 
-/** The first of these that the page speaks, whatever the region. */
+/** The first of these languages that the page supports, whatever the region. */
 export function spoken(wanted: readonly string[]): Language | undefined {
   for (const one of wanted) {
     const [primary = ''] = one.toLowerCase().split('-');
@@ -66,7 +65,7 @@ export function keepToken(brand: string, token: string): void {
   write(tokenKey(brand), token);
 }
 
-/** What was chosen here, as a link would have said it: a reload and a trip in this very tab keep it. */
+/** Keeps a choice in the address, for a reload and for a flow in this tab. */
 export function keepInAddress(name: 'integration' | 'lang', value: string | undefined): void {
   const address = new URL(location.href);
   if (value === undefined) address.searchParams.delete(name);
@@ -74,30 +73,30 @@ export function keepInAddress(name: 'integration' | 'lang', value: string | unde
   history.replaceState(null, '', address);
 }
 
-/** Has the callback page lead back here, as the address stands; it leaves how it went in the same place. */
+/** Makes the callback page return to this address, with the result in the same storage entry. */
 export function expectReturn(brand: string): void {
   write(returnKey(brand), JSON.stringify({ search: location.search }));
 }
 
-/** A window that is opened from here starts with a copy of this tab's storage, and is not to be led here. */
+/** A window opened from here copies the storage of this tab, but must not return here. */
 export function expectNoReturn(brand: string): void {
   try {
     sessionStorage.removeItem(returnKey(brand));
   } catch {
-    // Without storage nothing is kept.
+    // Without storage, nothing is kept.
   }
 }
 
-function takeReturned(brand: string): Told | undefined {
+function takeReturned(brand: string): CallbackMessage | undefined {
   const kept = read(returnKey(brand));
   expectNoReturn(brand);
-  return kept === undefined ? undefined : (JSON.parse(kept) as { told?: Told }).told;
+  return kept === undefined ? undefined : (JSON.parse(kept) as { told?: CallbackMessage }).told;
 }
 
 const tokenKey = (brand: string) => `${brand}_connect_token`;
 const returnKey = (brand: string) => `${brand}_connect_return`;
 
-/** A browser may keep storage from a frame. */
+/** A browser may deny storage to a frame. */
 function read(key: string): string | undefined {
   try {
     return sessionStorage.getItem(key) ?? undefined;
@@ -110,6 +109,6 @@ function write(key: string, value: string): void {
   try {
     sessionStorage.setItem(key, value);
   } catch {
-    // The page works without; it only forgets with a reload.
+    // The page works without storage, but loses the token on a reload.
   }
 }

@@ -1,12 +1,23 @@
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import './styles.ts';
 import { ConnectApp } from './ConnectApp.tsx';
 import { readLaunch } from './launch.ts';
+import '@mantine/core/styles/baseline.css';
+import '@mantine/core/styles/default-css-variables.css';
+import '@mantine/core/styles/global.css';
+import '@mantine/core/styles/UnstyledButton.css';
+import '@mantine/core/styles/ActionIcon.css';
+import '@mantine/core/styles/CloseButton.css';
+import '@mantine/core/styles/Button.css';
+import '@mantine/core/styles/Loader.css';
+import '@mantine/core/styles/Input.css';
+import '@mantine/core/styles/PasswordInput.css';
+import '@mantine/core/styles/Skeleton.css';
+import './connect.css';
 
-/** The connect page: what an end user sees to connect an account, by a link, in a frame or in a window. */
+/** The connect page, on which an end user connects an account: by a link, in a frame or in a window. */
 const launch = readLaunch();
-// Who comes back by the browser's button sees the page as it was left, unless it is asked for again.
+// A page that is restored by the Back button is outdated, so it is loaded again.
 window.addEventListener('pageshow', ({ persisted }) => {
   if (persisted) location.reload();
 });
@@ -17,3 +28,5 @@ createRoot(root).render(
     <ConnectApp launch={launch} />
   </StrictMode>,
 );
+
+// Only the styles that the page uses: the complete style sheet is eight times as large.

@@ -11,7 +11,7 @@ import {
   type Settings,
 } from './queries.ts';
 
-/** The session as the service knows it, and what is known while it does not answer. */
+/** The session, and its last known state if the service does not respond. */
 export type SessionView = {
   session: Session | undefined;
   progress: Progress | undefined;
@@ -20,13 +20,13 @@ export type SessionView = {
   fault: unknown;
   load: () => Promise<void>;
   /**
-   * Asks how far it is; true where a trip failed since it was asked before, and where the session is over: not yet
-   * where it has expired and somebody who is under way may still come back.
+   * Fetches the progress. Resolves to true if a flow failed since the last call, or if the session is over. An expired
+   * session is not over while a user may still return from the provider.
    */
-  ask: () => Promise<boolean>;
+  poll: () => Promise<boolean>;
 };
 
-/** The token that counts: the page around a frame may give another one at any time. */
+/** The current token: the host page of a frame may send a new one at any time. */
 export function useToken(launch: Launch): string | undefined {
   const [token, setToken] = useState(launch.token);
   useEffect(() => {
@@ -39,7 +39,7 @@ export function useToken(launch: Launch): string | undefined {
   return token;
 }
 
-/** The session of one token. A component that uses it has the token as its key, so that no session shows data of another. */
+/** The session of one token. Its component has the token as its key, so that no session shows the data of another. */
 export function useSession(launch: Launch, token: string | undefined): SessionView {
   const [progress, setProgress] = useState<Progress>();
   const [settings, setSettings] = useState<Settings>();
@@ -63,7 +63,7 @@ export function useSession(launch: Launch, token: string | undefined): SessionVi
   }, [token, launch]);
   useEffect(() => void load(), [load]);
 
-  const ask = useCallback(async () => {
+  const poll = useCallback(async () => {
     if (token === undefined) return false;
     const now = await fetchProgress({ token, baseUrl: launch.baseUrl });
     setProgress(now);
@@ -74,5 +74,5 @@ export function useSession(launch: Launch, token: string | undefined): SessionVi
   }, [token, launch]);
 
   const session = token === undefined ? undefined : { token, baseUrl: launch.baseUrl };
-  return { session, progress, settings, choices, fault, load, ask };
+  return { session, progress, settings, choices, fault, load, poll };
 }

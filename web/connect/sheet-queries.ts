@@ -1,7 +1,8 @@
+import { useCallback, useEffect, useState } from 'react';
 import type { Answer, Body } from '../api/client.ts';
 import { call, type Session } from './queries.ts';
 
-/** The page's calls about the sheet that is to be chosen. All throw `Fault`. */
+/** The calls for the choice of a sheet. All throw `Fault`. */
 type SetUpFacts = Answer<'GET /connect/session/setup'>['data'];
 type Spreadsheets = Answer<'POST /connect/session/setup/spreadsheets'>['data'];
 export type Book = Answer<'POST /connect/session/setup/describe'>['data'];
@@ -31,4 +32,38 @@ export async function fetchPreview(
 
 export async function chooseSheet(session: Session, body: SheetChoice): Promise<void> {
   await call(session, 'PUT /connect/session/setup', { body });
+}
+
+type ResponseState<T> = {
+  /** The last response, which is kept while the next request runs. */
+  data: T | undefined;
+  fault: unknown;
+  isWaiting: boolean;
+  again: () => void;
+};
+
+/** Sends a request when `fetchData` is a new function. The response to an older request is discarded. */
+export function useResponse<T>(fetchData: (() => Promise<T>) | undefined): ResponseState<T> {
+  const [data, setData] = useState<T>();
+  const [fault, setFault] = useState<unknown>();
+  const [isWaiting, setWaiting] = useState(fetchData !== undefined);
+  const [turn, setTurn] = useState(0);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another turn repeats the request
+  useEffect(() => {
+    if (fetchData === undefined) return;
+    let isCurrent = true;
+    setWaiting(true);
+    setFault(undefined);
+    fetchData()
+      .then(
+        (answer) => isCurrent && setData(answer),
+        (error: unknown) => isCurrent && setFault(error),
+      )
+      .finally(() => isCurrent && setWaiting(false));
+    return () => {
+      isCurrent = false;
+    };
+  }, [fetchData, turn]);
+  const again = useCallback(() => setTurn((count) => count + 1), []);
+  return { data, fault, isWaiting, again };
 }

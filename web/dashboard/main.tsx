@@ -15,12 +15,15 @@ import { createDashboardRouter } from './router.tsx';
 import { meQuery, whoIsSignedIn } from './sign-in/queries.ts';
 import { theme } from './theme.ts';
 
-/** The dashboard: a page loads and mutates, `queries.ts` beside it calls the service, `ui/` knows no noun of ours. */
+/**
+ * The dashboard. A page loads and mutates, `queries.ts` beside it calls the service, and `ui/` has no terms of the
+ * product.
+ */
 const nonce = document.querySelector<HTMLScriptElement>('script[nonce]')?.nonce ?? '';
-// Where libraries that write a style element of their own look for it (the lock of scrolling behind a dialog).
+// Libraries that add a style element read the nonce here (the scroll lock of a dialog).
 Object.assign(globalThis, { __webpack_nonce__: nonce });
 
-// The service's own address, and those of links in mails, lead here, too.
+// The root address and the links in e-mails lead here, too.
 const { pathname, search, hash } = location;
 if (!/^\/app(\/|$)/.test(pathname)) {
   history.replaceState(null, '', `/app${pathname === '/' ? '' : pathname}${search}${hash}`);
@@ -38,15 +41,15 @@ async function leaveUnlessSignedIn(): Promise<void> {
   const present = await whoIsSignedIn();
   isAsked = false;
   if (present === undefined) return;
-  // A call may have gone by a session that a new one has replaced meanwhile, as where the password is changed.
+  // The call may have used a session that was replaced meanwhile, as after a change of the password.
   if (present !== null && (former === undefined || former === present)) return askAgain();
   const { pathname: at, searchStr } = router.state.location;
   if (!at.startsWith('/sign-in')) await router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
-  // What the former user was shown is nobody's any more, also by way of the Back button.
+  // The data of the previous user is removed, so that the Back button does not show it.
   queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
 }
 
-/** How often a query had been answered when it was last asked again: once is enough until it is answered. */
+/** The number of responses of a query at its last refetch: one refetch is enough until it is answered. */
 const askedAgain = new WeakMap<Query, number>();
 async function askAgain(): Promise<void> {
   await queries.refetchQueries({

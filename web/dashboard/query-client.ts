@@ -1,10 +1,10 @@
 import { MutationCache, QueryCache, QueryClient } from '@tanstack/react-query';
 import { Fault } from '../api/client.ts';
 
-/** Whether a call was refused because nobody is signed in by its session. */
+/** Whether a call failed because the session is not signed in. */
 export const isSignedOut = (error: Error | null) => error instanceof Fault && error.status === 401;
 
-/** What is fetched is fresh for five seconds; what the service refuses is not asked again. */
+/** Data is fresh for five seconds; a call that the service rejected is not retried. */
 export function createQueries({ onSignedOut }: { onSignedOut: () => void }): QueryClient {
   return new QueryClient({
     queryCache: new QueryCache({
@@ -14,7 +14,7 @@ export function createQueries({ onSignedOut }: { onSignedOut: () => void }): Que
     }),
     mutationCache: new MutationCache({
       onError: (error) => {
-        // Where somebody signs in or proves a code, a 401 says that it was not right.
+        // On sign-in and for codes, a 401 means a wrong value.
         const { code } = error as Fault;
         if (isSignedOut(error) && (code === 'not_signed_in' || code === 'unauthorized')) onSignedOut();
       },

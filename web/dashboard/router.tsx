@@ -23,15 +23,14 @@ import {
   setUpSearchOf,
   signInSearchOf,
 } from './search.ts';
-import { BrokenPage } from './shell/BrokenPage.tsx';
 import { lastEnvironment } from './shell/environment.ts';
-import { NoSuchPage } from './shell/NoSuchPage.tsx';
+import { BrokenPage, NoSuchPage } from './shell/NoSuchPage.tsx';
 import { Shell } from './shell/Shell.tsx';
 import { type Me, meQuery } from './sign-in/queries.ts';
 
 /**
- * Every page and its address. The environment stands in the path, filters, sort and cursor in the search, so that an
- * address can be sent to somebody else. Pages are loaded when they are first opened.
+ * The pages and their addresses. The environment is in the path, and filters, sort and cursor are in the search, so
+ * that an address can be shared. Pages are loaded on demand.
  */
 const root = createRootRouteWithContext<{ queries: QueryClient }>()({
   component: Outlet,
@@ -71,7 +70,7 @@ const inside = createRoute({
   path: '/$environment',
   beforeLoad: ({ context, location }) =>
     signedInUser(context.queries, location.pathname + location.searchStr),
-  // The frame stays around its pages, so that the focus does in the switch between environments.
+  // The frame is kept when the environment changes, so that the switch keeps the focus.
   remountDeps: () => 'shell',
   component: Shell,
   errorComponent: BrokenPage,
@@ -195,7 +194,7 @@ const playground = createRoute({
   getParentRoute: () => inside,
   path: '/playground',
   validateSearch: playgroundSearchOf,
-  component: lazyRouteComponent(() => import('./playground/PlaygroundPage.tsx'), 'PlaygroundPage'),
+  component: lazyRouteComponent(() => import('./playground/Playground.tsx'), 'PlaygroundPage'),
 });
 
 /** The signed-in user. Any other visitor is redirected to the sign-in page and returns after it. */
@@ -241,12 +240,12 @@ export function createDashboardRouter() {
     routeTree: tree,
     basepath: '/app',
     defaultPreload: 'intent',
-    // Another address of a page is another page: what was typed on one connection must not be saved to the next.
+    // Another address is another page: text entered for one connection must not be saved to the next.
     defaultRemountDeps: ({ params }) => params,
     scrollRestoration: true,
     defaultErrorComponent: BrokenPage,
     defaultNotFoundComponent: NoSuchPage,
-    // Filled in by `main.tsx` before anything is loaded.
+    // Set by `main.tsx` before the first load.
     context: { queries: undefined as never },
   });
 }

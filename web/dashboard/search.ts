@@ -1,10 +1,10 @@
-import { type FormSearch, formSearchOf } from './playground/form-search.ts';
-
-/**
- * What may stand in the search of each page's address. What anybody writes there is read as if it were not there, unless
- * it is what the page understands.
- */
+/** The search parameters of the address of each page. A value that the page does not accept is ignored. */
 type Search = Record<string, unknown>;
+
+/** A reader whose result has optional fields, so that links need to give only some of them. */
+function optional<const T extends object>(read: (given: Search) => T) {
+  return read as (given: Search) => { -readonly [K in keyof T]?: T[K] | undefined };
+}
 
 const textOf = (value: unknown): string | undefined =>
   typeof value === 'string' && value !== '' ? value : typeof value === 'number' ? String(value) : undefined;
@@ -12,7 +12,7 @@ const textOf = (value: unknown): string | undefined =>
 const timeOf = (value: unknown): string | undefined =>
   typeof value === 'string' && !Number.isNaN(Date.parse(value)) ? new Date(value).toISOString() : undefined;
 
-/** Only an address of the dashboard itself. */
+/** A path of the dashboard; other addresses are ignored. */
 const pathOf = (value: unknown): string | undefined => {
   const path = textOf(value);
   return path !== undefined && /^\/(?![/\\])/.test(path) ? path : undefined;
@@ -21,65 +21,35 @@ const pathOf = (value: unknown): string | undefined => {
 const pageOf = (value: unknown): number | undefined =>
   Number.isInteger(value) && Number(value) > 0 ? Number(value) : undefined;
 
-export const signInSearchOf = ({ next }: Search): { next?: string | undefined } => ({ next: pathOf(next) });
+export const signInSearchOf = optional(({ next }) => ({ next: pathOf(next) }));
 
-export const integrationsSearchOf = ({ search }: Search): { search?: string | undefined } => ({
-  search: textOf(search),
-});
+export const integrationsSearchOf = optional(({ search }) => ({ search: textOf(search) }));
 
-export const catalogueSearchOf = ({
-  search,
-  provider,
-}: Search): { search?: string | undefined; provider?: string | undefined } => ({
+export const catalogueSearchOf = optional(({ search, provider }) => ({
   search: textOf(search),
   provider: textOf(provider),
-});
+}));
 
-export type ConnectionsSearch = {
-  search?: string | undefined;
-  integration?: string | undefined;
-  status?: 'active' | 'needs_reauth' | 'blocked' | undefined;
-  sort?: 'last_used' | undefined;
-  page?: number | undefined;
-};
 const statuses = ['active', 'needs_reauth', 'blocked'] as const;
-export const connectionsSearchOf = (given: Search): ConnectionsSearch => ({
+export const connectionsSearchOf = optional((given) => ({
   search: textOf(given.search),
   integration: textOf(given.integration),
   status: statuses.find((one) => one === given.status),
   sort: given.sort === 'last_used' ? given.sort : undefined,
   page: pageOf(given.page),
-});
+}));
+export type ConnectionsSearch = ReturnType<typeof connectionsSearchOf>;
 
-type SetUpSearch = {
-  /** A link or an ID, and the gid of a tab. */
-  spreadsheet?: string | undefined;
-  tab?: number | undefined;
-  /** The variant whose settings are changed. */
-  edit?: string | undefined;
-};
-export const setUpSearchOf = ({ spreadsheet, tab, edit }: Search): SetUpSearch => ({
+export const setUpSearchOf = optional(({ spreadsheet, tab, edit }) => ({
+  /** A link or an ID, and the ID of a tab. */
   spreadsheet: textOf(spreadsheet),
   tab: Number.isInteger(tab) && Number(tab) >= 0 ? Number(tab) : undefined,
+  /** The variant whose settings are changed. */
   edit: textOf(edit),
-});
+}));
 
-export type ActivitySearch = {
-  text?: string | undefined;
-  type?: string | undefined;
-  status?: 'success' | 'failed' | undefined;
-  integration?: string | undefined;
-  connection?: string | undefined;
-  cursor?: string | undefined;
-  operation?: string | undefined;
-  range?: RangeName | undefined;
-  /** Times with Z. */
-  from?: string | undefined;
-  to?: string | undefined;
-};
 const rangeNames = ['1h', '24h', '7d'] as const;
-type RangeName = (typeof rangeNames)[number];
-export const activitySearchOf = (given: Search): ActivitySearch => ({
+export const activitySearchOf = optional((given) => ({
   text: textOf(given.text),
   type: textOf(given.type),
   status: given.status === 'success' || given.status === 'failed' ? given.status : undefined,
@@ -88,90 +58,60 @@ export const activitySearchOf = (given: Search): ActivitySearch => ({
   cursor: textOf(given.cursor),
   operation: textOf(given.operation),
   range: rangeNames.find((one) => one === given.range),
+  /** Times in UTC. */
   from: timeOf(given.from),
   to: timeOf(given.to),
-});
+}));
+export type ActivitySearch = ReturnType<typeof activitySearchOf>;
 
 const runStates = ['waiting', 'running', 'succeeded', 'failed', 'cancelled'] as const;
 const runKinds = ['sync', 'webhook', 'action', 'on-event'] as const;
-export type RunsSearch = {
-  integration?: string | undefined;
-  function?: string | undefined;
-  connection?: string | undefined;
-  state?: (typeof runStates)[number] | undefined;
-  kind?: (typeof runKinds)[number] | undefined;
-  /** Where a page of runs begins. */
-  cursor?: string | undefined;
-};
-const runsSearchOf = (given: Search): RunsSearch => ({
+const runsSearchOf = optional((given) => ({
   integration: textOf(given.integration),
   function: textOf(given.function),
   connection: textOf(given.connection),
   state: runStates.find((one) => one === given.state),
   kind: runKinds.find((one) => one === given.kind),
+  /** The start of a page of runs. */
   cursor: textOf(given.cursor),
-});
+}));
+export type RunsSearch = ReturnType<typeof runsSearchOf>;
 
 const functionTypes = ['sync', 'action', 'on-event'] as const;
-export type FunctionsSearch = RunsSearch & {
-  /** The list of functions without one. */
-  tab?: 'runs' | undefined;
-  search?: string | undefined;
-  type?: (typeof functionTypes)[number] | undefined;
-  enabled?: 'on' | 'off' | undefined;
-  page?: number | undefined;
-};
-export const functionsSearchOf = (given: Search): FunctionsSearch => ({
+export const functionsSearchOf = optional((given) => ({
   ...runsSearchOf(given),
+  /** Undefined: the list of functions. */
   tab: given.tab === 'runs' ? given.tab : undefined,
   search: textOf(given.search),
   type: functionTypes.find((one) => one === given.type),
   enabled: given.enabled === 'on' || given.enabled === 'off' ? given.enabled : undefined,
   page: pageOf(given.page),
-});
+}));
+export type FunctionsSearch = ReturnType<typeof functionsSearchOf>;
 
 const functionTabs = ['code', 'syncs', 'try', 'runs', 'versions'] as const;
 const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
-export type FunctionSearch = Omit<RunsSearch, 'integration' | 'function'> & {
-  /** What the function says of itself without one. */
-  tab?: (typeof functionTabs)[number] | undefined;
-  /** Of syncs, and where a page of them begins. */
-  is?: (typeof syncStates)[number] | undefined;
-  after?: number | undefined;
-  /** Whose code is shown; the one that runs without. */
-  version?: number | undefined;
-};
-export const functionSearchOf = (given: Search): FunctionSearch => {
+export const functionSearchOf = optional((given) => {
   const { integration: _, function: __, ...runs } = runsSearchOf(given);
   return {
     ...runs,
+    /** Undefined: the declaration of the function. */
     tab: functionTabs.find((one) => one === given.tab),
+    /** The state of syncs, and the start of a page of them. */
     is: syncStates.find((one) => one === given.is),
     after: pageOf(given.after),
+    /** The version of the code; undefined: the current one. */
     version: pageOf(given.version),
   };
-};
+});
+export type FunctionSearch = ReturnType<typeof functionSearchOf>;
 
-type RecordsSearch = { search?: string | undefined; page?: number | undefined };
-export const recordsSearchOf = ({ search, page }: Search): RecordsSearch => ({
+export const recordsSearchOf = optional(({ search, page }) => ({
   search: textOf(search),
   page: pageOf(page),
-});
+}));
 
-export type DatasetSearch = {
-  variant?: string | undefined;
-  tab?: 'consumers' | 'settings' | undefined;
-  action?: string | undefined;
-  after?: string | undefined;
-  ids?: string | undefined;
-  size?: number | undefined;
-  cursor?: string | undefined;
-  /** The cursors of the pages before, the nearest last, with dots between. */
-  trail?: string | undefined;
-  page?: number | undefined;
-  record?: string | undefined;
-};
-export const datasetSearchOf = (given: Search): DatasetSearch => ({
+export const datasetSearchOf = optional((given) => ({
   variant: textOf(given.variant),
   tab: given.tab === 'consumers' || given.tab === 'settings' ? given.tab : undefined,
   action: textOf(given.action),
@@ -179,34 +119,28 @@ export const datasetSearchOf = (given: Search): DatasetSearch => ({
   ids: textOf(given.ids),
   size: pageOf(given.size),
   cursor: textOf(given.cursor),
+  /** The cursors of the previous pages, the nearest last, separated by dots. */
   trail: textOf(given.trail),
   page: pageOf(given.page),
   record: textOf(given.record),
-});
+}));
+export type DatasetSearch = ReturnType<typeof datasetSearchOf>;
 
 const eventsTabs = ['deliveries', 'feed', 'signing', 'addresses'] as const;
 const deliveryStatuses = ['waiting', 'delivered', 'dead'] as const;
-export type EventsSearch = {
-  /** The list of endpoints without one. */
-  tab?: (typeof eventsTabs)[number] | undefined;
-  endpoint?: number | undefined;
-  status?: (typeof deliveryStatuses)[number] | undefined;
-  type?: string | undefined;
-  /** Where a page of deliveries begins. */
-  before?: number | undefined;
-  /** Where a page of the feed begins. */
-  position?: string | undefined;
-  delivery?: number | undefined;
-};
-export const eventsSearchOf = (given: Search): EventsSearch => ({
+export const eventsSearchOf = optional((given) => ({
+  /** Undefined: the list of endpoints. */
   tab: eventsTabs.find((one) => one === given.tab),
   endpoint: pageOf(given.endpoint),
   status: deliveryStatuses.find((one) => one === given.status),
   type: textOf(given.type),
+  /** The start of a page of deliveries. */
   before: pageOf(given.before),
+  /** The start of a page of the feed. */
   position: textOf(given.position),
   delivery: pageOf(given.delivery),
-});
+}));
+export type EventsSearch = ReturnType<typeof eventsSearchOf>;
 
 const settingsTabs = [
   'account',
@@ -218,30 +152,44 @@ const settingsTabs = [
   'audit',
 ] as const;
 export type SettingsTab = (typeof settingsTabs)[number];
-export type SettingsSearch = {
-  /** The first one that the role has without one. */
-  tab?: SettingsTab | undefined;
-  actor?: string | undefined;
-  action?: string | undefined;
-  target?: string | undefined;
-  of?: 'installation' | undefined;
-  cursor?: number | undefined;
-};
-export const settingsSearchOf = (given: Search): SettingsSearch => ({
+export const settingsSearchOf = optional((given) => ({
+  /** Undefined: the first tab that the role may see. */
   tab: settingsTabs.find((one) => one === given.tab),
   actor: textOf(given.actor),
   action: textOf(given.action),
   target: textOf(given.target),
   of: given.of === 'installation' ? 'installation' : undefined,
   cursor: pageOf(given.cursor),
-});
+}));
+export type SettingsSearch = ReturnType<typeof settingsSearchOf>;
 
-type PlaygroundSearch = FormSearch & {
-  integration?: string | undefined;
-  connection?: string | undefined;
-};
-export const playgroundSearchOf = (given: Search): PlaygroundSearch => ({
+export const playgroundSearchOf = optional((given) => ({
   integration: textOf(given.integration),
   connection: textOf(given.connection),
   ...formSearchOf(given),
-});
+}));
+
+/** The request of the playground. */
+const formSearchOf = optional((given) => ({
+  method: textOnly(given.method),
+  path: textOnly(given.path),
+  fields: fieldsOf(given.fields),
+  query: pairsOf(given.query),
+  headers: pairsOf(given.headers),
+  body: textOnly(given.body),
+}));
+export type FormSearch = ReturnType<typeof formSearchOf>;
+
+function textOnly(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+function fieldsOf(value: unknown): Record<string, string> | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, String(one)]));
+}
+
+function pairsOf(value: unknown): [string, string][] | undefined {
+  if (!Array.isArray(value)) return undefined;
+  return value.filter(Array.isArray).map(([name, one]) => [String(name ?? ''), String(one ?? '')]);
+}

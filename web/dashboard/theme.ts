@@ -1,7 +1,7 @@
 import { createTheme, type MantineColorsTuple } from '@mantine/core';
 import type { MouseEvent } from 'react';
 
-/** The blue of the connect pages, light to dark. */
+/** The blue of the connect pages, from light to dark. */
 const trellis: MantineColorsTuple = [
   '#edf2ff',
   '#dbe4ff',
@@ -15,7 +15,7 @@ const trellis: MantineColorsTuple = [
   '#143590',
 ];
 
-/** Mantine's, darker from the sixth on: white words on a filled ground reach 4.5:1. */
+/** Mantine's red, darker from the sixth shade: white text on a filled background reaches 4.5:1. */
 const red: MantineColorsTuple = [
   '#fff5f5',
   '#ffe3e3',
@@ -50,7 +50,7 @@ export const theme = createTheme({
     Card: { defaultProps: { withBorder: true, padding: 'md', radius: 'md' } },
     Badge: { defaultProps: { variant: 'light', radius: 'sm', tt: 'none', fw: 550 } },
     Alert: { defaultProps: { variant: 'light' } },
-    // A dialog that an item opens gives the focus back to the menu's button, as the item is gone by then.
+    // A dialog returns the focus to the menu's button, because the menu item no longer exists.
     MenuDropdown: {
       defaultProps: {
         onClickCapture: ({ currentTarget }: MouseEvent<HTMLElement>) =>
@@ -58,6 +58,7 @@ export const theme = createTheme({
       },
     },
     Drawer: { defaultProps: { position: 'right', size: 'lg', closeButtonProps: { 'aria-label': 'Close' } } },
+    Modal: { defaultProps: { closeButtonProps: { 'aria-label': 'Close' } } },
     Notification: { defaultProps: { closeButtonProps: { 'aria-label': 'Close' } } },
     Tooltip: { defaultProps: { withArrow: true, openDelay: 250 } },
   },

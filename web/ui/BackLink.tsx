@@ -1,17 +1,10 @@
-import { Anchor, Group } from '@mantine/core';
+import { Anchor, type AnchorProps, type ElementProps, Group } from '@mantine/core';
 import { IconChevronLeft } from '@tabler/icons-react';
-import type { ReactNode } from 'react';
 
-/** The way back to the page above, before a page's title; `link` gives the anchor its target. */
-export function BackLink({
-  link,
-  children,
-}: {
-  link: (props: Record<string, unknown>) => ReactNode;
-  children: ReactNode;
-}) {
+/** The way back to the page above, before a page's title. */
+export function BackLink({ children, ...anchor }: AnchorProps & ElementProps<'a', keyof AnchorProps>) {
   return (
-    <Anchor size="sm" c="dimmed" renderRoot={link}>
+    <Anchor size="sm" c="dimmed" {...anchor}>
       <Group gap={4} mb={6} wrap="nowrap" className="wrap">
         <IconChevronLeft size={14} className="rigid" /> {children}
       </Group>

@@ -3,10 +3,10 @@ import { useMemo, useState } from 'react';
 import { CopyButton } from './CopyButton.tsx';
 import { counted } from './size.ts';
 
-/** Lines shown at first: more than a screen, and nothing that a browser labours at. */
+/** The number of lines shown first: more than a screen, and few enough to render quickly. */
 const step = 2_000;
 
-/** Source text with its line numbers, which are not copied along; the whole of it to copy. */
+/** Source text with line numbers, which are not copied. */
 export function CodeBlock({ code, what }: { code: string; what: string }) {
   const lines = useMemo(() => code.replace(/\n$/, '').split('\n'), [code]);
   const [shown, setShown] = useState(step);

@@ -1,9 +1,9 @@
-import { Button, Group, Modal, Stack } from '@mantine/core';
+import { Modal, Stack } from '@mantine/core';
 import type { UseMutationResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { FaultNotice } from './FaultNotice.tsx';
+import { DialogEnd } from './Dialog.tsx';
 
-/** Asks before an act that cannot be taken back; `act` names it on the button. Closes by itself once it is done. */
+/** Asks for confirmation of an act that cannot be undone; `act` is the text of its button. Closes when it is done. */
 export function Confirm<T>({
   title,
   act,
@@ -14,7 +14,7 @@ export function Confirm<T>({
 }: {
   title: string;
   act: string;
-  /** What the act is about; undefined keeps the question closed. */
+  /** The subject of the act. The dialog is closed while it is undefined. */
   given: T | undefined;
   mutation: UseMutationResult<unknown, Error, T>;
   onClose: () => void;
@@ -25,27 +25,16 @@ export function Confirm<T>({
     onClose();
   };
   return (
-    <Modal
-      opened={given !== undefined}
-      onClose={close}
-      title={title}
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened={given !== undefined} onClose={close} title={title}>
       <Stack>
         {children}
-        {mutation.isError && <FaultNotice error={mutation.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={close} data-autofocus>
-            Cancel
-          </Button>
-          <Button
-            color="red"
-            loading={mutation.isPending}
-            onClick={() => given !== undefined && mutation.mutate(given, { onSuccess: close })}
-          >
-            {act}
-          </Button>
-        </Group>
+        <DialogEnd
+          act={act}
+          attempt={mutation}
+          button={{ color: 'red' }}
+          onClose={close}
+          onAct={() => given !== undefined && mutation.mutate(given, { onSuccess: close })}
+        />
       </Stack>
     </Modal>
   );

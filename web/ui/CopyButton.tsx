@@ -1,7 +1,7 @@
 import { ActionIcon, Button, CopyButton as Copying, Tooltip } from '@mantine/core';
 import { IconCheck, IconCopy } from '@tabler/icons-react';
 
-/** Copies a text; says so for two seconds. Without a `label` it is an icon. */
+/** Copies a text, and confirms it for two seconds. Without a `label`, the button is an icon. */
 export function CopyButton({ value, what, label }: { value: string; what: string; label?: string }) {
   return (
     <Copying value={value} timeout={2000}>

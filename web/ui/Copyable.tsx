@@ -1,7 +1,7 @@
 import { Code, Group } from '@mantine/core';
 import { CopyButton } from './CopyButton.tsx';
 
-/** A value to be pasted elsewhere: in one line, cut if the space is too small, with a copy button. */
+/** A value with a copy button, on one line, truncated if it is too long. */
 export function Copyable({ value, what }: { value: string; what: string }) {
   return (
     <Group gap={4} wrap="nowrap" miw={0}>

@@ -1,7 +1,7 @@
 import { Center, Stack, Text, ThemeIcon, Title } from '@mantine/core';
 import type { ReactNode } from 'react';
 
-/** Nothing to show yet: says why, and what to do next. */
+/** An empty list or page: the reason, and the next step. */
 export function EmptyState({
   icon,
   title,

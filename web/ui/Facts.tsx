@@ -1,7 +1,7 @@
 import { Group, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 
-/** What is known of one thing: names with their values, which are `Fact`s. */
+/** A list of facts, each a `Fact`. */
 export function Facts({ children }: { children: ReactNode }) {
   return (
     <Stack gap="xs" component="dl" m={0}>

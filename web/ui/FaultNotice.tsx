@@ -1,9 +1,10 @@
 import { Alert, Button, Group, Stack, Text } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
+import { Dimmed } from './Dimmed.tsx';
 
-/** What went wrong, with what support would ask for: the code and the request's id. */
+/** An error with its code and request ID. */
 export function FaultNotice({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
-  const { code, requestId, fields, message } = toldBy(error);
+  const { code, requestId, fields, message } = fieldsOfError(error);
   return (
     <Alert color="red" icon={<IconAlertTriangle size={18} />} title={message} role="alert">
       <Stack gap="xs" align="flex-start">
@@ -13,10 +14,10 @@ export function FaultNotice({ error, onRetry }: { error: unknown; onRetry?: () =
           </Text>
         ))}
         <Group gap="xs">
-          <Text size="sm" c="dimmed" ff="monospace">
+          <Dimmed ff="monospace">
             {code}
             {requestId !== undefined && ` · ${requestId}`}
-          </Text>
+          </Dimmed>
           {onRetry && (
             <Button size="compact-sm" variant="default" onClick={onRetry}>
               Try again
@@ -28,15 +29,15 @@ export function FaultNotice({ error, onRetry }: { error: unknown; onRetry?: () =
   );
 }
 
-type Told = {
+type ErrorFields = {
   code: string;
   message: string;
   requestId?: string;
   fields: { path: string; message: string }[];
 };
 
-function toldBy(error: unknown): Told {
-  const { code = 'unknown', message, requestId, fields = [] } = error as Partial<Told>;
+function fieldsOfError(error: unknown): ErrorFields {
+  const { code = 'unknown', message, requestId, fields = [] } = error as Partial<ErrorFields>;
   return {
     code,
     message: message ?? 'Something went wrong.',

@@ -3,10 +3,10 @@ import { useMemo, useState } from 'react';
 import { CopyButton } from './CopyButton.tsx';
 import { spellSize } from './size.ts';
 
-/** Characters shown at first: more than a screen, and nothing that a browser labours at. */
+/** The number of characters shown first: more than a screen, and few enough to render quickly. */
 const step = 20_000;
 
-/** A value as indented JSON, the whole of it to copy; what is long is shown piece by piece. */
+/** A value as indented JSON, with a copy button; a long text is shown in parts. */
 export function JsonBlock({ value, what }: { value: unknown; what: string }) {
   const text = useMemo(() => JSON.stringify(value, null, 2) ?? 'undefined', [value]);
   const [shown, setShown] = useState(step);

@@ -3,7 +3,7 @@ import type { ReactNode } from 'react';
 import { FaultNotice } from './FaultNotice.tsx';
 import { LoadingRows } from './Loading.tsx';
 
-/** The states of what is fetched: loading, refused, there. Old data stays in sight while new data fails to come. */
+/** The states of a query: loading, error, data. Old data stays visible if a refetch fails. */
 export function Loaded<T>({
   query,
   loading = <LoadingRows />,

@@ -1,6 +1,6 @@
 import { Skeleton, Stack } from '@mantine/core';
 
-/** Rows as high as those that will come, so that nothing jumps. */
+/** Placeholders as high as the rows, so that the layout does not move. */
 export function LoadingRows({ rows = 5, height = 52 }: { rows?: number; height?: number }) {
   return (
     <Stack gap="xs" role="status" aria-label="Loading">

@@ -1,6 +1,6 @@
 import { Avatar } from '@mantine/core';
 
-/** A logo on white, or initials where there is none. */
+/** A logo on white, or initials without one. */
 export function Logo({ src, name, size = 36 }: { src?: string | undefined; name: string; size?: number }) {
   return (
     <Avatar

@@ -1,6 +1,7 @@
-import { Group, Pagination, Text } from '@mantine/core';
+import { Group, Pagination } from '@mantine/core';
+import { Dimmed } from './Dimmed.tsx';
 
-/** Which part of a list is in sight, as "51 to 100 of 10,000", and the way to the others. The first page is 0. */
+/** The visible part of a list, as "51 to 100 of 10,000", and the other pages. The first page is 0. */
 export function NumberedPages({
   page,
   size,
@@ -10,7 +11,7 @@ export function NumberedPages({
 }: {
   page: number;
   size: number;
-  /** How many are in sight. */
+  /** The number of visible rows. */
   shown: number;
   total: number;
   onPage: (page: number) => void;
@@ -19,11 +20,11 @@ export function NumberedPages({
   const all = total.toLocaleString();
   return (
     <Group justify="space-between" gap="sm">
-      <Text size="sm" c="dimmed" role="status">
+      <Dimmed role="status">
         {shown === 0
-          ? `None here: there are ${all} in all`
+          ? `No entries on this page. There are ${all} in all`
           : `${first.toLocaleString()} to ${(first + shown - 1).toLocaleString()} of ${all}`}
-      </Text>
+      </Dimmed>
       {total > size && (
         <Pagination
           total={Math.ceil(total / size)}

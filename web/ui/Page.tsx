@@ -1,7 +1,7 @@
 import { Box, Group, Stack, Text, Title } from '@mantine/core';
 import { type ReactNode, useEffect } from 'react';
 
-/** The frame of each page: what it is, what can be done here, and then the thing itself. */
+/** The frame of a page: title, description, actions and content. */
 export function Page({
   title,
   about,
@@ -11,7 +11,7 @@ export function Page({
 }: {
   title: string;
   about?: ReactNode;
-  /** Above the title: the way back. */
+  /** Above the title: the link to the previous page. */
   before?: ReactNode;
   actions?: ReactNode;
   children: ReactNode;

@@ -1,7 +1,7 @@
 import { Text, type TextProps, Tooltip } from '@mantine/core';
 import { exactTime, relativeTime, useNow } from './time.ts';
 
-/** How long ago, or ahead; the exact time on hover. `never` stands for no time. */
+/** A relative time, with the exact time on hover. `never` is shown without a time. */
 export function RelativeTime({
   at,
   never = 'never',

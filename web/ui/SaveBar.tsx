@@ -1,6 +1,7 @@
-import { Button, Group, Text } from '@mantine/core';
+import { Button, Group } from '@mantine/core';
+import { Dimmed } from './Dimmed.tsx';
 
-/** The end of a form: undo and save once something was changed; for who may not, what to know instead. */
+/** The buttons of a form, enabled after a change; without permission, a text. */
 export function SaveBar({
   isDirty,
   isSaving,
@@ -15,11 +16,7 @@ export function SaveBar({
   otherwise: string;
 }) {
   if (!isAllowed) {
-    return (
-      <Text size="sm" c="dimmed">
-        {otherwise}
-      </Text>
-    );
+    return <Dimmed>{otherwise}</Dimmed>;
   }
   return (
     <Group justify="flex-end">

@@ -2,7 +2,7 @@ import { Stack } from '@mantine/core';
 import { type ReactNode, useState } from 'react';
 import { NumberedPages } from './NumberedPages.tsx';
 
-/** A list that is there as a whole, of which a page can draw no more than so many at once. Short ones look as ever. */
+/** A complete list, rendered in pages. A short list has no pager. */
 export function Sliced<T>({
   items,
   size = 100,
@@ -14,7 +14,7 @@ export function Sliced<T>({
 }) {
   const [page, setPage] = useState(0);
   const last = Math.max(0, Math.ceil(items.length / size) - 1);
-  // The list may have become shorter.
+  // The list may be shorter now.
   const at = Math.min(page, last);
   const before = at * size;
   const shown = items.slice(before, before + size);

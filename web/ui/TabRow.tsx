@@ -1,7 +1,7 @@
 import { Tabs } from '@mantine/core';
 import { type ReactNode, useEffect, useRef } from 'react';
 
-/** The tabs of a page. Where they are wider than the window, the row is moved so that the open one is in sight. */
+/** The tabs of a page. If they are wider than the window, the current tab is scrolled into view. */
 export function TabRow({ open, children }: { open: string | undefined; children: ReactNode }) {
   const row = useRef<HTMLDivElement>(null);
   // biome-ignore lint/correctness/useExhaustiveDependencies: which one is selected stands in the row itself
@@ -12,7 +12,7 @@ export function TabRow({ open, children }: { open: string | undefined; children:
       const { left, width } = element.getBoundingClientRect();
       return left + width / 2;
     };
-    // Told once at the start, too.
+    // The observer also reports once at the start.
     const observer = new ResizeObserver(() => {
       const selected = list.querySelector('[aria-selected="true"]');
       if (selected !== null) list.scrollLeft += centre(selected) - centre(list);

@@ -1,4 +1,4 @@
-/** The words that stand out better on a colour such as `#2454d6`, dark or white (WCAG 2.2, relative luminance). */
+/** The text color with the better contrast on a color such as `#2454d6` (WCAG 2.2, relative luminance). */
 export function wordsOn(color: string): '#0b1020' | '#ffffff' {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
     const part = Number.parseInt(color.slice(at, at + 2), 16) / 255;

@@ -1,7 +1,4 @@
-/**
- * As an input of the type `datetime-local` writes it: in the zone of the browser, to the minute. Empty for no time, and
- * for what is none.
- */
+/** A `datetime-local` value: in the browser's time zone, to the minute. Empty for no time or an invalid one. */
 export function localTime(at: Date | string | undefined): string {
   const time = new Date(at ?? Number.NaN);
   if (Number.isNaN(time.getTime())) return '';

@@ -28,7 +28,7 @@ let nowMs = Date.now();
 const listeners = new Set<() => void>();
 let timer: ReturnType<typeof setInterval> | undefined;
 
-/** The time, moved on every ten seconds for all who show it at once. */
+/** The current time, updated every ten seconds for all components. */
 export function useNow(): number {
   return useSyncExternalStore(subscribe, () => nowMs);
 }
@@ -38,7 +38,7 @@ function subscribe(listener: () => void): () => void {
   listeners.add(listener);
   timer ??= setInterval(() => {
     nowMs = Date.now();
-    for (const tell of listeners) tell();
+    for (const notify of listeners) notify();
   }, 10_000);
   return () => {
     listeners.delete(listener);

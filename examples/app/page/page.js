@@ -1,4 +1,4 @@
-// The page: shows the rows as the server tells of them, and asks the server for everything else.
+// The page: shows the rows that the server sends, and calls the server for all actions.
 import { connect, isConnectError } from '/trellis-client/index.js';
 
 /** @typedef {{ id: string, fields: Record<string, unknown>, cursor: string }} Row */
@@ -12,9 +12,9 @@ const rows = new Map();
 let account = null;
 /** @type {Date | undefined} */
 let changedAt;
-/** Said with every call, so that nothing is done for who is signed in in another tab by then. */
+/** Sent with every call, so that the server refuses it after a sign-in as another user in another tab. */
 let forPerson = '';
-/** Of the rows that came last. @type {Set<string>} */
+/** The IDs of the rows that changed last. @type {Set<string>} */
 const fresh = new Set();
 
 /** @template {HTMLElement} T @param {string} id @returns {T} */
@@ -38,7 +38,7 @@ async function ask(call, body) {
 }
 
 /**
- * Does what a button is for, once at a time, and tells what went wrong.
+ * Runs a button's action, one at a time, and shows its error.
  * @param {HTMLButtonElement} button @param {() => Promise<unknown>} act
  */
 async function press(button, act) {
@@ -77,12 +77,12 @@ if (person !== null) {
   // The browser reconnects automatically, and the server sends the whole state again.
   const live = new EventSource(`/live${forPerson}`);
   live.addEventListener('message', ({ data }) => take(JSON.parse(data)));
-  // But not where nobody, or somebody else, is signed in by then.
+  // The browser does not reconnect if the user has signed out, or signed in as another user.
   live.addEventListener('error', () => live.readyState === EventSource.CLOSED && location.reload());
 }
 
 /**
- * What the server tells: all rows and the account at first, then what has changed.
+ * A message of the server: first all rows and the account, then changes.
  * @param {{ account?: Account | null, rows?: Row[], changed?: Row[], deleted?: string[], notice?: string }} news
  */
 function take(news) {
@@ -104,7 +104,7 @@ function take(news) {
 
 function summary() {
   if (account?.sheet === null && rows.size === 0) return 'No sheet is chosen yet.';
-  if (rows.size === 0 && account?.problem) return 'No rows have come yet.';
+  if (rows.size === 0 && account?.problem) return 'No rows have been synced yet.';
   if (rows.size === 0) return 'No rows. Write a header and a first row in Google Sheets.';
   const words = [`${rows.size} ${rows.size === 1 ? 'row' : 'rows'}`];
   if (rows.size > maxShown) words.push(`the first ${maxShown} are shown`);
@@ -154,7 +154,7 @@ function drawTable(names) {
 }
 
 /**
- * A field for each column, without taking away what somebody is typing.
+ * A field for each column; fields keep what the user is typing.
  * @param {HTMLElement} form @param {string[]} names @param {Record<string, unknown>} fields
  */
 function drawInputs(form, names, fields) {
@@ -193,7 +193,7 @@ at('add').addEventListener('submit', (event) => {
   });
 });
 
-// The window has to be opened in the click itself, so the token is asked for behind it.
+// Browsers open a window only during the click, so the token is requested after that.
 for (const id of ['connect', 'choose', 'reconnect']) {
   const button = /** @type {HTMLButtonElement} */ (at(id));
   const token = async () => (await ask('POST /session')).token;

@@ -8,34 +8,31 @@ import type {
   RenewalOptions,
 } from '../context.ts';
 import type { Method, ProxyConfiguration } from '../http.ts';
-import { ActionError } from './action-error.ts';
 import { uncontrolledFetch } from './fetched.ts';
-import { notGiven, requireOwn } from './own-place.ts';
 import { paginate } from './paginate.ts';
 import { proxiedCall } from './proxied-call.ts';
 import { type About, bytesOf, type Service } from './service.ts';
-import { stopped } from './stopped.ts';
 
 const levels: readonly unknown[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
-/** Records that are asked for at once. */
+/** The maximum number of records of one call. */
 const maxIds = 100;
 /** How long the service's answers about connection, integration and metadata are cached. */
 const cachedMs = 60_000;
 
-/** What every function is given; a sync's is made of it in `sync-context.ts`. */
+/** The context of every function. `sync-context.ts` extends it for syncs. */
 export function createContext(service: Service, about: About): ActionContext {
-  const ask = async <T>(name: string, args: unknown = {}): Promise<T> =>
-    (await service.ask(name, args)).value as T;
+  const call = async <T>(name: string, args: unknown = {}): Promise<T> =>
+    (await service.call(name, args)).value as T;
   const proxied = async (config: ProxyConfiguration) => {
     requireOwn(about, config);
     return proxiedCall(service, config);
   };
   const by = (method: Method) => (config: ProxyConfiguration) => proxied({ ...config, method });
-  const connection = cached(() => ask('getConnection'));
-  const integration = cached(() => ask('getIntegration'));
-  const metadata = cached(() => ask('getMetadata'));
+  const connection = cached(() => call('getConnection'));
+  const integration = cached(() => call('getIntegration'));
+  const metadata = cached(() => call('getMetadata'));
   async function changing(name: string, value: unknown): Promise<MetadataAnswer> {
-    await ask(name, { metadata: value });
+    await call(name, { metadata: value });
     metadata.forget();
     connection.forget();
     return metadataAnswer(about, { isWhole: name === 'setMetadata', value });
@@ -62,53 +59,51 @@ export function createContext(service: Service, about: About): ActionContext {
     async getConnection(providerConfigKey?: string, connectionId?: string, options?: RenewalOptions) {
       requireOwn(about, { providerConfigKey, connectionId });
       if (options?.refreshToken)
-        throw notGiven('refreshToken', 'the service renews tokens, getToken has a good one.');
+        throw notGiven('refresh tokens', 'the service refreshes tokens. Call getToken for a valid token.');
       return options?.forceRefresh
-        ? connection.replace(() => ask('getConnection', { forceRefresh: true }))
+        ? connection.replace(() => call('getConnection', { forceRefresh: true }))
         : connection.get();
     },
     async getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }) {
       if ([parts?.include ?? []].flat().includes('credentials'))
-        throw notGiven(
-          'What the integration is called with (`credentials`)',
-          'the service makes the calls that need it.',
-        );
+        throw notGiven('the credentials of the integration', 'the service makes the calls that need them.');
       return integration.get();
     },
-    getToken: () => ask('getToken'),
-    getEnvironmentVariables: () => ask('getEnvironmentVariables'),
-    getWebhookURL: () => ask('getWebhookURL'),
+    getToken: () => call('getToken'),
+    getEnvironmentVariables: () => call('getEnvironmentVariables'),
+    getWebhookURL: () => call('getWebhookURL'),
 
     getMetadata: () => metadata.get(),
     setMetadata: (value: unknown) => changing('setMetadata', value),
     updateMetadata: (value: unknown) => changing('updateMetadata', value),
 
-    getCheckpoint: () => ask('getCheckpoint'),
+    getCheckpoint: () => call('getCheckpoint'),
     async saveCheckpoint(checkpoint: unknown) {
-      await ask('saveCheckpoint', { checkpoint });
+      await call('saveCheckpoint', { checkpoint });
       if (service.signal.aborted) throw stopped();
     },
-    clearCheckpoint: () => ask('clearCheckpoint'),
+    clearCheckpoint: () => call('clearCheckpoint'),
 
     async getState(of?: unknown) {
-      const { value, body } = await service.ask('getState', { of });
+      const { value, body } = await service.call('getState', { of });
       return value === true ? (await bytesOf(body)).toString('utf8') : null;
     },
     async saveState(state: unknown) {
-      await service.ask('saveState', {}, [String(state)]);
+      await service.call('saveState', {}, [String(state)]);
     },
 
     log: async (message: unknown, ...more: unknown[]) => writeLog(service, [message, ...more]),
 
-    tryAcquireLock: ({ key, ttlMs }: { key: string; ttlMs: number }) => ask('tryAcquireLock', { key, ttlMs }),
-    releaseLock: ({ key }: { key: string }) => ask('releaseLock', { key }),
-    releaseAllLocks: () => ask('releaseAllLocks'),
+    tryAcquireLock: ({ key, ttlMs }: { key: string; ttlMs: number }) =>
+      call('tryAcquireLock', { key, ttlMs }),
+    releaseLock: ({ key }: { key: string }) => call('releaseLock', { key }),
+    releaseAllLocks: () => call('releaseAllLocks'),
 
     async getStoredRecords({ ids, ...of }: { ids: string[]; model: string; variant?: string }) {
       const found: unknown[] = [];
       for (let from = 0; from < ids.length; from += maxIds) {
         found.push(
-          ...(await ask<unknown[]>('getStoredRecords', { ...of, ids: ids.slice(from, from + maxIds) })),
+          ...(await call<unknown[]>('getStoredRecords', { ...of, ids: ids.slice(from, from + maxIds) })),
         );
       }
       return found;
@@ -127,11 +122,11 @@ export function createContext(service: Service, about: About): ActionContext {
       });
     },
   };
-  // Answers are whatever the service says; it is typed by what is promised of it.
+  // The service returns untyped values. The type is the promise of the SDK.
   return context as unknown as ActionContext;
 }
 
-/** `{ level }` as the last part says the level; other parts are shown as JSON. */
+/** `{ level }` as the last part sets the level. Other parts are written as JSON. */
 function writeLog(service: Service, parts: unknown[]): void {
   const last = parts.at(-1);
   let level: unknown = 'info';
@@ -152,7 +147,7 @@ function safeJson(value: unknown): string {
   }
 }
 
-/** As the interface answers the call that changes metadata. */
+/** The response of the API to a change of metadata. */
 function metadataAnswer(
   { connectionId: connection_id, providerConfigKey: provider_config_key }: About,
   { isWhole, value }: { isWhole: boolean; value: unknown },
@@ -169,19 +164,67 @@ function metadataAnswer(
 function cached<T>(load: () => Promise<T>) {
   let known: { value: Promise<T>; until: number } | undefined;
   function store(value: Promise<T>): Promise<T> {
-    const asked = { value, until: Date.now() + cachedMs };
-    known = asked;
+    const entry = { value, until: Date.now() + cachedMs };
+    known = entry;
     value.catch(() => {
-      if (known === asked) known = undefined;
+      if (known === entry) known = undefined;
     });
     return value;
   }
   return {
     get: (): Promise<T> => (known === undefined || Date.now() > known.until ? store(load()) : known.value),
     /** Loads the value in this way, even if one is cached. */
-    replace: (ask: () => Promise<T>): Promise<T> => store(ask()),
+    replace: (loadNow: () => Promise<T>): Promise<T> => store(loadNow()),
     forget() {
       known = undefined;
     },
   };
+}
+
+/**
+ * Throws `other_connection` if a call names another connection or integration than that of the run: it would use the wrong
+ * account. An absent or empty name means that of the run.
+ */
+function requireOwn(
+  about: About,
+  named: { providerConfigKey?: string | undefined; connectionId?: string | undefined },
+): void {
+  const integration = named.providerConfigKey || about.providerConfigKey;
+  const connection = named.connectionId || about.connectionId;
+  if (integration === about.providerConfigKey && connection === about.connectionId) return;
+  throw Object.assign(
+    new Error(
+      `The call names the connection "${connection}" of "${integration}". This run is for "${about.connectionId}" of ` +
+        `"${about.providerConfigKey}", and a function cannot use any other connection.`,
+    ),
+    { code: 'other_connection' },
+  );
+}
+
+/** The error for a value that functions do not get. */
+function notGiven(what: string, why: string): Error {
+  return Object.assign(new Error(`Functions do not get ${what}: ${why}`), {
+    code: 'not_told_to_functions',
+  });
+}
+
+/** The error that ends a run that must stop. */
+export function stopped(): Error {
+  const error = new Error('The run must stop. The next run continues from its checkpoint.');
+  return Object.assign(error, { code: 'stopped' });
+}
+
+/** An error that an action throws on purpose: the payload goes to the action's caller. */
+export class ActionError extends Error {
+  readonly type: string;
+  readonly payload: Record<string, unknown>;
+  readonly code = 'action_error';
+
+  constructor(payload: Record<string, unknown> = {}) {
+    const { message, type } = payload;
+    super(typeof message === 'string' ? message : 'The action failed.');
+    this.name = 'ActionError';
+    this.type = typeof type === 'string' ? type : 'action_script_runtime_error';
+    this.payload = payload;
+  }
 }

@@ -2,12 +2,12 @@ import type { z } from 'zod';
 import type { ActionDefinition, Definition, OnEventDefinition, SyncDefinition } from '../definitions.ts';
 
 /**
- * What a function says of itself, as JSON: read once, when it is deployed. Schemas are JSON Schema (draft 7); what has no
- * counterpart there is any value. The service judges the answer, which the function's own code could have changed.
+ * The description of a function as JSON, for its deploy. Schemas are JSON Schema (draft 7); types without a counterpart there
+ * accept any value. The service validates the description, which the code of the function can change.
  */
 export function describe(definition: Definition): Record<string, unknown> {
   const { type, description, version, scopes, metadata, checkpoint } = definition;
-  // Each field is absent where its kind has none.
+  // A field is absent for kinds without it.
   const of = definition as Partial<
     Omit<SyncDefinition, 'exec'> & Omit<ActionDefinition, 'exec'> & Omit<OnEventDefinition, 'exec'>
   >;
@@ -36,7 +36,7 @@ export function describe(definition: Definition): Record<string, unknown> {
 
 function jsonSchema(schema: z.ZodType | undefined, io: 'input' | 'output'): unknown {
   if (schema === undefined || schema === null) return null;
-  // Asked for here alone: no run pays for it. It is the one that made the schema.
+  // Required only here, so that runs do not load it. It is the zod that made the schema.
   const { toJSONSchema } = require('zod') as typeof import('zod');
   const { $schema: _, ...rest } = toJSONSchema(schema, { target: 'draft-7', unrepresentable: 'any', io });
   return rest;

@@ -18,7 +18,7 @@ function answered(status = 200, method = 'GET') {
   const service: Service = {
     signal: new AbortController().signal,
     log() {},
-    ask: async () => ({
+    call: async () => ({
       value: { status, statusText: '', url: 'https://example.com/b', headers },
       body: body(),
     }),

@@ -2,28 +2,28 @@ import type { FetchedBody, FetchedHeaders, FetchResponse } from '../context.ts';
 import { bytesOf, type Service } from './service.ts';
 
 type Request = { url: URL; method?: string; headers?: Record<string, string>; body?: string | null };
-type Told = { status: number; statusText: string; url: string; headers: Record<string, string> };
+type AnswerHead = { status: number; statusText: string; url: string; headers: Record<string, string> };
 
 /** Statuses whose answers have no body (WHATWG Fetch §2.2.3). */
 const withoutBody = new Set([101, 103, 204, 205, 304]);
 
-/** A request to anywhere public, without credentials. */
+/** A request to a public address, without credentials. */
 export async function uncontrolledFetch(service: Service, request: Request): Promise<FetchResponse> {
   const { url, method = 'GET', headers = {}, body } = request;
-  const answer = await service.ask(
+  const answer = await service.call(
     'uncontrolledFetch',
     { url: String(url), method, headers },
     body === undefined || body === null ? undefined : [body],
   );
-  const told = answer.value as Told;
-  const isEmpty = withoutBody.has(told.status) || method.toUpperCase() === 'HEAD';
-  return responseOf(told, {
+  const head = answer.value as AnswerHead;
+  const isEmpty = withoutBody.has(head.status) || method.toUpperCase() === 'HEAD';
+  return responseOf(head, {
     ...{ source: new Source(answer.body), isEmpty },
-    isRedirected: told.url !== String(url),
+    isRedirected: head.url !== String(url),
   });
 }
 
-/** A body that is read once as it comes, or kept whole for all who read it. */
+/** A body that is either read once as a stream, or kept whole for several readers. */
 class Source {
   readonly #stream: AsyncIterable<Uint8Array> | undefined;
   #whole: Promise<Buffer> | undefined;
@@ -40,7 +40,7 @@ class Source {
     return this.#whole;
   }
 
-  /** From now on no reader takes it from another one. */
+  /** Keeps the body whole from now on, for several readers. */
   share(): void {
     this.#requireUnread();
     this.#isShared = true;
@@ -69,12 +69,12 @@ class Source {
 }
 
 function responseOf(
-  told: Told,
+  head: AnswerHead,
   of: { source: Source; isEmpty: boolean; isRedirected: boolean },
 ): FetchResponse {
-  const { status, statusText, url } = told;
+  const { status, statusText, url } = head;
   const { source } = of;
-  const headers = headersOf(told.headers);
+  const headers = headersOf(head.headers);
   let bodyUsed = false;
   const whole = () => {
     bodyUsed = true;
@@ -99,7 +99,7 @@ function responseOf(
     blob: async () => new Blob([await bytes()], { type: headers.get('content-type') ?? '' }),
     clone() {
       source.share();
-      return responseOf(told, of);
+      return responseOf(head, of);
     },
   };
 }

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { CursorPagination, Pagination, ProxyConfiguration, ProxyResponse } from '../http.ts';
-import { linkOf, paginate } from './paginate.ts';
-import { at, withAt } from './path.ts';
+import { at, linkOf, paginate, withAt } from './paginate.ts';
 
 /** A provider that answers by the query, and what it was asked. */
 function provider(answer: (query: URLSearchParams, call: ProxyConfiguration) => Partial<ProxyResponse>) {
@@ -295,7 +294,7 @@ test('a path leads through objects and lists, and nowhere through what is inheri
 test('a path is set in a copy, under a key that holds the dots itself where there is one', () => {
   assert.deepEqual(withAt({ a: null }, 'a.b.c', 1), { a: { b: { c: 1 } } });
   assert.deepEqual(withAt({ 'a.b': 0, a: { d: 2 } }, 'a.b', 1), { 'a.b': 1, a: { d: 2 } });
-  assert.throws(() => withAt({ a: 'text' }, 'a.b', 1), /Nothing can be set at a.b: a is no object/);
+  assert.throws(() => withAt({ a: 'text' }, 'a.b', 1), /No value can be set at a.b: a is not an object/);
 });
 
 test('what a call leaves out is as the provider has it, unless it turns pages in another way', async () => {

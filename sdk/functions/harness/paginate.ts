@@ -6,17 +6,16 @@ import type {
   ProxyConfiguration,
   ProxyResponse,
 } from '../http.ts';
-import { at, withAt } from './path.ts';
 
 type Send = (config: ProxyConfiguration) => Promise<ProxyResponse>;
 
-/** Pages without an item, one after the other, each with another cursor: nobody can tell whether more comes. */
+/** The maximum number of consecutive pages without items but with new cursors. */
 const maxEmptyPages = 100;
 
 /**
- * Pages of a list by cursor, by links, or by offset. Throws a TypeError where it is not said how, or where what the provider
- * answers cannot be read so, and an Error where cursors or links lead round in a circle: a list that ends too early would
- * look as if the rest had been deleted. Offsets that a provider passes over are seen by nobody, since two pages may be alike.
+ * The pages of a list by cursor, by links, or by offset. Throws a TypeError if the configuration is incomplete or does not match
+ * the responses, and an Error if cursors or links form a circle: after a list that ends too early, the rest would seem to be
+ * deleted. A provider that ignores offsets is not detected, because two pages may be equal.
  */
 export async function* paginate(
   send: Send,
@@ -24,7 +23,7 @@ export async function* paginate(
   usual: Record<string, unknown> = {},
 ): AsyncGenerator<unknown[], undefined, void> {
   const { paginate: own, ...request } = config;
-  // What is usual for another way to turn pages says nothing of this one.
+  // The defaults apply only to their own type of pagination.
   const isUsual = own?.type === undefined || own.type === usual.type;
   const how = { ...(isUsual && usual), ...own } as Pagination;
   const call = { ...request, method: request.method ?? ('GET' as const) };
@@ -42,44 +41,44 @@ async function* byCursor(send: Send, call: ProxyConfiguration, how: CursorPagina
   const path = needed(how, 'cursor_path_in_response');
   const name = needed(how, 'cursor_name_in_request');
   const isCircle = circleFinder();
-  let asked: string | number | undefined;
+  let sent: string | number | undefined;
   for (let emptyPages = 0; ; ) {
     const response = await send(call);
     const items = itemsOf(response, how);
     const next = cursorAt(response, path);
     emptyPages = items.length > 0 ? 0 : emptyPages + 1;
-    // The cursor alone may stay the same while the pages differ: that of a scroll does.
+    // A cursor may stay the same while the pages differ, such as that of a scroll.
     if (items.length > 0 && next !== undefined && isCircle(next, items)) throw circle('cursor', next);
     if (items.length > 0) yield items;
     await how.on_page?.({ nextPageParam: next, response });
     if (next === undefined) return;
-    // An empty page may stand amid the list (https://google.aip.dev/158), or at the end of one that gives a cursor for what is
-    // yet to come.
-    if (emptyPages > 0 && next === asked) return;
+    // An empty page may be in the middle of a list (https://google.aip.dev/158), or at the end of a list whose last cursor is
+    // for future items.
+    if (emptyPages > 0 && next === sent) return;
     if (emptyPages === maxEmptyPages) {
       throw new Error(
         `The list has ${maxEmptyPages} empty pages one after the other, each with another cursor.`,
       );
     }
-    asked = next;
+    sent = next;
     place(call, how, name, next);
   }
 }
 
 async function* byLink(send: Send, call: ProxyConfiguration, how: LinkPagination) {
   const isCircle = circleFinder();
-  for (let asked: string | undefined; ; ) {
+  for (let sent: string | undefined; ; ) {
     const response = await send(call);
     const items = itemsOf(response, how);
     const next = nextLink(response, how);
-    // A page whose link leads to itself is the last one, as some lists have it.
-    const isLast = next === undefined || next === asked;
+    // In some lists, the link of the last page leads to the same page.
+    const isLast = next === undefined || next === sent;
     if (!isLast && isCircle(next, items)) throw circle('link', next);
     yield items;
     await how.on_page?.({ nextPageParam: next, response });
     if (isLast) return;
-    asked = next;
-    // The link holds the whole query.
+    sent = next;
+    // The link contains the whole query.
     call.endpoint = next;
     delete call.params;
   }
@@ -101,8 +100,8 @@ async function* byOffset(send: Send, call: ProxyConfiguration, how: OffsetPagina
 }
 
 /**
- * Tells whether a page came before with the same way on. Keeps one page, of which it takes a new one after twice as many
- * (Brent's algorithm), so that it finds circles of any length in lists of any length.
+ * Detects a page that came before with the same cursor or link. Stores one page, which it replaces after twice as many pages
+ * each time (Brent's algorithm), so that it finds circles of any length.
  */
 function circleFinder(): (next: string | number, items: unknown[]) => boolean {
   let kept: { next: string | number; items: string } | undefined;
@@ -130,7 +129,7 @@ function itemsOf({ data }: ProxyResponse, { response_path }: Pagination): unknow
   const items = response_path === undefined ? data : at(data, response_path);
   if (Array.isArray(items)) return items;
   const isElsewhere = (Array.isArray(data) || typeof data === 'string') && data.length > 0;
-  // Slack, Telegram and others refuse with status 200.
+  // Slack, Telegram and others return errors with status 200.
   const { ok, error } = (data ?? {}) as { ok?: unknown; error?: unknown };
   if (ok === false) throw new Error(`The provider answered that it failed: ${String(error).slice(0, 200)}.`);
   if ((items === undefined || items === null) && !isElsewhere) return [];
@@ -153,7 +152,7 @@ function nextLink({ data, headers }: ProxyResponse, how: LinkPagination): string
   return textAt(at(data, path), { path, what: 'link' });
 }
 
-/** Undefined for what providers write where there is no next page; anything else that is no text is no end. */
+/** Undefined for the values that providers return without a next page. Throws for other values that are not strings. */
 function textAt(found: unknown, { path, what }: { path: string; what: string }): string | undefined {
   if (typeof found === 'string') return found.trim() || undefined;
   if (found === undefined || found === null || found === false) return undefined;
@@ -169,7 +168,7 @@ function needed<How extends Pagination>(how: How, name: keyof How & string): str
   throw new TypeError(`paginate by ${how.type} needs ${name}.`);
 }
 
-/** Of a header Link (RFC 8288) the target that has this relation. */
+/** The target with this relation in a Link header (RFC 8288). */
 export function linkOf(header: string, relation: string): string | undefined {
   for (const [, target, parameters = ''] of header.matchAll(/<([^>]*)>((?:\s*;[^,;]*(?:"[^"]*")?)*)/g)) {
     const relations = /;\s*rel\s*=\s*"?([^";]*)"?/i.exec(parameters)?.[1] ?? '';
@@ -178,7 +177,7 @@ export function linkOf(header: string, relation: string): string | undefined {
   return undefined;
 }
 
-/** Position and limit go where the provider wants them: into the query, or into the body, there at a path. */
+/** Sets a position or limit in the query, or at a path of the body. */
 function place(call: ProxyConfiguration, { in_body }: Pagination, name: string, value: string | number) {
   if (in_body === true) {
     call.data = placedInBody(call.data, name, value);
@@ -203,4 +202,52 @@ function placedInBody(body: unknown, name: string, value: string | number): unkn
   throw new TypeError(
     `${name} cannot be set in a body that is no object: give \`data\` as one, or say \`in_body: false\`.`,
   );
+}
+
+/**
+ * The value at a path such as `data.items[0].id`; undefined if there is none. At each step, a key that contains the dots has
+ * precedence: `@odata.nextLink` is one name. An empty path is the value itself.
+ */
+export function at(value: unknown, path: string): unknown {
+  if (isObject(value) && Object.hasOwn(value, path)) return value[path];
+  const names = stepsOf(path);
+  let found = value;
+  for (const [index, name] of names.entries()) {
+    if (!isObject(found)) return undefined;
+    const rest = names.slice(index).join('.');
+    if (Object.hasOwn(found, rest)) return found[rest];
+    if (!Object.hasOwn(found, name)) return undefined;
+    found = found[name];
+  }
+  return found;
+}
+
+/**
+ * A copy of an object with a value at a path, with missing objects created. A key that contains the dots has precedence. Throws a
+ * TypeError if the path leads through a value without fields.
+ */
+export function withAt(
+  target: Record<string, unknown>,
+  path: string,
+  value: unknown,
+): Record<string, unknown> {
+  if (Object.hasOwn(target, path)) return { ...target, [path]: value };
+  const [name = path, ...more] = stepsOf(path);
+  if (more.length === 0) return { ...target, [name]: value };
+  const inner = (Object.hasOwn(target, name) ? target[name] : undefined) ?? {};
+  if (!isObject(inner) || Array.isArray(inner)) {
+    throw new TypeError(`No value can be set at ${path}: ${name} is not an object.`);
+  }
+  return { ...target, [name]: withAt(inner, more.join('.'), value) };
+}
+
+function stepsOf(path: string): string[] {
+  return path
+    .replace(/\[(\w+)\]/g, '.$1')
+    .split('.')
+    .filter((name) => name !== '');
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
 }

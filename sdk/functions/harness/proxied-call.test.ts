@@ -10,7 +10,7 @@ function serviceOf(status: number, body: string | Buffer = '') {
   const service: Service = {
     signal: new AbortController().signal,
     log() {},
-    async ask(_name, args, sent) {
+    async call(_name, args, sent) {
       const parts = sent && (await Array.fromAsync(sent as Iterable<string>));
       seen.push({ args: args as Record<string, unknown>, body: parts?.join('') });
       async function* bytes() {
@@ -78,6 +78,6 @@ test('a refusal of the provider is thrown with its answer', async () => {
 
 test("where no answer came the service's code stands on the error", async () => {
   const { service } = serviceOf(200);
-  service.ask = () => Promise.reject(Object.assign(new Error('No answer.'), { code: 'upstream_timeout' }));
+  service.call = () => Promise.reject(Object.assign(new Error('No answer.'), { code: 'upstream_timeout' }));
   await assert.rejects(proxiedCall(service, get({})), { isAxiosError: true, code: 'upstream_timeout' });
 });

@@ -3,7 +3,7 @@ import { bytesOf, type Service } from './service.ts';
 
 type Answered = { status: number; statusText: string; headers: Record<string, string> };
 
-/** One call through the proxy. Throws a `ProxyError` for statuses from 400 on, and where no answer came. */
+/** One call through the proxy. Throws a `ProxyError` for statuses from 400 on, and if there is no response. */
 export async function proxiedCall(service: Service, config: ProxyConfiguration): Promise<ProxyResponse> {
   const { endpoint, method = 'GET', headers = {}, params, data, responseType } = config;
   const sent = Object.fromEntries(
@@ -14,11 +14,11 @@ export async function proxiedCall(service: Service, config: ProxyConfiguration):
   const body = bodyOf(data, sent);
   const query = queryOf(params);
   const { retries, retryOn, baseUrlOverride, decompress } = config;
-  const asked = {
+  const request = {
     ...{ method: method.toUpperCase(), endpoint: String(endpoint), query, headers: sent },
     ...{ retries, retryOn: retryOn ?? undefined, baseUrlOverride, decompress },
   };
-  const answer = await service.ask('proxy', asked, body).catch((error: Error) => {
+  const answer = await service.call('proxy', request, body).catch((error: Error) => {
     throw noAnswer(error, config);
   });
   const { status, statusText, headers: received } = answer.value as Answered;
@@ -44,7 +44,7 @@ function read(bytes: Buffer, as: ProxyConfiguration['responseType']): unknown {
   }
 }
 
-/** Sets the Content-Type where the body says it and nobody else has. */
+/** Also sets the Content-Type of the body, unless the headers have one. */
 function bodyOf(data: unknown, headers: Record<string, string>): Iterable<unknown> | undefined {
   if (data === undefined || data === null) return undefined;
   if (typeof data === 'string' || data instanceof Uint8Array) return [data];

@@ -1,6 +1,7 @@
-/** What the process gives the harness: see `server/functions/isolation/inside.ts`. */
+/** The service, as a harness gets it from `server/functions/isolation/inside.ts`. */
 export type Service = {
-  ask(
+  /** Rejects with an Error that has the refusal's `code`, `status` and `payload`. `body`: any iterable of bytes. */
+  call(
     name: string,
     args: unknown,
     body?: Iterable<unknown> | AsyncIterable<unknown>,
@@ -9,7 +10,7 @@ export type Service = {
   signal: AbortSignal;
 };
 
-/** What the service tells of the run. */
+/** The facts of the run. */
 export type About = {
   connectionId: string;
   providerConfigKey: string;
@@ -18,9 +19,9 @@ export type About = {
   variant: string;
   /** ISO 8601. */
   lastSyncDate?: string;
-  /** The sync's code ends delete tracking with `deleteRecordsFromPreviousExecutions`, and begins none. */
+  /** The code ends delete tracking with `deleteRecordsFromPreviousExecutions`, and starts none. */
   deletesByRun?: boolean;
-  /** The definition's word on pages. */
+  /** The pagination of the provider's definition. */
   paginate?: Record<string, unknown>;
 };
 

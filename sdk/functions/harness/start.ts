@@ -1,19 +1,17 @@
 /**
- * Calls a function: the harness of `server/functions/`, bundled to one text and run beside the customer's code, with no
- * right that this does not have. Whatever it asks for, the service judges.
+ * Calls a function: the harness of `server/functions/`, bundled to one text. It runs in the realm of the customer's code, with
+ * the same rights, so the service checks each of its calls.
  */
+import type { SyncContext } from '../context.ts';
 import type { ActionDefinition, Definition, SyncDefinition } from '../definitions.ts';
-import { ActionError } from './action-error.ts';
-import { createContext } from './context.ts';
+import { ActionError, createContext, stopped } from './context.ts';
 import { describe } from './describe.ts';
-import { trackRun } from './run-deletes.ts';
 import type { About, Service } from './service.ts';
-import { stopped } from './stopped.ts';
 import { createSyncContext, isClosed } from './sync-context.ts';
 
 type Call = {
   exported: unknown;
-  /** `sync`, `webhook`, `action`, `onEvent`; `describe` answers what the function says of itself. */
+  /** `sync`, `webhook`, `action`, `onEvent`; `describe` returns the description of the function. */
   kind: string;
   input: unknown;
   about: unknown;
@@ -24,7 +22,7 @@ export async function start({ exported, kind, input, about, service }: Call): Pr
   const definition = exported as Definition;
   if (definition === null || typeof definition !== 'object' || typeof definition.exec !== 'function') {
     throw new TypeError(
-      'The default export is no function: it is to be what createSync, createAction or createOnEvent gives.',
+      'The default export is not the definition of a function: export the result of createSync, createAction or createOnEvent.',
     );
   }
   if (kind === 'describe') return describe(definition);
@@ -49,7 +47,36 @@ function createSync(definition: Definition, service: Service, about: About) {
   return createSyncContext(service, about, (definition as SyncDefinition).models ?? {});
 }
 
-/** A delete tracking that is open is that of the sync's own run, which may be in the middle of its pages. */
+type Tracked = { service: Service; context: SyncContext; models: readonly string[] };
+
+/**
+ * Runs a sync whose code calls `deleteRecordsFromPreviousExecutions` and starts no delete tracking: each of its models has an
+ * open tracking during the run, so that the call finds the records that this run has saved.
+ *
+ * A run that begins at a checkpoint continues the open tracking and starts none: otherwise the records that were saved before
+ * the checkpoint would be deleted. A successful run without a checkpoint leaves no tracking open. After a successful run with a
+ * checkpoint, the next run may be in the middle of the same list: a model whose end was called gets a new tracking for the
+ * next run, and others keep theirs. A failed run leaves its trackings open for the run that continues.
+ */
+export async function trackRun<T>({ service, context, models }: Tracked, run: () => Promise<T>): Promise<T> {
+  const hasCheckpoint = async () => (await context.getCheckpoint()) !== null;
+  const open = async (those: Iterable<string>, of: { next: boolean }) => {
+    for (const model of those) await service.call('trackDeletesStart', { model, ...of });
+  };
+  const ended = new Set<string>();
+  const end = context.deleteRecordsFromPreviousExecutions;
+  context.deleteRecordsFromPreviousExecutions = async (model) => {
+    ended.add(model);
+    return end(model);
+  };
+  if (!(await hasCheckpoint())) await open(models, { next: false });
+  const result = await run();
+  if (await hasCheckpoint()) await open(ended, { next: true });
+  else for (const model of models) await service.call('trackDeletesDrop', { model });
+  return result;
+}
+
+/** An open delete tracking belongs to a run of the sync itself, which may be in the middle of its pages. */
 const refusedInWebhooks = {
   async deleteRecordsFromPreviousExecutions(): Promise<never> {
     throw Object.assign(
@@ -61,7 +88,7 @@ const refusedInWebhooks = {
   },
 };
 
-/** What was not reached when a run was told to stop is neither deleted nor done: the next one goes on. */
+/** A run that must stop deletes nothing and does not succeed: the next one continues. */
 async function runSync(
   { exec, models, trackDeletes }: SyncDefinition,
   context: ReturnType<typeof createSyncContext>,
@@ -72,7 +99,7 @@ async function runSync(
   if (context.signal.aborted) throw stopped();
   for (const model of tracked) {
     await context.trackDeletesEnd(model).catch((error: unknown) => {
-      // The code has ended it by itself.
+      // The code has ended it.
       if (!isClosed(error)) throw error;
     });
   }
@@ -88,9 +115,9 @@ async function runAction(
   if (read?.success === false)
     throw unfit('invalid_action_input', 'The input does not fit', read.error.issues);
   const answer = await exec(context as never, read?.data ?? given);
-  const told = output?.safeParse(answer);
-  if (told?.success === false)
-    throw unfit('invalid_action_output', 'The output does not fit', told.error.issues);
+  const checked = output?.safeParse(answer);
+  if (checked?.success === false)
+    throw unfit('invalid_action_output', 'The output does not fit', checked.error.issues);
   return answer ?? null;
 }
 

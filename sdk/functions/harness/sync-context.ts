@@ -1,27 +1,26 @@
 import type { SyncContext } from '../context.ts';
 import type { Models } from '../definitions.ts';
-import { createContext } from './context.ts';
+import { createContext, stopped } from './context.ts';
 import type { About, Service } from './service.ts';
-import { stopped } from './stopped.ts';
 
-/** Records sent at once; the service takes as many and no more. */
+/** The maximum number of records of one call to the service. */
 const maxRecords = 1000;
 const maxIds = 100;
 type WithId = { id: string };
 
-/** What a sync is given: as every function, and its records. */
+/** The context of a sync: that of every function, and its records. */
 export function createSyncContext(service: Service, about: About, models: Models): SyncContext {
-  const ask = async <T>(name: string, args: unknown): Promise<T> =>
-    (await service.ask(name, args)).value as T;
+  const call = async <T>(name: string, args: unknown): Promise<T> =>
+    (await service.call(name, args)).value as T;
   const checked = createCheck(service, models);
 
   async function write(name: string, given: unknown, model: string): Promise<true> {
-    // A delete names records and needs nothing else of them.
+    // A delete needs only the IDs.
     const records = name === 'batchDelete' ? listOf(given).map(withIdAlone) : listOf(given);
-    // One portion after the other: the service says by its answer that it can take the next.
+    // One portion after the other: an answer means that the service accepts the next.
     for (let from = 0; from < records.length; from += maxRecords) {
       const portion = { model, records: records.slice(from, from + maxRecords) };
-      await ask(name, portion).catch((error: Refused) => {
+      await call(name, portion).catch((error: Refused) => {
         throw from === 0 ? error : placedAfter(from, error);
       });
     }
@@ -30,7 +29,7 @@ export function createSyncContext(service: Service, about: About, models: Models
 
   async function* listRecords(model: string, options: { cursor?: string } = {}) {
     for (let cursor = options.cursor; ; ) {
-      const page = await ask<{ records: unknown[]; next_cursor: string | null }>('listRecords', {
+      const page = await call<{ records: unknown[]; next_cursor: string | null }>('listRecords', {
         model,
         cursor,
       });
@@ -43,10 +42,10 @@ export function createSyncContext(service: Service, about: About, models: Models
   async function getRecordsByIds(ids: (string | number)[], model: string) {
     const found = new Map<string | number, unknown>();
     for (let from = 0; from < ids.length; from += maxIds) {
-      const asked = ids.slice(from, from + maxIds);
-      const records = await ask<WithId[]>('getRecordsByIds', { ids: asked.map(String), model });
+      const portion = ids.slice(from, from + maxIds);
+      const records = await call<WithId[]>('getRecordsByIds', { ids: portion.map(String), model });
       const byId = new Map(records.map((record) => [record.id, record]));
-      for (const id of asked) {
+      for (const id of portion) {
         const record = byId.get(String(id));
         if (record !== undefined) found.set(id, record);
       }
@@ -55,9 +54,11 @@ export function createSyncContext(service: Service, about: About, models: Models
   }
 
   const end = async (model: string) => {
-    // Who stops early has not saved all there is.
+    // A run that must stop has not saved everything.
     if (service.signal.aborted) throw stopped();
-    const ended = await ask<{ deletedKeys: string[]; isPartial?: true } | null>('trackDeletesEnd', { model });
+    const ended = await call<{ deletedKeys: string[]; isPartial?: true } | null>('trackDeletesEnd', {
+      model,
+    });
     if (!ended?.isPartial) return ended as { deletedKeys: string[] };
     service.log(
       'warn',
@@ -81,22 +82,22 @@ export function createSyncContext(service: Service, about: About, models: Models
     batchSave: (given: unknown, model: string) => write('batchSave', checked(given, model), model),
     batchUpdate: (given: unknown, model: string) => write('batchUpdate', given, model),
     batchDelete: (given: unknown, model: string) => write('batchDelete', given, model),
-    trackDeletesStart: (model: string) => ask('trackDeletesStart', { model }),
+    trackDeletesStart: (model: string) => call('trackDeletesStart', { model }),
     trackDeletesEnd: end,
     deleteRecordsFromPreviousExecutions: about.deletesByRun ? endOfRun : end,
     getRecordsByIds,
     listRecords,
-    schemaChanged: (model: string, changes: unknown) => ask('schemaChanged', { model, changes }),
+    schemaChanged: (model: string, changes: unknown) => call('schemaChanged', { model, changes }),
     setMergingStrategy: ({ strategy }: { strategy: string }, model: string) =>
-      ask('setMergingStrategy', { strategy, model }),
+      call('setMergingStrategy', { strategy, model }),
   };
   return Object.assign(createContext(service, about), records) as unknown as SyncContext;
 }
 
-/** A refusal that names fields. */
+/** The error of a call with invalid fields. */
 type Refused = Error & { errors?: { message: string; path: string[] }[] };
 
-/** The refusal of a portion, with the places that its records have in the whole list. */
+/** The error of a portion, with the indexes of the whole list. */
 function placedAfter(from: number, error: Refused): Refused {
   for (const { path } of error.errors ?? []) {
     const [list, at] = path;
@@ -108,17 +109,17 @@ function placedAfter(from: number, error: Refused): Refused {
   return error;
 }
 
-/** Whether an end of delete tracking was refused since none is open. */
+/** Whether the end of delete tracking failed because none is open. */
 export function isClosed(error: unknown): boolean {
   return (error as { code?: unknown }).code === 'no_delete_tracking';
 }
 
-/** Says once for each model where a record does not fit it; it is saved all the same, as the provider gave it. */
+/** Logs the first invalid record of each model. It is saved nevertheless, unchanged. */
 function createCheck(service: Service, models: Models) {
-  const told = new Set<string>();
+  const logged = new Set<string>();
   return (given: unknown, model: string): unknown => {
     const schema = Object.hasOwn(models, model) ? models[model] : undefined;
-    if (schema === undefined || told.has(model)) return given;
+    if (schema === undefined || logged.has(model)) return given;
     for (const record of listOf(given)) {
       const read = schema.safeParse(record);
       if (read.success) continue;
@@ -128,7 +129,7 @@ function createCheck(service: Service, models: Models) {
         'warn',
         `A record of ${model} does not fit its model (id ${id}): ${issue?.path.join('.')}: ${issue?.message}`,
       );
-      told.add(model);
+      logged.add(model);
       break;
     }
     return given;

@@ -1,29 +1,26 @@
+/** Routes that call an action, and return the result of a queued call. */
+import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
-import type { ConnectionReader } from '../../connections/reader.ts';
-import { connectionId } from '../../connections/wire.ts';
-import { requireScope } from '../../http/caller.ts';
-import { connectionErrors, type RouteError } from '../../http/describe.ts';
+import { connectionId } from '../../connections/routes/wire.ts';
+import type { ConnectionReader } from '../../connections/store/reader.ts';
+import { requireScope } from '../../http/auth/caller.ts';
+import { connectionErrors, type RouteError } from '../../http/openapi/describe.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import { functionName } from '../deploys/definition.ts';
 import type { Actions } from './actions.ts';
 
-type Deps = {
+type ActionRoutesDeps = {
   actions: Actions;
   connections: Pick<ConnectionReader, 'get'>;
-  /** Throws where functions are turned off. */
+  /** Throws if functions are turned off. */
   open: () => Promise<void>;
 };
 
-/** What an action may come to, told alike to who waits and to who asks later. */
-const actionErrors = [
-  'functions_off',
-  'not_found',
-  'disabled_resource',
+/** Errors of the run of an action, except for those that its code throws. */
+export const actionRunErrors = [
   'invalid_action_input',
   'invalid_action_output',
-  'action_is_read_only',
-  'action_script_runtime_error',
   'script_internal_error',
   'script_http_error',
   'script_network_error',
@@ -34,10 +31,19 @@ const actionErrors = [
   'missing_scopes',
 ] as const satisfies readonly RouteError[];
 
+/** Errors of a call, for callers that wait and for callers that read the result later. */
+const actionErrors = [
+  'functions_off',
+  'not_found',
+  'disabled_resource',
+  'action_is_read_only',
+  'action_script_runtime_error',
+  ...actionRunErrors,
+] as const satisfies readonly RouteError[];
+
 const maxInputBytes = 10 * 1024 * 1024;
 
-/** Calling an action, and asking for what came of one that was not waited for. */
-export function actionRoutes(app: App, { actions, connections, open }: Deps): void {
+export function actionRoutes(app: App, { actions, connections, open }: ActionRoutesDeps): void {
   app.post(
     '/action/trigger',
     {
@@ -48,9 +54,10 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
         operationId: 'callAction',
         summary: 'Call an action',
         description:
-          'It runs at once, and the answer is its output as it is. With `X-Async: true` it is left to run: 202, and the ' +
-          'output is at `statusUrl` when it is over. `X-Max-Retries` (0 to 5) tries again what failed in a way that ' +
-          'passes. A key without functions:write calls actions that are read-only.',
+          'The action runs immediately, and the response body is its output. With `X-Async: true`, the action runs in the ' +
+          'background: the response is 202, and `statusUrl` returns the output when the run has ended. `X-Max-Retries` (0 ' +
+          'to 5) is the number of retries after temporary failures. A key without functions:write can call only read-only ' +
+          'actions.',
         errors: [...connectionErrors, ...actionErrors],
         headers: z.looseObject({
           'connection-id': connectionId,
@@ -86,11 +93,7 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
         reply.code(202).header('location', statusUrl);
         return { id, statusUrl };
       }
-      const gone = new AbortController();
-      reply.raw.once('close', () => gone.abort());
-      // It may have hung up while its key and connection were looked up.
-      if (reply.raw.destroyed) gone.abort();
-      return reply.type(json).send(await actions.call({ ...call, signal: gone.signal }));
+      return reply.type(json).send(await actions.call({ ...call, signal: disconnectSignal(reply) }));
     },
   );
 
@@ -101,10 +104,10 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
       preParsing: open,
       schema: {
         operationId: 'getActionResult',
-        summary: 'What came of an action that was not waited for',
+        summary: 'Get the result of an asynchronous action',
         description:
-          '404 while it is not over. A failure is answered as it would be to a caller who waits. A key without ' +
-          'functions:write is answered of actions that are read-only.',
+          '404 until the run has ended. A failure has the same response as in a synchronous call. A key without ' +
+          'functions:write can read only results of read-only actions.',
         errors: actionErrors,
         params: z.object({ id: z.uuid() }),
         response: { 200: z.unknown() },
@@ -119,3 +122,11 @@ export function actionRoutes(app: App, { actions, connections, open }: Deps): vo
 }
 
 const json = 'application/json; charset=utf-8';
+
+/** Aborts when the caller disconnects, or if it already has. */
+export function disconnectSignal({ raw }: FastifyReply): AbortSignal {
+  const gone = new AbortController();
+  raw.once('close', () => gone.abort());
+  if (raw.destroyed) gone.abort();
+  return gone.signal;
+}

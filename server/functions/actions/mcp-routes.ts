@@ -1,39 +1,38 @@
 /**
- * Actions as tools of an MCP server, for the one connection that the headers name.
+ * Actions as tools of an MCP server, for the connection that the headers name.
  *
- * Owns: who may connect, and what they see. Stateless: each request says who it is from and which connection it is for,
- * and any node answers it. Does not own: what is answered (`mcp-server.ts`), how an action runs
- * (`actions.ts`), how one looks as a tool (`mcp-server.ts`).
+ * Owns: the authentication of callers, and the choice of the connection. Stateless: each request names its caller and its
+ * connection, and any node answers it. Does not own: answers and the form of tools (`mcp-server.ts`), calls (`actions.ts`).
  *
  * Source: https://modelcontextprotocol.io/specification/2025-06-18/basic/transports (streamable HTTP).
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
-import { connectionId } from '../../connections/wire.ts';
+import { connectionId } from '../../connections/routes/wire.ts';
+import type { ConnectionReader, LiveConnection } from '../../connections/store/reader.ts';
 import { AppError } from '../../errors.ts';
-import { type AuthenticateCall, proxyCallerOf } from '../../http/authorize.ts';
-import type { ProxyCaller } from '../../http/caller.ts';
-import { connectionErrors } from '../../http/describe.ts';
-import type { RateLimits } from '../../http/rate-limit.ts';
+import { type AuthenticateCall, type ProxyCaller, proxyCallerOf } from '../../http/auth/caller.ts';
+import type { RateLimits } from '../../http/limits/rate-limit.ts';
+import { connectionErrors } from '../../http/openapi/describe.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
+import { disconnectSignal } from './action-routes.ts';
 import type { Actions } from './actions.ts';
 
-type Deps = {
+type McpDeps = {
   actions: Actions;
   connections: Pick<ConnectionReader, 'get'>;
   /** Without cookie authentication: these routes ignore cookies. */
   authenticate: Omit<AuthenticateCall, 'cookies'>;
-  /** Origins of pages that may call, BASE_URL's among them. */
+  /** Origins of pages that may call, including that of BASE_URL. */
   origins: readonly string[];
-  /** Throws where functions are turned off. */
+  /** Throws if functions are turned off. */
   open: () => Promise<void>;
   rates?: RateLimits;
 };
 
 const maxBytes = 4 * 1024 * 1024;
-/** In the words of the protocol. */
+/** An error in the form of the protocol. */
 const refusal = {
   type: 'application/json',
   schema: { type: 'object', required: ['jsonrpc', 'error'] },
@@ -44,12 +43,12 @@ const headers = z.looseObject({
   'provider-config-key': integrationKey,
 });
 
-export function mcpRoutes(app: App, deps: Deps): void {
+export function mcpRoutes(app: App, deps: McpDeps): void {
   const { authenticate, origins, connections, open, rates } = deps;
-  // They look at the key themselves.
+  // `admit` authenticates the caller.
   const anyone = { access: { by: 'anyone', isLimited: false } } as const;
 
-  /** Before the body is read. */
+  /** Called before the body is read. */
   async function admit(request: FastifyRequest, reply: FastifyReply): Promise<void> {
     requireOrigin(request.headers.origin, origins);
     const admit = () => rates?.takeAt(request.raw);
@@ -72,8 +71,8 @@ export function mcpRoutes(app: App, deps: Deps): void {
         operationId: 'callMcp',
         summary: 'Actions of a connection as MCP tools',
         description:
-          'Streamable HTTP without sessions. A key or a ticket with the scope functions:read sees the actions that are ' +
-          'read-only; with functions:write all.',
+          'Streamable HTTP without sessions. With the scope functions:read, a key or a ticket can list and call the ' +
+          'read-only actions; with functions:write, all actions.',
         errors: [
           'functions_off',
           ...connectionErrors,
@@ -86,19 +85,19 @@ export function mcpRoutes(app: App, deps: Deps): void {
           'proxy_rule_denied',
         ],
         headers,
-        // What is no JSON-RPC is answered as JSON-RPC says.
+        // The transport answers invalid messages as JSON-RPC requires.
         body: z.unknown(),
         security: [{ key: [] }, { ticket: [] }],
         example: { body: { jsonrpc: '2.0', id: 1, method: 'tools/list' } },
         answers: {
           200: {
-            description: 'The answer to the message, as JSON-RPC.',
+            description: 'The response to the message, as JSON-RPC.',
             type: 'application/json',
             schema: { type: 'object' },
             example: { jsonrpc: '2.0', id: 1, result: { tools: [] } },
           },
-          202: { description: 'A notification was taken.' },
-          400: { description: 'The message is none of JSON-RPC.', ...refusal },
+          202: { description: 'The notification was accepted.' },
+          400: { description: 'The message is not valid JSON-RPC.', ...refusal },
           406: { description: 'Accept must name application/json and text/event-stream.', ...refusal },
         },
       },
@@ -108,18 +107,14 @@ export function mcpRoutes(app: App, deps: Deps): void {
       const { 'connection-id': id, 'provider-config-key': key } = request.headers;
       const connection = await connectionOf(connections, caller, { id: String(id), key: String(key) });
       if (Array.isArray(request.body)) throw new AppError('invalid_body', 'Send one message at a time.');
-      const gone = new AbortController();
-      reply.raw.once('close', () => gone.abort());
-      // It may have hung up while its key and connection were looked up.
-      if (reply.raw.destroyed) gone.abort();
-      const session = { ...deps, caller, connection, signal: gone.signal };
-      // Large, and not needed by most.
+      const session = { ...deps, caller, connection, signal: disconnectSignal(reply) };
+      // Loaded on demand: the SDK is large.
       const { answerMessage } = await import('./mcp-server.ts');
       return reply.send(await answerMessage(session, { request: asWeb(request), message: request.body }));
     },
   );
 
-  // There is nothing to listen for between requests, and no session to end.
+  // There is no stream between requests, and no session to end.
   app.route({
     method: ['GET', 'DELETE'],
     url: '/mcp',
@@ -132,7 +127,7 @@ export function mcpRoutes(app: App, deps: Deps): void {
   });
 }
 
-/** A page of another origin could use a key that it was given for something else, or rebind a name to a local address. */
+/** A page of another origin could use a key with another purpose, or rebind a name to a local address. */
 function requireOrigin(origin: string | undefined, origins: readonly string[]): void {
   if (origin === undefined || origins.includes(origin)) return;
   throw new AppError(
@@ -141,9 +136,9 @@ function requireOrigin(origin: string | undefined, origins: readonly string[]): 
   );
 }
 
-/** Throws `proxy_rule_denied` (403) where the caller holds a ticket for another connection, or without actions. */
+/** Throws `proxy_rule_denied` (403) for a ticket of another connection, or without actions. */
 async function connectionOf(
-  connections: Deps['connections'],
+  connections: McpDeps['connections'],
   caller: ProxyCaller,
   { id, key }: { id: string; key: string },
 ): Promise<LiveConnection> {
@@ -153,7 +148,8 @@ async function connectionOf(
     });
   };
   const ticket = caller.kind === 'ticket' ? caller.ticket : undefined;
-  if (ticket && ticket.actions === undefined) refuse('it is for the proxy alone; ask for one with `actions`');
+  if (ticket && ticket.actions === undefined)
+    refuse('it is valid only for the proxy; create one with `actions`');
   if (ticket && (ticket.integrationKey !== key || ticket.connectionId !== id))
     refuse('it is for another connection');
   const { environmentId } = caller;
@@ -166,7 +162,7 @@ async function connectionOf(
   return connection;
 }
 
-/** The request as the transport looks at it: its body was read. */
+/** The request for the transport, without the body, which is already parsed. */
 function asWeb({ headers: sent }: FastifyRequest): Request {
   const names = ['accept', 'content-type', 'mcp-protocol-version', 'mcp-session-id', 'last-event-id'];
   const known = names.flatMap((name) => (typeof sent[name] === 'string' ? [[name, sent[name]]] : []));

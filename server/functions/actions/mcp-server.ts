@@ -1,4 +1,4 @@
-/** What is answered to one message of an MCP client: which tools there are, and what came of one. */
+/** Answers one message of an MCP client: lists the tools, or calls one. */
 import { Server } from '@modelcontextprotocol/sdk/server/index.js';
 import { WebStandardStreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/webStandardStreamableHttp.js';
 import {
@@ -8,9 +8,9 @@ import {
   ListToolsRequestSchema,
   McpError,
 } from '@modelcontextprotocol/sdk/types.js';
-import type { LiveConnection } from '../../connections/reader.ts';
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import { AppError } from '../../errors.ts';
-import { holdsScope, type ProxyCaller } from '../../http/caller.ts';
+import { holdsScope, type ProxyCaller } from '../../http/auth/caller.ts';
 import type { Definition, JsonSchema } from '../deploys/definition.ts';
 import type { DeployedFunction } from '../deploys/store.ts';
 import { examineJson, maxParsedBytes, maxParsedValues } from '../isolation/json-limits.ts';
@@ -24,7 +24,7 @@ export type Session = {
   signal: AbortSignal;
 };
 
-/** The answer to a message that was read already; `request` tells its headers. */
+/** The answer to a parsed message. `request` has its headers. */
 export async function answerMessage(
   session: Session,
   { request, message }: { request: Request; message: unknown },
@@ -32,7 +32,7 @@ export async function answerMessage(
   const server = serverOf(session);
   session.signal.addEventListener('abort', () => void server.close(), { once: true });
   const transport = new WebStandardStreamableHTTPServerTransport();
-  // The transport's own type says less of `sessionId` than the interface it stands for.
+  // The type of the transport declares `sessionId` differently from its interface.
   await server.connect(transport as Parameters<typeof server.connect>[0]);
   return transport.handleRequest(request, { parsedBody: message });
 }
@@ -48,7 +48,7 @@ function serverOf(session: Session): Server {
   return server;
 }
 
-/** What the caller may call: without the scope functions:write what changes nothing. */
+/** The actions that the caller may call: without the scope functions:write only read-only ones. */
 async function toolsOf({ actions, caller, connection }: Session) {
   const mayWrite = holdsScope(caller.scopes, 'functions:write');
   const named = caller.kind === 'ticket' ? caller.ticket.actions : undefined;
@@ -111,7 +111,7 @@ type ActionTool = {
   annotations: { readOnlyHint: boolean };
 };
 
-/** The arguments of a tool are an object; an input that is none stands in it under this name. */
+/** The arguments of a tool are an object. Any other input is a field of it with this name. */
 const wrapped = 'input';
 
 export function toTool({ name, definition }: Pick<DeployedFunction, 'name' | 'definition'>): ActionTool {
@@ -123,7 +123,7 @@ export function toTool({ name, definition }: Pick<DeployedFunction, 'name' | 'de
   };
 }
 
-/** What the action gets of the arguments. An action that takes anything gets nothing where there are none. */
+/** The input of the action. An action that accepts any input gets undefined if there are no arguments. */
 export function inputOf(
   { input }: Pick<Definition, 'input'>,
   given: Record<string, unknown> | undefined,
@@ -139,7 +139,7 @@ function schemaOf(input: JsonSchema | null): ActionTool['inputSchema'] {
   const { definitions, ...rest } = input;
   return {
     type: 'object',
-    // What points at its own top would point at another one here.
+    // A reference to the root would refer to another root here.
     properties: { [wrapped]: JSON.stringify(rest).includes('"$ref":"#"') ? {} : rest },
     required: [wrapped],
     ...(definitions !== undefined && { definitions }),
@@ -150,7 +150,7 @@ function isObject(input: JsonSchema | null): input is ActionTool['inputSchema'] 
   return input?.type === 'object';
 }
 
-/** Also of an input that JSON Schema has no word for, such as `z.void()`. */
+/** True also for an input that JSON Schema cannot express, such as `z.void()`. */
 function takesAnything(input: JsonSchema | null): input is null {
   return input === null || Object.keys(input).length === 0;
 }

@@ -1,8 +1,8 @@
 type Waiter = { bytes: number; start: () => void };
 
 /**
- * Admits work by the bytes that it holds in memory, first come, first served: so many at a time, and one alone always.
- * The runs of all environments share it.
+ * Admits work by the bytes that it holds in memory, in order of arrival: up to a maximum, or one item of any size. The runs of
+ * all environments share it.
  */
 export class ByteGate {
   readonly #maxBytes: number;
@@ -13,7 +13,7 @@ export class ByteGate {
     this.#maxBytes = maxBytes;
   }
 
-  /** Rejects with the signal's reason where it ends the wait. */
+  /** Rejects with the signal's reason if it aborts the wait. */
   async run<T>(bytes: number, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
     const leave = await this.enter(bytes, signal);
     try {
@@ -23,7 +23,7 @@ export class ByteGate {
     }
   }
 
-  /** Answers what is to be called when the bytes are held no more. Rejects as `run` does. */
+  /** Returns the function that releases the bytes. Rejects as `run`. */
   async enter(bytes: number, signal: AbortSignal): Promise<() => void> {
     signal.throwIfAborted();
     await this.#wait(bytes, signal);

@@ -1,22 +1,22 @@
 /**
- * Where a function is to continue for a connection and a variant: sealed with the connection's key, one at most.
+ * The checkpoint of a function for a connection and a variant: at most one, sealed with the connection's key.
  *
- * A checkpoint stands in the middle of a list. The part of the list before it counts for delete tracking only if the same
- * tracking was open when the checkpoint was written. So each one notes, in `written`, the run that wrote it and the trackings
- * that hold that part; a service of an earlier version writes none, and raises `version` past what is noted.
+ * A checkpoint is a position in a list. The part of the list before it counts for delete tracking only if the same tracking was
+ * open when the checkpoint was written. So `written` has the run that wrote it and the trackings that cover that part. Earlier
+ * versions of the service do not write it, and increase `version` beyond the one in `written`.
  */
 import { z } from 'zod';
 import { type Db, first, type Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
-import { type Beginning, hasClosed } from '../../records/track-deletes.ts';
+import { type Beginning, hasClosed } from '../../records/write/track-deletes.ts';
 import type { DataKey } from '../../vault.ts';
 
 type CheckpointPlace = { connectionId: number; functionId: number; variant: string };
 /**
- * Which trackings hold everything that was read before a checkpoint: those that hold what the run itself has read, and those
- * of the checkpoint at which it began, if they are open and of the models in `touched`. Undefined: of any model. A tracking
- * of a model that the code no longer has would stay in all checkpoints to come. One of its own that another caller closed
- * stays, so that the list before the checkpoint does not count as untracked.
+ * The trackings that cover everything that was read before a checkpoint: `own`, which cover the reads of the run, and
+ * `trackings` of the checkpoint at which the run began, if they are open and of a model in `touched` (undefined: any model).
+ * Otherwise a tracking of a removed model would stay in all later checkpoints. An own tracking stays even if another caller
+ * closed it, so that the list before the checkpoint does not count as untracked.
  */
 export type Coverage = {
   own: readonly string[];
@@ -27,13 +27,13 @@ export type Coverage = {
 const context = 'function checkpoint';
 const maxFields = 16;
 
-/** Flat; what official clients accept as one. */
+/** Flat, within the limits of official clients. */
 export const checkpointInput = z
   .record(z.string().min(1).max(255), z.union([z.string().max(4_000), z.number(), z.boolean()]))
   .refine((fields) => Object.keys(fields).length <= maxFields, `has more than ${maxFields} fields`);
 type Checkpoint = z.infer<typeof checkpointInput>;
 
-/** With its version, 0 where there is none. */
+/** The checkpoint with its version, which is 0 if there is none. */
 export async function findCheckpoint(
   q: Queryable,
   { at, dataKey }: { at: CheckpointPlace; dataKey: DataKey },
@@ -90,8 +90,8 @@ export async function resolveBeginning(
 }
 
 /**
- * Stores one in the place of the version that was read, 0 for none, and answers its version. Throws
- * `checkpoint_conflict` where another writer was first.
+ * Replaces the version that was read, 0 for none, and returns the new version. Throws `checkpoint_conflict` if another writer
+ * was first.
  */
 export async function saveCheckpoint(
   db: Pick<Db, 'transaction'>,
@@ -112,7 +112,7 @@ export async function saveCheckpoint(
   },
 ): Promise<number> {
   const sealed = dataKey.sealJson(value, context);
-  // A tracking that closes after this was read is closed for the next run: it then counts for nothing.
+  // A tracking that closes after this read is closed for the next run, which ignores it.
   const written = (next: string) => `
     jsonb_build_object('version', ${next}, 'run', $5::text, 'trackings', array(
       select unnest($6::uuid[])
@@ -157,8 +157,8 @@ export async function saveCheckpoint(
   });
 }
 
-/** Notes that the run which wrote the checkpoint has succeeded, and by which version of the function. */
-export async function noteSuccess(
+/** Stores that the run that wrote the checkpoint has succeeded, with its version of the function. */
+export async function markSucceeded(
   q: Queryable,
   { at, runId, versionId }: { at: CheckpointPlace; runId: string; versionId: number },
 ): Promise<void> {
@@ -174,13 +174,10 @@ export async function noteSuccess(
   );
 }
 
-/** Whether there was one. */
-export async function removeCheckpoint(q: Queryable, at: CheckpointPlace): Promise<boolean> {
-  const removed = await q.query<{ version: number }>(
+export async function removeCheckpoint(q: Queryable, at: CheckpointPlace): Promise<void> {
+  await q.query(
     `delete from function_checkpoint
-     where connection_id = $1 and function_id = $2 and variant = $3
-     returning version`,
+     where connection_id = $1 and function_id = $2 and variant = $3`,
     [at.connectionId, at.functionId, at.variant],
   );
-  return removed.length > 0;
 }

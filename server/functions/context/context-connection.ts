@@ -1,16 +1,23 @@
-/** What a run may ask about its connection, its integration and its environment. */
+/** Calls of a run about its connection, its integration and its environment. */
 import { z } from 'zod';
-import type { Credentials } from '../../auth-modes/mode.ts';
-import { type LiveConnection, placeOf } from '../../connections/reader.ts';
-import { changeMetadata } from '../../connections/store.ts';
-import { credentialsToWire, endUserToWire, errorsToWire } from '../../connections/wire.ts';
+import type { Credentials } from '../../auth-modes/modes.ts';
+import { credentialsToWire, endUserToWire, errorsToWire } from '../../connections/routes/wire.ts';
+import { type LiveConnection, placeOf } from '../../connections/store/reader.ts';
+import { changeMetadata } from '../../connections/store/save.ts';
 import type { Db } from '../../db/pool.ts';
 import { listVariables } from '../../environments/variables.ts';
 import { AppError } from '../../errors.ts';
 import { toWire as integrationToWire } from '../../integrations/wire.ts';
-import { type Ask, ask, type ContextDeps, noRow, type RunFacts, requireRow } from './context.ts';
+import {
+  type ContextDeps,
+  noRow,
+  type RunFacts,
+  requireRow,
+  type ServiceCall,
+  serviceCall,
+} from './service-call.ts';
 
-type Given = {
+type ConnectionCallParts = {
   fenced: Db;
   place: Parameters<ContextDeps['reader']['get']>[0];
   connection: () => Promise<LiveConnection>;
@@ -19,13 +26,13 @@ type Given = {
 
 const connectionArgs = z.object({ forceRefresh: z.boolean().default(false) });
 const metadataArgs = z.object({ metadata: z.record(z.string(), z.unknown()) });
-/** Of one connection, as JSON. */
+/** The maximum size of a connection's metadata, as JSON. */
 const maxMetadataBytes = 1024 * 1024;
 
-export function connectionAsks(
+export function connectionCalls(
   { db, vault, reader, credentials, baseUrl }: ContextDeps,
-  { fenced, place, connection, facts }: Given,
-): [string, Ask][] {
+  { fenced, place, connection, facts }: ConnectionCallParts,
+): [string, ServiceCall][] {
   type Metadata = Record<string, unknown>;
   async function change(to: (now: Metadata) => Metadata): Promise<null> {
     const known = await connection();
@@ -35,21 +42,21 @@ export function connectionAsks(
     reader.forget(placeOf(known));
     return null;
   }
-  async function told(of: LiveConnection): Promise<Credentials> {
-    return noted(await credentials.fresh(of));
+  async function freshCredentials(of: LiveConnection): Promise<Credentials> {
+    return hideInLog(await credentials.fresh(of));
   }
-  async function renewed(of: LiveConnection): Promise<LiveConnection> {
+  async function refreshed(of: LiveConnection): Promise<LiveConnection> {
     if (facts.connectionRow === noRow)
       throw new AppError(
         'invalid_body',
-        'Credentials of a connection that is not stored yet are not renewed.',
+        'Credentials of a connection that is not stored yet cannot be renewed.',
       );
     const known = requireRow(await credentials.refreshedLiving(of), facts.connectionRow);
-    noted(known.credentials);
+    hideInLog(known.credentials);
     return known;
   }
-  function noted(fresh: Credentials): Credentials {
-    facts.secrets.noteCredentials(credentialsToWire({ credentials: fresh }));
+  function hideInLog(fresh: Credentials): Credentials {
+    facts.secrets.addCredentials(credentialsToWire({ credentials: fresh }));
     return fresh;
   }
   const webhookUrl = () => {
@@ -57,14 +64,14 @@ export function connectionAsks(
     return new URL(`/webhook/${path}`, baseUrl).href;
   };
   return [
-    ask('getConnection', connectionArgs, async ({ forceRefresh }) => {
+    serviceCall('getConnection', connectionArgs, async ({ forceRefresh }) => {
       const found = await connection();
-      if (!forceRefresh) return connectionView(found, await told(found));
-      const known = await renewed(found);
+      if (!forceRefresh) return connectionView(found, await freshCredentials(found));
+      const known = await refreshed(found);
       return connectionView(known, known.credentials);
     }),
-    ask('getToken', z.unknown(), async () => tokenOf(await told(await connection()))),
-    ask('getIntegration', z.unknown(), async () => {
+    serviceCall('getToken', z.unknown(), async () => tokenOf(await freshCredentials(await connection()))),
+    serviceCall('getIntegration', z.unknown(), async () => {
       const { integration } = await connection();
       const { unique_key, provider, display_name, logo, forward_webhooks, ...rest } = integrationToWire(
         integration,
@@ -76,15 +83,15 @@ export function connectionAsks(
         ...{ integration_config, custom, created_at, updated_at },
       };
     }),
-    ask('getEnvironmentVariables', z.unknown(), async () => {
+    serviceCall('getEnvironmentVariables', z.unknown(), async () => {
       const variables = await listVariables(db, { environmentId: facts.environmentId, vault });
-      facts.secrets.noteVariables(variables);
+      facts.secrets.addVariables(variables);
       return variables;
     }),
-    ask('getWebhookURL', z.unknown(), async () => webhookUrl()),
-    ask('getMetadata', z.unknown(), async () => (await connection()).metadata),
-    ask('setMetadata', metadataArgs, ({ metadata }) => change(() => metadata)),
-    ask('updateMetadata', metadataArgs, ({ metadata }) => change((now) => ({ ...now, ...metadata }))),
+    serviceCall('getWebhookURL', z.unknown(), async () => webhookUrl()),
+    serviceCall('getMetadata', z.unknown(), async () => (await connection()).metadata),
+    serviceCall('setMetadata', metadataArgs, ({ metadata }) => change(() => metadata)),
+    serviceCall('updateMetadata', metadataArgs, ({ metadata }) => change((now) => ({ ...now, ...metadata }))),
   ];
 }
 
@@ -110,7 +117,7 @@ function connectionView(connection: LiveConnection, fresh: Credentials): Record<
   };
 }
 
-/** The one text that is the token, where the credentials have one; else all that is no secret of renewal. */
+/** The access token; for other credentials all fields except those that renew them. */
 function tokenOf(credentials: Credentials): unknown {
   return credentials.type === 'OAUTH2' ? credentials.access_token : credentialsToWire({ credentials });
 }

@@ -1,45 +1,54 @@
-/** What a sync may ask of its records. Saves are made one after the other: the next is taken when the one before is stored. */
+/** Calls of a sync for its records. Writes are made one after the other. */
 import { z } from 'zod';
 import { limitConcurrency } from '../../concurrency.ts';
-import type { LiveConnection } from '../../connections/reader.ts';
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import type { Db, Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
-import type { JsonValue } from '../../records/canonical.ts';
+import type { JsonValue } from '../../records/codec/canonical.ts';
 import {
   type CheckedPart,
+  type CheckedRecords,
   checkParts,
-  RecordChecker,
+  checkRecords,
   readRecordId,
-  requireParts,
-  requireRecords,
-} from '../../records/check.ts';
-import type { CheckedRecords } from '../../records/checked.ts';
+  requireValid,
+} from '../../records/codec/check.ts';
+import { readOnThread, readPartsOnThread } from '../../records/codec/thread.ts';
 import { findDataset } from '../../records/dataset.ts';
-import { deleteRecords } from '../../records/delete.ts';
-import { NewerChanges } from '../../records/newer-changes.ts';
-import { defaultRestore } from '../../records/policy.ts';
-import { RunReads } from '../../records/run-reads.ts';
-import { saveRecords } from '../../records/save.ts';
-import { readOnThread, readPartsOnThread } from '../../records/save-queue.ts';
-import { type Beginning, dropTracking, endTracking, startTracking } from '../../records/track-deletes.ts';
-import { updateRecords } from '../../records/update.ts';
+import { defaultRestore } from '../../records/retention/policy.ts';
+import { deleteRecords } from '../../records/write/delete.ts';
+import { NewerChanges, RunReads } from '../../records/write/run-positions.ts';
+import { saveRecords } from '../../records/write/save.ts';
+import {
+  type Beginning,
+  dropTracking,
+  endTracking,
+  startTracking,
+} from '../../records/write/track-deletes.ts';
+import { updateRecords } from '../../records/write/update.ts';
 import { LargeJson } from '../isolation/payload.ts';
 import { largeWork } from './byte-gate.ts';
-import { type Ask, ask, type ContextDeps, type RunFacts, unfit } from './context.ts';
-import type { ModelCounts } from './run-counts.ts';
+import {
+  argumentsFault,
+  type ContextDeps,
+  type ModelCounts,
+  type RunFacts,
+  type ServiceCall,
+  serviceCall,
+} from './service-call.ts';
 import { pageJson, recordsJson } from './stored-records.ts';
 
 type Into = { model: string; connection: LiveConnection };
 
-/** Models that the run has to do with. */
+/** The models that the run has used. */
 export type Touched = {
-  /** It has opened or resumed delete tracking. */
+  /** Models whose delete tracking it has started or continued. */
   started: Set<string>;
-  /** What it has saved. */
+  /** The positions of the records that it has saved. */
   reads: Map<string, RunReads>;
 };
 
-type Given = {
+type RecordCallParts = {
   fenced: Db;
   connection: () => Promise<LiveConnection>;
   facts: RunFacts;
@@ -48,7 +57,7 @@ type Given = {
   forgetCheckpoint: (tx: Tx) => Promise<void>;
 };
 
-/** As the harness sends them. */
+/** The limits of the harness. */
 const maxRecords = 1_000;
 const maxIds = 100;
 const pageRecords = 100;
@@ -56,28 +65,28 @@ const model = z.string().min(1).max(255);
 const records = z.array(z.unknown()).max(maxRecords);
 const inModel = z.object({ model });
 const write = z.object({ model, records });
-/** `next`: for the run that follows. */
+/** `next`: for the next run. */
 const starting = inModel.extend({ next: z.boolean().default(false) });
-/** `ignore_if_modified_after`: what others change from now on stays as they made it. */
+/** `ignore_if_modified_after`: later changes by other writers stay. */
 const merging = inModel.extend({ strategy: z.enum(['override', 'ignore_if_modified_after']) });
 
-export function recordAsks(
+export function recordCalls(
   { db, brand }: ContextDeps,
-  { fenced, connection, facts, touched, beginning, forgetCheckpoint }: Given,
-): [string, Ask][] {
+  { fenced, connection, facts, touched, beginning, forgetCheckpoint }: RecordCallParts,
+): [string, ServiceCall][] {
   const { variant, counts } = facts;
   const { metadataKey } = brand;
-  /** By model; what was set stays set. */
+  /** By model. A strategy cannot be changed. */
   const strategies = new Map<string, NewerChanges | 'override'>();
-  /** One write after the other, whatever the code does not wait for. */
+  /** One write after the other, even if the code does not await them. */
   const inTurn = limitConcurrency(1);
   const inPageTurn = limitConcurrency(1);
   function countsOf(name: string): ModelCounts {
-    // A model may have the name of something that every object has.
+    // The name of a model may be that of a property that every object has.
     if (!Object.hasOwn(counts, name)) counts[name] = { added: 0, updated: 0, deleted: 0, unchanged: 0 };
     return counts[name]!;
   }
-  /** What others changed since the run chose to leave that alone; undefined: nothing is left alone. */
+  /** Changes of other writers that stay; undefined: none. */
   function leftAlone(name: string): NewerChanges | undefined {
     const strategy = strategies.get(name);
     return strategy === 'override' ? undefined : strategy;
@@ -92,22 +101,13 @@ export function recordAsks(
     name: string,
     schema: S,
     work: (args: z.output<S>, of: { connection: LiveConnection; counts: ModelCounts }) => Promise<unknown>,
-  ): [string, Ask] {
-    return ask(name, schema, (args) => {
+  ): [string, ServiceCall] {
+    return serviceCall(name, schema, (args) => {
       requireModel(args.model);
       return inTurn(async () => work(args, { connection: await connection(), counts: countsOf(args.model) }));
     });
   }
 
-  const [, saveSmall] = writing('batchSave', write, async (args, { connection: of }) => {
-    const checker = new RecordChecker({ metadataKey, expectedBytes: 1_024 * args.records.length });
-    for (const [index, record] of args.records.entries()) checker.add(record as JsonValue, index);
-    return save(requireRecords(checker.end()), { model: args.model, connection: of });
-  });
-  const saveLarge = writingLarge('batchSave', async (bytes) => {
-    const { body, records: checked } = await readOnThread(bytes, metadataKey);
-    return { body, write: (of) => save(requireRecords(checked!), of) };
-  });
   async function save(checked: CheckedRecords, { model: name, connection: of }: Into) {
     const sum = countsOf(name);
     const saved = await saveRecords(fenced, {
@@ -122,14 +122,6 @@ export function recordAsks(
     sum.unchanged += saved.unchangedCount;
     return { duplicates: saved.duplicates };
   }
-  const [, updateSmall] = writing('batchUpdate', write, async (args, { connection: of }) => {
-    const parts = checkParts(args.records as JsonValue[], metadataKey);
-    return update(parts, { model: args.model, connection: of });
-  });
-  const updateLarge = writingLarge('batchUpdate', async (bytes) => {
-    const { body, parts } = await readPartsOnThread(bytes, metadataKey);
-    return { body, write: (of) => update(requireParts(parts!), of) };
-  });
   async function update(parts: readonly CheckedPart[], { model: name, connection: of }: Into) {
     const sum = countsOf(name);
     const updated = await updateRecords(fenced, {
@@ -143,34 +135,59 @@ export function recordAsks(
     return { missing, deleted, pruned };
   }
 
-  /** A write whose records are read on a thread: `body` has nulls in their place. */
-  function writingLarge(
+  /** A write of records. `readLarge` parses a `LargeJson` on a thread: `body` has nulls in place of the records. */
+  function writingRecords(
     name: string,
-    read: (bytes: Buffer<ArrayBuffer>) => Promise<{ body: unknown; write: (into: Into) => Promise<unknown> }>,
-  ): Ask {
-    return async (args, { signal }) => {
-      const { bytes } = args as LargeJson;
-      const work = async () => {
-        const { body, write: store } = await read(bytes).catch((error: unknown) => {
-          if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
-          throw new AppError('invalid_body', `What was given to ${name} does not fit: ${error.message}.`);
-        });
-        const fits = write.safeParse(body);
-        if (!fits.success) throw unfit(name, fits.error.issues);
-        const { model: into } = fits.data;
-        requireModel(into);
-        return store({ model: into, connection: await connection() });
-      };
-      return { value: await inTurn(() => largeWork.run(bytes.length, work, signal)) };
-    };
+    small: (records: JsonValue[], into: Into) => Promise<unknown>,
+    readLarge: (
+      bytes: Buffer<ArrayBuffer>,
+    ) => Promise<{ body: unknown; store: (into: Into) => Promise<unknown> }>,
+  ): [string, ServiceCall] {
+    const [, writeSmall] = writing(name, write, async ({ model: into, records: given }, { connection: of }) =>
+      small(given as JsonValue[], { model: into, connection: of }),
+    );
+    async function writeLarge(bytes: Buffer<ArrayBuffer>) {
+      const { body, store } = await readLarge(bytes).catch((error: unknown) => {
+        if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
+        throw new AppError('invalid_body', `The arguments of ${name} are not valid: ${error.message}.`);
+      });
+      const fits = write.safeParse(body);
+      if (!fits.success) throw argumentsFault(name, fits.error.issues);
+      const { model: into } = fits.data;
+      requireModel(into);
+      return store({ model: into, connection: await connection() });
+    }
+    return [
+      name,
+      async (args, call) => {
+        if (!(args instanceof LargeJson)) return writeSmall(args, call);
+        const { bytes } = args;
+        const work = () => largeWork.run(bytes.length, () => writeLarge(bytes), call.signal);
+        return { value: await inTurn(work) };
+      },
+    ];
   }
 
   return [
-    ['batchSave', async (args, asked) => (args instanceof LargeJson ? saveLarge : saveSmall)(args, asked)],
-    [
+    writingRecords(
+      'batchSave',
+      async (given, into) => {
+        const expectedBytes = 1_024 * given.length;
+        return save(checkRecords(given, { metadataKey, expectedBytes }), into);
+      },
+      async (bytes) => {
+        const { body, records: checked } = await readOnThread(bytes, metadataKey);
+        return { body, store: (into) => save(requireValid(checked!), into) };
+      },
+    ),
+    writingRecords(
       'batchUpdate',
-      async (args, asked) => (args instanceof LargeJson ? updateLarge : updateSmall)(args, asked),
-    ],
+      async (given, into) => update(checkParts(given, metadataKey), into),
+      async (bytes) => {
+        const { body, parts } = await readPartsOnThread(bytes, metadataKey);
+        return { body, store: (into) => update(requireValid(parts!), into) };
+      },
+    ),
     writing('batchDelete', write, async (args, { connection: of, counts: sum }) => {
       const ids = args.records.map((record) => idOf(record));
       const leaves = leftAlone(args.model);
@@ -214,15 +231,19 @@ export function recordAsks(
       }
       return null;
     }),
-    ask('listRecords', inModel.extend({ cursor: z.string().max(1_000).optional() }), async (args, asked) => {
-      requireModel(args.model);
-      // One page after the other: a run that does not read its answers holds few of them.
-      return inPageTurn(async () => {
-        await asked.drained();
-        return pageJson(db, { ...args, limit: pageRecords, connection, variant, brand });
-      });
-    }),
-    ask(
+    serviceCall(
+      'listRecords',
+      inModel.extend({ cursor: z.string().max(1_000).optional() }),
+      async (args, call) => {
+        requireModel(args.model);
+        // One page after the other, so that few pages are in memory if the run does not read its answers.
+        return inPageTurn(async () => {
+          await call.drained();
+          return pageJson(db, { ...args, limit: pageRecords, connection, variant, brand });
+        });
+      },
+    ),
+    serviceCall(
       'getRecordsByIds',
       inModel.extend({ ids: z.array(z.string().min(1).max(510)).max(maxIds) }),
       async ({ model: name, ids }, { drained }) => {
@@ -252,7 +273,7 @@ function heldOf(error: HeldError, { facts, model: name }: { facts: RunFacts; mod
     allow_mass_delete: { [name]: count },
   };
   const message =
-    `${count} of ${live} records of ${name} would be deleted, so none was. If they are gone at the provider, allow it once ` +
+    `${count} of ${live} records of ${name} would be deleted, so no record was deleted. If they no longer exist at the provider, allow it once ` +
     `by POST /sync/trigger with ${JSON.stringify(body)}: the sync reads everything again and deletes at most ${count}.`;
   return new AppError('mass_delete_held', message, { payload: { ...error.payload, model: name } });
 }
@@ -260,5 +281,5 @@ function heldOf(error: HeldError, { facts, model: name }: { facts: RunFacts; mod
 function idOf(record: unknown): string {
   const read = readRecordId((record as { id?: unknown } | null)?.id);
   if ('id' in read) return read.id;
-  throw new AppError('invalid_record', `A record to delete does not fit: ${read.fault}.`);
+  throw new AppError('invalid_record', `A record to delete is not valid: ${read.fault}.`);
 }

@@ -1,17 +1,16 @@
 /**
- * Lets a run write as long as it is this node's, and no longer.
+ * Ties the writes of a run to the node that owns it.
  *
- * A node that froze, or was cut off, may wake up when another has taken its run over. Each write that it then tries
- * looks at the run's row first, in its own transaction, and holds it: so whatever was written before the take-over was
- * written whole, and nothing is written after it.
+ * A node that was suspended or disconnected may continue after another node has taken its run over. Each write therefore first
+ * checks and locks the run's row, in the same transaction: a write before the take-over is complete, and no write follows it.
  */
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 
-/** The right to write for a run: each claim draws a new owner. */
+/** The right to write for a run: each claim has a new owner. */
 export type Right = { readonly id: string; readonly owner: string };
 
-/** Throws `run_lost` where the run has another owner by now, or has ended. */
+/** Throws `run_lost` if the run has another owner by now, or has ended. */
 export async function holdRun(tx: Queryable, { id, owner }: Right): Promise<void> {
   const rows = await tx.query(
     `select set_config('idle_in_transaction_session_timeout', '15000', true)
@@ -23,7 +22,7 @@ export async function holdRun(tx: Queryable, { id, owner }: Right): Promise<void
   if (rows.length === 0) throw new AppError('run_lost');
 }
 
-/** The database as a run may use it: every transaction that can write begins with `holdRun`. Single statements go unlooked. */
+/** A database whose writing transactions begin with `holdRun`. Single statements are not fenced. */
 export function fencedDb(db: Db, right: Right): Db {
   return {
     query: (text, values) => db.query(text, values),

@@ -1,29 +1,29 @@
 /**
- * The way of a run's calls into the proxy: the same that everybody's take, over a server that listens nowhere.
+ * Calls of a run through the proxy: they take the path of all other callers, over an HTTP server that does not listen.
  *
- * Each call is a pair of streams in memory, handed to the server as its connection. So no other process can call, and
- * what a call carries as its key is good here alone, and for one run.
+ * Each call is a pair of streams in memory, which the server gets as a connection. So no other process can call, and the key
+ * of a call is valid only in this process, for one call.
  */
 import { createServer, request as httpRequest, type IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Duplex, duplexPair, Readable } from 'node:stream';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Brand } from '../../brand.ts';
 import { AppError, type ErrorCode, errorCatalogue } from '../../errors.ts';
-import type { AuthenticateCall } from '../../http/authorize.ts';
-import type { KeyCaller } from '../../http/caller.ts';
+import type { AuthenticateCall, KeyCaller } from '../../http/auth/caller.ts';
 import { readRetryAfter } from '../../http/retry-after.ts';
 import type { RequestInterceptor } from '../../http/server.ts';
-import { type Cause, currentCause } from '../../tracing/cause.ts';
+import { type Cause, currentCause } from '../../tracing/tracing.ts';
 
-/** Whose calls these are. */
+/** The caller, and the connection of its calls. */
 type ProxyUser = {
   environmentId: number;
   environment: string;
   integrationKey: string;
   connectionId: string;
-  /** Another connection that has the ID by now is another account. */
+  /** The row of the connection: another row with the same ID is another account. */
   connectionRow: number;
-  /** Calls of what nobody waits for leave the provider's quota to those that somebody does. */
+  /** Calls in the background leave the provider's quota to calls with a waiting caller. */
   priority: 'background' | 'interactive';
 };
 
@@ -39,7 +39,7 @@ export type ProxiedCall = {
   decompress?: boolean | undefined;
   body: AsyncIterable<Uint8Array> | undefined;
   signal: AbortSignal;
-  /** Asked before each attempt, also the one behind a wait; what it throws ends the call. */
+  /** Called before each attempt, also after a wait. If it throws, the call ends with that error. */
   admit?: (() => Promise<void>) | undefined;
 };
 
@@ -52,22 +52,22 @@ type ProxiedAnswer = {
 
 export type InnerProxy = {
   /**
-   * Sends one call. A quota that is used up is waited for, as long as the signal lasts. Throws what the proxy itself says
-   * is wrong, as the AppError that it is; whatever the provider answers is an answer.
+   * Sends one call, and waits for the provider's quota until the signal aborts. Throws the errors of the proxy itself as
+   * AppErrors; every response of the provider is an answer.
    */
   call(user: ProxyUser, call: ProxiedCall): Promise<ProxiedAnswer>;
-  /** Breaks off what is under way. */
+  /** Aborts the calls under way. */
   close(): void;
 };
 
-type Deps = {
+type InnerProxyDeps = {
   brand: Brand;
-  /** Makes the proxy with this way to tell who calls, and what for. */
+  /** Creates the proxy with this authentication, and with the trace cause of a request. */
   createFront: (
     authenticate: AuthenticateCall,
     causeOf: (request: Pick<IncomingMessage, 'headers'>) => Cause | undefined,
   ) => RequestInterceptor;
-  /** How long the proxy itself waits for the quota, in its own line: the longest that it takes unless told otherwise. */
+  /** How long the proxy waits for the quota in its own queue. */
   quotaWaitS?: number;
 };
 
@@ -79,19 +79,20 @@ const smallBytes = 64 * 1024;
 const maxQuotaWaitS = 60;
 const minPauseMs = 250;
 
-export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWaitS }: Deps): InnerProxy {
-  const callers = new Map<string, KeyCaller>();
+export function createInnerProxy({
+  brand,
+  createFront,
+  quotaWaitS = maxQuotaWaitS,
+}: InnerProxyDeps): InnerProxy {
+  /** Calls under way, by their secrets. */
+  const calls = new Map<string, { caller: KeyCaller; cause: Cause | undefined }>();
   const refuse = (): never => {
     throw new AppError('unknown_account');
   };
-  /** By the same secrets: what a run calls is part of it, whatever the streams in between know. */
-  const causes = new Map<string, Cause>();
   const interceptor = createFront(
-    {
-      key: (secret) => callers.get(secret) ?? refuse(),
-      ticket: refuse,
-    },
-    ({ headers }) => causes.get(headers.authorization?.slice('Bearer '.length) ?? ''),
+    { key: (secret) => calls.get(secret)?.caller ?? refuse(), ticket: refuse },
+    // The streams in between do not carry the async context.
+    ({ headers }) => calls.get(headers.authorization?.slice('Bearer '.length) ?? '')?.cause,
   );
   const server = createServer(interceptor.handle);
   const open = new Set<Duplex>();
@@ -110,16 +111,10 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
 
   async function once(user: ProxyUser, call: Omit<ProxiedCall, 'body'> & { body: Readable | Buffer }) {
     const secret = crypto.randomUUID();
-    const cause = currentCause();
-    if (cause !== undefined) causes.set(secret, cause);
-    callers.set(secret, {
-      kind: 'key',
-      environmentId: user.environmentId,
-      environment: user.environment,
-      keyId: 0,
-      scopes: new Set(['proxy:read', 'proxy:write']),
-      connectionRow: user.connectionRow,
-    });
+    const { environmentId, environment, connectionRow } = user;
+    const scopes = new Set(['proxy:read', 'proxy:write'] as const);
+    const caller = { kind: 'key', environmentId, environment, keyId: 0, scopes, connectionRow } as const;
+    calls.set(secret, { caller, cause: currentCause() });
     try {
       return await exchange(connect, {
         path: pathOf(call),
@@ -127,8 +122,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
         call,
       });
     } finally {
-      callers.delete(secret);
-      causes.delete(secret);
+      calls.delete(secret);
     }
   }
 
@@ -139,10 +133,12 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
         for (;;) {
           await call.admit?.();
           const answer = await once(user, { ...call, body: body.stream() });
-          const fault = await faultOf(answer, brand);
+          const fault = await proxyError(answer, brand);
           if (fault === undefined) return answerFrom(answer);
           if (fault.code !== 'quota_exhausted' || !body.isWhole) throw fault;
-          await pause(Math.max(minPauseMs, (fault.retryAfterS ?? 1) * 1000), call.signal);
+          const { signal } = call;
+          const pauseMs = Math.max(minPauseMs, (fault.retryAfterS ?? 1) * 1000);
+          await pause(pauseMs, undefined, { signal }).catch(() => signal.throwIfAborted());
         }
       } finally {
         body.end();
@@ -157,7 +153,7 @@ export function createInnerProxy({ brand, createFront, quotaWaitS = maxQuotaWait
 
 let keptBytes = 0;
 
-/** Up to `maxKeptBytes` of a body are read before the call begins: what is whole by then can be sent again. */
+/** Reads up to `maxKeptBytes` of a body before the call begins. A body that ends within them can be sent again. */
 async function readAhead(body: AsyncIterable<Uint8Array> | undefined) {
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -193,7 +189,7 @@ function pathOf({ endpoint, query }: Pick<ProxiedCall, 'endpoint' | 'query'>): s
   return encoded(`${path}${path.includes('?') ? '&' : '?'}${query}`);
 }
 
-/** What may not stand in a request line is sent as clients send it; what is encoded already stays as it is. */
+/** Encodes characters that a request line cannot contain, as clients do. Encoded characters stay as they are. */
 function encoded(path: string): string {
   // A lone surrogate has no encoding.
   return path.toWellFormed().replace(/[^\x21-\x7e]+/g, encodeURIComponent);
@@ -201,17 +197,11 @@ function encoded(path: string): string {
 
 function headersOf(
   brand: Brand,
-  {
-    user,
-    call,
-    secret,
-  }: { user: ProxyUser; call: Omit<ProxiedCall, 'body'> & { body: unknown }; secret: string },
+  of: { user: ProxyUser; call: Omit<ProxiedCall, 'body'> & { body: unknown }; secret: string },
 ): Record<string, string> {
-  const given = Object.entries(call.headers).map(([name, value]) => [
-    `${brand.proxyHeaderPrefix}${name}`,
-    value,
-  ]);
-  const { retries, retryOn, baseUrlOverride, decompress, body } = call;
+  const { user, call, secret } = of;
+  const { headers, retries, retryOn, baseUrlOverride, decompress, body } = call;
+  const given = Object.entries(headers).map(([name, value]) => [`${brand.proxyHeaderPrefix}${name}`, value]);
   return {
     ...Object.fromEntries(given),
     authorization: `Bearer ${secret}`,
@@ -228,17 +218,14 @@ function headersOf(
 
 function exchange(
   connect: () => Duplex,
-  {
-    path,
-    headers,
-    call,
-  }: {
+  of: {
     path: string;
     headers: Record<string, string>;
     call: { method: string; body: Readable | Buffer; signal: AbortSignal };
   },
 ): Promise<IncomingMessage> {
-  const { method, body, signal } = call;
+  const { path, headers } = of;
+  const { method, body, signal } = of.call;
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   const createConnection = () => connect() as Socket;
   const sent = httpRequest({ host: 'inner', method, path, headers, createConnection, signal }, resolve);
@@ -251,8 +238,8 @@ function exchange(
   return promise;
 }
 
-/** The proxy's own word, where the answer is none of the provider's. */
-async function faultOf(answer: IncomingMessage, brand: Brand): Promise<AppError | undefined> {
+/** The proxy's own error, if the response does not come from the provider. */
+async function proxyError(answer: IncomingMessage, brand: Brand): Promise<AppError | undefined> {
   const code = answer.headers[brand.header('Error').toLowerCase()];
   if (typeof code !== 'string' || !Object.hasOwn(errorCatalogue, code)) return undefined;
   const error = readFault(Buffer.concat(await answer.toArray()).toString());
@@ -264,7 +251,7 @@ async function faultOf(answer: IncomingMessage, brand: Brand): Promise<AppError 
   });
 }
 
-/** What it says of the fault; nothing where the answer to a HEAD has no body, or it broke off. */
+/** The error in the body; empty if the response to a HEAD has no body, or if the body is incomplete. */
 function readFault(body: string): { message?: string; payload?: unknown; errors?: [] } {
   try {
     return (JSON.parse(body) as { error: object }).error;
@@ -283,23 +270,4 @@ function answerFrom(answer: IncomingMessage): ProxiedAnswer {
     headers: Object.fromEntries(headers),
     body: answer,
   };
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  const stop = () => reject(signal.reason);
-  const timer = setTimeout(() => {
-    signal.removeEventListener('abort', stop);
-    resolve();
-  }, ms);
-  signal.addEventListener(
-    'abort',
-    () => {
-      clearTimeout(timer);
-      stop();
-    },
-    { once: true },
-  );
-  return promise;
 }

@@ -1,9 +1,9 @@
-/** Names that a run takes for itself, in its environment, until it releases them, ends, or their time is over. */
+/** Locks of a run, by name within its environment, until it releases them, ends, or their time is over. */
 import type { Queryable, Tx } from '../../db/pool.ts';
 
 type Lock = { environmentId: number; runId: string; key: string };
 
-/** Whether the run has it now; the one that has it already gets it for the new time. A run that is over or gone has none. */
+/** Whether the run has the lock now; for its holder, the time is extended. A run that has ended or was deleted holds none. */
 export async function acquireLock(
   tx: Tx,
   { environmentId, runId, key, ttlMs }: Lock & { ttlMs: number },
@@ -24,7 +24,7 @@ export async function acquireLock(
   return rows.length > 0;
 }
 
-/** Whether the run had it. */
+/** Whether the run had the lock. */
 export async function releaseLock(q: Queryable, { environmentId, runId, key }: Lock): Promise<boolean> {
   const rows = await q.query(
     'delete from function_lock where environment_id = $1 and run_id = $2 and key = $3 returning key',

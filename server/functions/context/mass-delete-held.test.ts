@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
+import { queueRuns } from '../runs/queue.ts';
 import { openRunsBench, type RunsBench, syncOf } from '../runs/runs.fixture.ts';
-import { queueRuns } from '../runs/runs.ts';
 import { allowMassDeletes, lockSyncs } from '../syncs/syncs.ts';
 
 /** The usual order of a sync whose source loses most of its rows; pages of 100. */

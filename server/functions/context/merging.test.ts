@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { JsonValue } from '../../records/canonical.ts';
-import { RecordChecker, requireRecords } from '../../records/check.ts';
-import { deleteRecords } from '../../records/delete.ts';
-import { saveRecords } from '../../records/save.ts';
+import { checkRecords } from '../../records/codec/check.ts';
+import { deleteRecords } from '../../records/write/delete.ts';
+import { saveRecords } from '../../records/write/save.ts';
 import { openRunsBench, type RunsBench, syncOf } from '../runs/runs.fixture.ts';
 
 let bench: RunsBench;
@@ -40,9 +39,8 @@ test('what others change while a run goes on stays as they made it, where the ru
     await bench.one.runner.runDue();
     const place = { model: 'Row', variant: 'base' };
     bench.serve(async (_request, response) => {
-      const checker = new RecordChecker({ metadataKey: '_trellis_metadata', expectedBytes: 1_000 });
-      for (const [at, id] of ['r1', 'n1'].entries()) checker.add({ id, v: 'other' } as JsonValue, at);
-      const records = requireRecords(checker.end());
+      const sent = ['r1', 'n1'].map((id) => ({ id, v: 'other' }));
+      const records = checkRecords(sent, { metadataKey: '_trellis_metadata', expectedBytes: 1_000 });
       await saveRecords(bench.db, { connection, ...place, records, restore: 'always' });
       await deleteRecords(bench.db, { connection: connection.id, ...place, ids: ['r2'] });
       response.end('{}');

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
-import { createOutbound, type Outbound } from '../../outbound.ts';
+import { createOutbound, type Outbound } from '../../outbound/outbound.ts';
 import { loopbackRanges } from '../../proxy/proxy.fixture.ts';
 import { outsideFetch } from './outside-fetch.ts';
 
@@ -40,7 +40,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   else response.writeHead(Number(status), { location: decodeURIComponent(to ?? '') }).end('moved');
 }
 
-async function ask(
+async function serviceCall(
   url: string,
   given: { method?: string; headers?: Record<string, string>; text?: string } = {},
 ) {
@@ -61,7 +61,7 @@ async function ask(
 const to = (status: number, url: string) => `${here}/${status}/${encodeURIComponent(url)}`;
 
 test('an answer comes whole, with its headers and where it came from', async () => {
-  const { status, url, headers, text } = await ask(`${here}/a?b=c`, {
+  const { status, url, headers, text } = await serviceCall(`${here}/a?b=c`, {
     method: 'POST',
     text: 'é',
     headers: { host: 'x' },
@@ -75,9 +75,9 @@ test('an answer comes whole, with its headers and where it came from', async () 
 
 test('what is meant for one origin is not shown to another that it redirects to', async () => {
   const headers = { Authorization: 'secret', Cookie: 'a=b', 'X-Other': 'kept' };
-  await ask(to(302, `${here}/same`), { headers });
+  await serviceCall(to(302, `${here}/same`), { headers });
   assert.equal(seen[1]?.headers.authorization, 'secret');
-  await ask(to(302, `${there}/other`), { headers });
+  await serviceCall(to(302, `${there}/other`), { headers });
   const { authorization, cookie, 'x-other': other } = seen[1]?.headers ?? {};
   assert.deepEqual([authorization, cookie, other], [undefined, undefined, 'kept']);
 });
@@ -90,24 +90,24 @@ test('a redirect keeps method and body where its status says so', async () => {
     [308, 'POST', 'text'],
   ] as const) {
     const headers = { 'Content-Type': 'text/plain' };
-    await ask(to(status, `${here}/then`), { method: 'POST', text: 'text', headers });
+    await serviceCall(to(status, `${here}/then`), { method: 'POST', text: 'text', headers });
     assert.deepEqual([seen[1]?.method, seen[1]?.body], [method, body], String(status));
     // What speaks of a body goes with it.
     const isKept = method === 'POST';
     assert.equal(seen[1]?.headers['content-type'], isKept ? 'text/plain' : undefined, String(status));
   }
-  await ask(to(303, `${here}/then`), { method: 'HEAD' });
+  await serviceCall(to(303, `${here}/then`), { method: 'HEAD' });
   assert.equal(seen[1]?.method, 'HEAD');
 });
 
 test('redirects have an end, and lead to no other scheme', async () => {
   const round = `/302/${encodeURIComponent('/again')}`;
-  assert.equal((await ask(here + round)).status, 200);
+  assert.equal((await serviceCall(here + round)).status, 200);
   let url = `${here}/end`;
   for (let n = 0; n < 6; n += 1) url = to(302, url);
-  assert.equal((await ask(url)).status, 302);
+  assert.equal((await serviceCall(url)).status, 302);
   assert.equal(seen.length, 6);
-  await assert.rejects(ask(to(302, 'file:///etc/passwd')), { code: 'upstream_unreadable' });
+  await assert.rejects(serviceCall(to(302, 'file:///etc/passwd')), { code: 'upstream_unreadable' });
 });
 
 test('an address that is not public is refused, also one that is redirected to', async () => {
@@ -120,6 +120,6 @@ test('an address that is not public is refused, also one that is redirected to',
     'https://[64:ff9b::a9fe:a9fe]/',
     'https://[fd00:ec2::254]/',
   ])
-    await assert.rejects(ask(url), { code: 'address_not_allowed' }, url);
-  await assert.rejects(ask(to(302, 'http://10.0.0.1/')), { code: 'address_not_allowed' });
+    await assert.rejects(serviceCall(url), { code: 'address_not_allowed' }, url);
+  await assert.rejects(serviceCall(to(302, 'http://10.0.0.1/')), { code: 'address_not_allowed' });
 });

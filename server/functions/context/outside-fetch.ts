@@ -1,10 +1,9 @@
-/** Requests of customer code to anywhere public: no credentials of ours, no retries, private addresses refused. */
+/** Requests of customer code to public addresses: without credentials of the service, and without retries. */
 import { AppError } from '../../errors.ts';
-import type { Outbound } from '../../outbound.ts';
+import type { Outbound } from '../../outbound/outbound.ts';
 import { withBody } from './large-body.ts';
 
-type Fetch = Outbound['fetchWhole'];
-type Asked = {
+type OutsideRequest = {
   url: string;
   method: string;
   headers: Record<string, string>;
@@ -15,11 +14,11 @@ type Asked = {
 const maxRedirects = 5;
 const maxBodyBytes = 10 * 1024 * 1024;
 const timeoutMs = 60_000;
-/** What is meant for one origin is not shown to another. */
+/** Headers that are not sent to another origin. */
 const ofOneOrigin = new Set(['authorization', 'cookie', 'proxy-authorization']);
-/** What is said of a body that is not sent again (WHATWG Fetch §4.4, step 12). */
+/** Headers of a body, for a redirect that does not repeat the body (WHATWG Fetch §4.4, step 12). */
 const ofBody = new Set(['content-encoding', 'content-language', 'content-location', 'content-type']);
-/** Where a message ends, and to whom it goes, says the request itself. */
+/** Headers that the HTTP client sets. */
 const framing = new Set([
   'connection',
   'content-length',
@@ -32,22 +31,22 @@ const framing = new Set([
 ]);
 
 /** Follows at most five redirects, as fetch does (WHATWG Fetch §4.4). Throws `address_not_allowed`, `upstream_timeout`. */
-export async function outsideFetch(fetch: Fetch, asked: Asked) {
-  if (asked.body === undefined) return fetchFollowing(fetch, { ...asked, body: undefined });
-  const { signal } = asked;
+export async function outsideFetch(fetch: Outbound['fetchWhole'], request: OutsideRequest) {
+  if (request.body === undefined) return fetchFollowing(fetch, { ...request, body: undefined });
+  const { signal } = request;
   const limits = { maxBytes: maxBodyBytes, signal, tooLarge };
-  return withBody(asked.body, limits, (bytes) =>
-    fetchFollowing(fetch, { ...asked, body: bytes.toString('utf8') }),
+  return withBody(request.body, limits, (bytes) =>
+    fetchFollowing(fetch, { ...request, body: bytes.toString('utf8') }),
   );
 }
 
 async function fetchFollowing(
-  fetch: Fetch,
-  { body, ...asked }: Omit<Asked, 'body'> & { body: string | undefined },
+  fetch: Outbound['fetchWhole'],
+  { body, ...request }: Omit<OutsideRequest, 'body'> & { body: string | undefined },
 ) {
-  const signal = AbortSignal.any([asked.signal, AbortSignal.timeout(timeoutMs)]);
-  let url = new URL(asked.url);
-  let { method, headers } = { ...asked, headers: without(asked.headers, framing) };
+  const signal = AbortSignal.any([request.signal, AbortSignal.timeout(timeoutMs)]);
+  let url = new URL(request.url);
+  let { method, headers } = { ...request, headers: without(request.headers, framing) };
   let sent = method === 'GET' || method === 'HEAD' ? undefined : body;
   for (let redirects = 0; ; redirects++) {
     const init = {
@@ -58,7 +57,7 @@ async function fetchFollowing(
       signal,
     } as const;
     const answer = await fetch(url.href, init).catch((error: unknown) => {
-      if (signal.aborted && !asked.signal.aborted)
+      if (signal.aborted && !request.signal.aborted)
         throw new AppError('upstream_timeout', undefined, { cause: error });
       if (error instanceof AppError) throw error;
       throw new AppError('upstream_unreachable', 'The address could not be reached.', { cause: error });
@@ -72,11 +71,11 @@ async function fetchFollowing(
         body: answer.body ?? nothing(),
       };
     }
-    // What it says nobody reads.
+    // Drains the body of the redirect.
     for await (const _part of answer.body ?? nothing()) if (signal.aborted) break;
     const next = URL.parse(location, url);
     if (next === null || !/^https?:$/.test(next.protocol)) {
-      throw new AppError('upstream_unreadable', 'The address redirects to what is no address.');
+      throw new AppError('upstream_unreadable', 'The address redirects to an invalid address.');
     }
     if (next.origin !== url.origin) {
       headers = without(headers, ofOneOrigin);

@@ -1,18 +1,19 @@
 /** What a function keeps of a connection for its next run: one text for each variant, sealed with the connection's key. */
-import { promisify } from 'node:util';
-import { constants, createZstdDecompress, zstdCompress } from 'node:zlib';
+import { once } from 'node:events';
+import { finished } from 'node:stream/promises';
+import { constants, createZstdCompress, createZstdDecompress } from 'node:zlib';
 import { z } from 'zod';
-import type { LiveConnection } from '../../connections/reader.ts';
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import { type Db, first, type Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { queueEvent } from '../../events/outbox.ts';
-import type { Ask, RunFacts } from './context.ts';
-import { largeBodies, smallBytes, turnMs, withBody } from './large-body.ts';
+import { freeBytes, reserve } from '../../large-buffer.ts';
+import { type Collector, largeBodies, smallBytes, turnMs, withBody } from './large-body.ts';
+import type { RunFacts, ServiceCall } from './service-call.ts';
 
 const sealing = 'function state';
 /** Before it is compressed. */
 const maxStateBytes = 64 * 1024 * 1024;
-const compress = promisify(zstdCompress);
 const options = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
 type Given = { db: Db; fenced: Db; connection: () => Promise<LiveConnection>; facts: RunFacts };
@@ -23,7 +24,7 @@ const reading = z.object({
 });
 
 /** `getState` and `saveState`: both stream, since a state may be larger than an answer. */
-export function stateAsks({ db, fenced, connection, facts }: Given): [string, Ask][] {
+export function stateCalls({ db, fenced, connection, facts }: Given): [string, ServiceCall][] {
   const own = { functionId: facts.functionId, variant: facts.variant };
 
   async function placeOf(of: z.output<typeof reading>['of'], { integrationId }: LiveConnection) {
@@ -51,7 +52,10 @@ export function stateAsks({ db, fenced, connection, facts }: Given): [string, As
         if (sizeBytes === undefined) return { value: false };
         const body = async () => {
           const found = await findState(db, at!);
-          return found === undefined ? Buffer.alloc(0) : known.dataKey.open(found, sealing);
+          if (found === undefined) return Buffer.alloc(0);
+          const text = known.dataKey.open(found, sealing);
+          freeBytes(found);
+          return text;
         };
         return { value: true, body: inflated(body, { sizeBytes, signal }) };
       },
@@ -59,9 +63,10 @@ export function stateAsks({ db, fenced, connection, facts }: Given): [string, As
     [
       'saveState',
       async (_args, { body, signal }) =>
-        withBody(body, { maxBytes: maxStateBytes, signal, tooLarge }, async (text) => {
+        withBody(body, { maxBytes: maxStateBytes, signal, tooLarge, collect: compressed }, async (text) => {
           const { id: connectionId, dataKey } = await connection();
-          const value = dataKey.seal(await compress(text, options), sealing);
+          const value = dataKey.seal(text, sealing);
+          freeBytes(text);
           await fenced.transaction((tx) =>
             tx.query(
               `insert into function_state (function_id, connection_id, variant, value)
@@ -77,15 +82,50 @@ export function stateAsks({ db, fenced, connection, facts }: Given): [string, As
   ];
 }
 
+/** Compresses a body as it arrives: only the compressed bytes are held. */
+function compressed(): Collector {
+  const stream = createZstdCompress(options);
+  const parts: Buffer<ArrayBuffer>[] = [];
+  stream.on('data', (part: Buffer<ArrayBuffer>) => parts.push(part));
+  return {
+    async add(bytes) {
+      if (!stream.write(bytes)) await once(stream, 'drain');
+    },
+    async end() {
+      await finished(stream.end());
+      const all = reserve(parts.reduce((sum, { length }) => sum + length, 0));
+      let filled = 0;
+      for (const part of parts) {
+        filled += part.copy(all, filled);
+        if (part.length === part.buffer.byteLength) freeBytes(part);
+      }
+      return all;
+    },
+    free: () => void stream.destroy(),
+  };
+}
+
+/** Of one row that PostgreSQL sends. The driver would otherwise hold a large value several times, also as text. */
+const partBytes = 256 * 1024;
+
 async function findState(
-  q: Queryable,
+  db: Db,
   at: { connectionId: number; functionId: number; variant: string },
-): Promise<Buffer | undefined> {
-  const found = await q.query<{ value: Buffer }>(
-    'select value from function_state where connection_id = $1 and function_id = $2 and variant = $3',
-    [at.connectionId, at.functionId, at.variant],
+): Promise<Buffer<ArrayBuffer> | undefined> {
+  let value: Buffer<ArrayBuffer> | undefined;
+  await db.transaction((tx) =>
+    tx.copyRows(
+      `select octet_length(value), n, substring(value from 1 + n * ${partBytes} for ${partBytes})
+       from function_state, generate_series(0, (octet_length(value) - 1) / ${partBytes}) as n
+       where connection_id = ${at.connectionId} and function_id = ${at.functionId}
+         and variant = convert_from('\\x${Buffer.from(at.variant).toString('hex')}', 'utf8')`,
+      ([bytes, n, part]) => {
+        value ??= reserve(bytes!.readInt32BE());
+        part!.copy(value, n!.readInt32BE() * partBytes);
+      },
+    ),
   );
-  return first(found)?.value;
+  return value;
 }
 
 async function sizeOf(
@@ -150,14 +190,14 @@ const changes = z
   .max(1_000);
 
 /** `schemaChanged`: tells the application that the provider's fields of a model are others than at the last run. */
-export function schemaChangedAsk({ fenced, connection, facts }: Omit<Given, 'db'>): [string, Ask] {
+export function schemaChangedCall({ fenced, connection, facts }: Omit<Given, 'db'>): [string, ServiceCall] {
   const args = z.object({ model: z.string().max(255), changes });
   return [
     'schemaChanged',
     async (given) => {
       const read = args.safeParse(given);
       if (!read.success || !facts.models.includes(read.data.model)) {
-        throw new AppError('invalid_body', 'What was given to schemaChanged does not fit.');
+        throw new AppError('invalid_body', 'The arguments of schemaChanged are not valid.');
       }
       const { connectionId, integrationKey } = await connection();
       await fenced.transaction(async (tx) => {

@@ -1,12 +1,12 @@
-/** Records as they are stored, for the code of runs: answered as JSON that nobody parses here. */
+/** Stored records for the code of runs, as JSON that the service does not parse. */
 import { z } from 'zod';
 import type { Brand } from '../../brand.ts';
 import { limitConcurrency } from '../../concurrency.ts';
-import type { LiveConnection } from '../../connections/reader.ts';
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import type { Db } from '../../db/pool.ts';
-import { type PageRequest, readPage } from '../../records/page.ts';
-import { linesToWire, pageToWire } from '../../records/wire.ts';
-import { type Ask, ask, type ContextDeps } from './context.ts';
+import { type PageRequest, readPage } from '../../records/read/page.ts';
+import { linesToWire, pageToWire } from '../../records/routes/wire.ts';
+import { type ContextDeps, type ServiceCall, serviceCall } from './service-call.ts';
 
 const maxIds = 100;
 const args = z.object({
@@ -15,7 +15,7 @@ const args = z.object({
   ids: z.array(z.string().min(1).max(510)).max(maxIds),
 });
 
-/** A page of `listRecords` ends with the record that brings it to this size; the next one is behind its cursor. */
+/** A page of `listRecords` ends with the record that reaches this size. */
 const pageBytes = 4 * 1024 * 1024;
 
 type Page = PageRequest & { brand: Brand };
@@ -26,7 +26,7 @@ export async function pageJson(db: Db, { brand, ...of }: Page): Promise<Buffer> 
   return Buffer.concat(await Array.fromAsync(pageToWire(portions, brand)));
 }
 
-/** `[record, ...]` of those that were not deleted. */
+/** `[record, ...]` without deleted records. */
 export async function recordsJson(db: Db, { brand, ...of }: Page): Promise<Buffer> {
   const records: Buffer[] = [];
   for await (const portion of readPage(db, of))
@@ -36,13 +36,13 @@ export async function recordsJson(db: Db, { brand, ...of }: Page): Promise<Buffe
   return arrayOf(records);
 }
 
-/** `getStoredRecords`: with their metadata, those that were deleted too. */
-export function storedRecordsAsk(
+/** `getStoredRecords`: records with their metadata, including deleted ones. */
+export function storedRecordsCall(
   { db, brand }: Pick<ContextDeps, 'db' | 'brand'>,
   { connection }: { connection: () => Promise<LiveConnection> },
-): [string, Ask] {
+): [string, ServiceCall] {
   const inTurn = limitConcurrency(1);
-  // The metadata are the last field of a record, and have no field of that name themselves.
+  // The metadata are the last field of a record, and contain no field of the same name.
   const key = `,${JSON.stringify(brand.metadataKey)}:`;
   async function read(of: z.output<typeof args>): Promise<Buffer> {
     const found: Buffer[] = [];
@@ -62,7 +62,7 @@ export function storedRecordsAsk(
       }
     return arrayOf(found);
   }
-  return ask('getStoredRecords', args, (of, { drained }) =>
+  return serviceCall('getStoredRecords', args, (of, { drained }) =>
     inTurn(async () => {
       await drained();
       return of.ids.length === 0 ? [] : read(of);

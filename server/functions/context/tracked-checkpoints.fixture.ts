@@ -3,14 +3,15 @@
 import assert from 'node:assert/strict';
 import { brandNames } from '../../brand.ts';
 import { AppError } from '../../errors.ts';
-import { setDatasetSettings } from '../../records/settings.ts';
-import { allowMassDelete, endTracking, startTracking } from '../../records/track-deletes.ts';
+import { setDatasetSettings } from '../../records/datasets.ts';
+import { allowMassDelete, endTracking, startTracking } from '../../records/write/track-deletes.ts';
 import { type Claim, claimLost, claimWaiting } from '../runs/claims.ts';
+import { queueRuns } from '../runs/queue.ts';
 import { openRunsBench, syncOf } from '../runs/runs.fixture.ts';
-import { queueRuns } from '../runs/runs.ts';
 import { settle } from '../runs/settle.ts';
 import { lockSyncs, resetSyncs } from '../syncs/syncs.ts';
-import { type ContextDeps, createContext } from './context.ts';
+import { createContext } from './context.ts';
+import type { ContextDeps } from './service-call.ts';
 
 export type Bench = Awaited<ReturnType<typeof openRunsBench>>;
 
@@ -189,7 +190,7 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
         ending === 'succeeded'
           ? ({ state: 'succeeded', output: null } as const)
           : ({ state: 'failed', error: { code: ending, message: 'm' }, mayPass: false } as const);
-      await settle(db, { claim: of, ending: how, counts: {}, now: bench.now(), random: 0 });
+      await settle(db, { claim: of, ending: how, now: bench.now(), random: 0 });
       return ending;
     },
     add(model: string, count: number): void {

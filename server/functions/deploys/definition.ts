@@ -14,7 +14,7 @@ export type Kind = (typeof kinds)[number];
 
 export const functionName = z
   .string()
-  .regex(/^[A-Za-z0-9_-]{1,255}$/, 'may hold up to 255 of A-Z a-z 0-9 _ -');
+  .regex(/^[A-Za-z0-9_-]{1,255}$/, 'must be up to 255 of A-Z a-z 0-9 _ -');
 const modelName = /^[A-Za-z0-9][A-Za-z0-9_-]{0,254}$/;
 const scope = text({ min: 1, max: 1024 });
 const jsonSchema = z.record(z.string(), z.unknown());
@@ -27,17 +27,17 @@ export const occasions = [
   'validate-connection',
 ] as const;
 
-/** As it stands in `function_version.definition`. Fields that its kind has not are null, false or empty. */
+/** The form of `function_version.definition`. Fields of other kinds are null, false or empty. */
 export const definition = z.object({
   kind: z.enum(kinds),
   description: z.string(),
-  /** As it was written, and in seconds; of syncs alone. */
+  /** As its author wrote it, and in seconds. Only for syncs. */
   frequency: z.string().nullable(),
   frequency_s: z.int().nullable(),
   auto_start: z.boolean(),
   track_deletes: z.boolean(),
   sync_type: z.enum(['full', 'incremental']).nullable(),
-  /** Names of what a sync saves; the schemas stand in `models_json_schema`. */
+  /** The names of the models that a sync saves. Their schemas are in `models_json_schema`. */
   models: z.array(z.string()),
   models_json_schema: z.object({ definitions: z.record(z.string(), jsonSchema) }),
   input: jsonSchema.nullable(),
@@ -48,9 +48,9 @@ export const definition = z.object({
   webhook_subscriptions: z.array(z.string()),
   has_webhook: z.boolean(),
   event: z.enum(occasions).nullable(),
-  /** It changes nothing at the provider; of actions alone. */
+  /** It changes nothing at the provider. Only for actions. */
   read_only: z.boolean(),
-  /** It is not run a second time for one call; of actions alone. */
+  /** It is never run twice for one call. Only for actions. */
   once: z.literal(true).optional(),
   features: z.array(z.string()),
   sdk_version: z.string().nullable(),
@@ -59,7 +59,7 @@ export type Definition = z.infer<typeof definition>;
 
 const kindOf = { sync: 'sync', action: 'action', onEvent: 'on_event' } as const;
 
-/** An object that lists its fields and lets no others in has to list `id`. */
+/** An object without additional fields must have a field `id`. */
 function mayHaveId(model: { properties?: unknown; additionalProperties?: unknown }): boolean {
   const { properties, additionalProperties } = model;
   if (typeof properties !== 'object' || properties === null) return true;
@@ -73,7 +73,7 @@ const common = {
   metadata: jsonSchema.nullish(),
   checkpoint: jsonSchema.nullish(),
 };
-const described = z.discriminatedUnion(
+const bundleDescription = z.discriminatedUnion(
   'type',
   [
     z.object({
@@ -90,8 +90,8 @@ const described = z.discriminatedUnion(
       hasWebhook: z.boolean(),
       models: z
         .record(
-          z.string().regex(modelName, 'may hold A-Z a-z 0-9 _ -, and begins with no _ or -'),
-          jsonSchema.refine(mayHaveId, 'has no field `id`, by which its records are told apart'),
+          z.string().regex(modelName, 'may contain A-Z a-z 0-9 _ -, and must not begin with _ or -'),
+          jsonSchema.refine(mayHaveId, 'has no field `id`, which identifies its records'),
         )
         .refine((models) => Object.keys(models).length > 0, 'names no model')
         .refine((models) => Object.keys(models).length <= 100, 'names more than 100 models'),
@@ -107,21 +107,20 @@ const described = z.discriminatedUnion(
     }),
     z.object({ ...common, type: z.literal('onEvent'), event: z.enum(occasions) }),
   ],
-  'is none: export by default what createSync, createAction or createOnEvent gives',
+  'is missing: export the result of createSync, createAction or createOnEvent as default',
 );
 
-type Said = { definition: Definition; label: string };
-/** `path` names the field of the definition as it is authored. */
-type SaidFault = { message: string; path: string[] };
+/** `path` names the field of the authored definition. */
+type DescriptionFault = { message: string; path: string[] };
 
 /**
- * What a bundle said of itself, or every fault in it. `label` is the author's version; `0.0.1` where none is given.
+ * Parses the description of a bundle, or returns all of its faults. `label` is the author's version, `0.0.1` if there is none.
  */
 export function readDescription(
-  said: unknown,
+  described: unknown,
   { features, sdkVersion }: { features: readonly string[]; sdkVersion: string | null },
-): Said | { faults: SaidFault[] } {
-  const read = described.safeParse(said);
+): { definition: Definition; label: string } | { faults: DescriptionFault[] } {
+  const read = bundleDescription.safeParse(described);
   if (!read.success) {
     return {
       faults: read.error.issues.map(({ path, message }) => ({ message, path: path.map(String) })),

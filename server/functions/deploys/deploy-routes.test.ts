@@ -317,20 +317,20 @@ test('a bundle that asks for more than functions may is refused with its place, 
     ],
     native: [
       actionCode({ before: 'const x = await import("node:net");' }),
-      /native: (A function cannot use "node:net"|is no JavaScript)/,
+      /native: (A function cannot use "node:net"|is not JavaScript)/,
     ],
     computed: [
       actionCode({ before: 'require(["f", "s"].join(""));' }),
       /computed: cannot be loaded: .*cannot require "fs"/,
     ],
-    broken: ['exports.default = {', /broken: is no JavaScript/],
+    broken: ['exports.default = {', /broken: is not JavaScript/],
     thrower: ['throw new TypeError("at the start");', /thrower: cannot be loaded: TypeError: at the start/],
     empty: ['exports.other = 1;', /empty: cannot be loaded: .*no export "default"/],
     old: [
       'exports.default = async function fetchData(nango) {};',
       /old: cannot be loaded: .*createSync, createAction or createOnEvent/,
     ],
-    disguised: [syncCode(), /disguised: is sent as action, and says that it is sync/],
+    disguised: [syncCode(), /disguised: is sent as action, but its definition is of the kind sync/],
     hostile: [actionCode({ more: 'scopes: [1], type: "root",' }), /hostile: /],
   };
   const answer = await deploy(
@@ -369,7 +369,7 @@ test('an integration that is missing, a name twice and a body of another kind ar
   const missing = await deploy(deployBody([flowConfig({ name: 'a', code, integration: 'none' })]));
   assert.deepEqual([missing.status, faultOf(missing).code], [400, 'unknown_provider_config']);
   const twice = await deploy(deployBody([flowConfig({ name: 'a', code }), flowConfig({ name: 'a', code })]));
-  assert.match(faultOf(twice).message, /google-sheet\/actions\/a: stands twice/);
+  assert.match(faultOf(twice).message, /google-sheet\/actions\/a: appears twice/);
   for (const body of [{}, { flowConfigs: {} }, deployBody([{ syncName: '../up' }])]) {
     assert.deepEqual([(await deploy(body)).status, faultOf(await deploy(body)).code], [400, 'invalid_body']);
   }

@@ -1,10 +1,13 @@
+/** Routes that deploy functions, as official command lines call them. */
 import { z } from 'zod';
 import { actorOf } from '../../activity/audit.ts';
 import type { Queryable } from '../../db/pool.ts';
 import type { App } from '../../http/server.ts';
-import { occasions } from './definition.ts';
-import { type Deploys, deploy, type Plan, plan } from './deploy.ts';
-import { deployBody, readDeployBody } from './deploy-body.ts';
+import { integrationKey } from '../../integrations/wire.ts';
+import { functionType, kindOf } from '../wire.ts';
+import { functionName, occasions } from './definition.ts';
+import { type Deploys, deploy, type Plan, plan, type Reconcile } from './deploy.ts';
+import type { Given } from './examine.ts';
 import { wireKind } from './store.ts';
 
 const maxBytes = 64 * 1024 * 1024;
@@ -13,7 +16,7 @@ const syncs = z.array(z.object({ ...named, connections: z.number(), auto_start: 
 const actions = z.array(z.object(named));
 const onEvents = z.array(z.object({ ...named, event: z.enum(occasions) }));
 
-/** Deploying, as official command lines do it. `open` throws where functions are turned off. */
+/** `open` throws if functions are turned off. */
 export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () => Promise<void> }): void {
   const access = { by: 'key', scope: 'functions:deploy', viewers: 'refused' } as const;
 
@@ -25,10 +28,11 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
       preParsing: open,
       schema: {
         operationId: 'planDeploy',
-        summary: 'What a deploy would change',
+        summary: 'Preview a deploy',
         description:
-          'The body of `POST /sync/deploy`. Refused where that would be; nothing is written. What `reconcile` would remove is ' +
-          'told also where the body does not say it: official command lines say it only when they deploy.',
+          'The body is that of `POST /sync/deploy`. The preview fails if the deploy would fail, and writes nothing. The ' +
+          'response includes the functions that `reconcile` would remove, even if the body does not set it: official ' +
+          'command lines set it only when they deploy.',
         errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
         body: deployBody,
         response: {
@@ -63,9 +67,10 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
         operationId: 'deployFunctions',
         summary: 'Deploy functions',
         description:
-          'All or nothing. `fileBody.js` is a CommonJS bundle that requires nothing but what functions may; `fileBody.ts` is its ' +
-          'source, kept to be read. What the function is, such as its frequency, is read out of the bundle. A new version is ' +
-          'made where something changed.',
+          'Deploys all functions, or no function if one cannot be deployed. `fileBody.js` is a CommonJS bundle that ' +
+          'requires only the modules that functions may use; `fileBody.ts` is its source, stored for display. The ' +
+          'properties of a function, such as its frequency, are read from the bundle. A changed function gets a new ' +
+          'version.',
         errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
         body: deployBody,
         response: {
@@ -73,7 +78,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
             z.object({
               ...named,
               version: z.string(),
-              type: z.enum(['sync', 'action', 'on-event']),
+              type: functionType,
               models: z.array(z.string()),
             }),
           ),
@@ -100,9 +105,10 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
       config: { access: { by: 'anyone' } },
       schema: {
         operationId: 'reportCliStep',
-        answers: { 204: { description: 'Done; there is no body.' } },
-        summary: 'Taken and not kept',
-        description: 'Official command lines report their steps here.',
+        answers: { 204: { description: 'Done. The response has no body.' } },
+        summary: 'Accept reports of official command lines',
+        description:
+          'Official command lines report their steps here. The service does not store the reports.',
         body: z.looseObject({}),
       },
     },
@@ -144,7 +150,7 @@ function confirmation({ added, changed, removed, deletedModels }: Plan, connecti
   };
 }
 
-/** Of each integration, by its ID. */
+/** The number of connections of each integration, by the integration's ID. */
 async function connectionCounts(db: Queryable, environmentId: number): Promise<Map<string, number>> {
   const rows = await db.query<{ key: string; count: number }>(
     `select integration.key, count(*) as count
@@ -155,4 +161,70 @@ async function connectionCounts(db: Queryable, environmentId: number): Promise<M
     [environmentId],
   );
   return new Map(rows.map(({ key, count }) => [key, count]));
+}
+
+// The body of a deploy. Versions of the official command line send different fields; unknown fields are ignored.
+
+const maxFunctions = 5_000;
+/** `ts` is the source, which is stored for readers. */
+const fileBody = z.looseObject({ js: z.string().min(1), ts: z.string().optional() });
+
+const deployBody = z.looseObject({
+  flowConfigs: z
+    .array(
+      z.looseObject({
+        syncName: functionName,
+        providerConfigKey: integrationKey,
+        type: functionType,
+        fileBody,
+        features: z.array(z.string().max(100)).max(100).optional(),
+      }),
+    )
+    .max(maxFunctions),
+  onEventScriptsByProvider: z
+    .array(
+      z.looseObject({
+        providerConfigKey: integrationKey,
+        scripts: z
+          .array(z.looseObject({ name: functionName, fileBody, event: z.enum(occasions).optional() }))
+          .max(maxFunctions),
+      }),
+    )
+    .max(maxFunctions)
+    .optional(),
+  /** Whether functions that are not named are removed: all of the environment, or with `integration` those of the integrations named. */
+  reconcile: z.boolean().default(false),
+  deployMode: z.enum(['all', 'single', 'integration']).default('all'),
+  debug: z.boolean().optional(),
+  sdkVersion: z.string().max(100).optional(),
+});
+type DeployBody = z.infer<typeof deployBody>;
+
+/** The functions of a body, and which of the functions that it does not name are removed. */
+function readDeployBody(body: DeployBody): { given: Given[]; reconcile: Reconcile } {
+  const { flowConfigs, onEventScriptsByProvider = [], sdkVersion = null } = body;
+  const flows = flowConfigs.map(
+    ({ syncName, providerConfigKey, type, fileBody: { js, ts }, features = [] }, at) => ({
+      integrationKey: providerConfigKey,
+      kind: kindOf(type),
+      name: syncName,
+      ...{ code: js, source: ts ?? null, features, sdkVersion },
+      path: ['flowConfigs', at, 'fileBody', 'js'],
+    }),
+  );
+  const events = onEventScriptsByProvider.flatMap(({ providerConfigKey, scripts }, at) =>
+    scripts.map(({ name, fileBody: { js, ts } }, script) => ({
+      integrationKey: providerConfigKey,
+      kind: 'on_event' as const,
+      name,
+      ...{ code: js, source: ts ?? null, features: [], sdkVersion },
+      path: ['onEventScriptsByProvider', at, 'scripts', script, 'fileBody', 'js'],
+    })),
+  );
+  return { given: [...flows, ...events], reconcile: reconcileOf(body) };
+}
+
+function reconcileOf({ reconcile, deployMode }: DeployBody): Reconcile {
+  if (!reconcile || deployMode === 'single') return 'none';
+  return deployMode === 'all' ? 'all' : 'integrations';
 }

@@ -1,6 +1,6 @@
 /**
- * Deploys functions: what was examined becomes what runs, all in one transaction. A function gets a new version where its
- * text or its definition changed, and else nothing happens to it.
+ * Deploys functions: examined bundles become the current versions, all in one transaction. A function gets a new version only if
+ * its text, its label or its definition changed.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { writeAudit } from '../../activity/audit.ts';
@@ -18,7 +18,7 @@ import {
   removeFunction,
 } from './store.ts';
 
-/** Which functions that were not given are removed: none, all that came the same way, or those of the integrations given. */
+/** Which functions outside of the deploy are removed: none, all of the same origin, or those of its integrations. */
 export type Reconcile = 'none' | 'all' | 'integrations';
 
 export type Order = {
@@ -26,17 +26,17 @@ export type Order = {
   given: readonly Given[];
   reconcile: Reconcile;
   origin: Origin;
-  /** Asked in the deploy's transaction, where nobody else changes functions: throws where it must not go on. */
+  /** Called in the transaction of the deploy, which locks functions. Throws to prevent the deploy. */
   permit?: (tx: Tx, plan: Plan) => Promise<void>;
 };
 
-/** What a deploy changes, or would. */
+/** The changes of a deploy. */
 export type Plan = {
   added: Examined[];
   changed: { before: DeployedFunction; after: Examined }[];
   unchanged: { before: DeployedFunction; after: Examined }[];
   removed: DeployedFunction[];
-  /** Names of models that no sync of the integrations saves any more. */
+  /** The names of models that no sync of the integrations saves after the deploy. */
   deletedModels: string[];
 };
 
@@ -46,11 +46,11 @@ export type Deploys = {
   db: Db;
   describe: Describe;
   now: () => Date;
-  /** In the deploy's transaction, once all functions are in place. */
+  /** Called in the transaction of the deploy, after all changes of functions. */
   afterDeploy: (tx: Tx, at: { environmentId: number; at: Date }) => Promise<void>;
 };
 
-/** What the order would change. Throws as `deploy`. */
+/** The changes that `deploy` would make. Throws as `deploy`. */
 export async function plan({ db, describe }: Pick<Deploys, 'db' | 'describe'>, order: Order): Promise<Plan> {
   const examined = await examinedOf(order, describe);
   await integrationIds(db, order);
@@ -58,8 +58,8 @@ export async function plan({ db, describe }: Pick<Deploys, 'db' | 'describe'>, o
 }
 
 /**
- * Deploys all or nothing. Throws `invalid_function` with up to 100 faults, and `unknown_provider_config` where an
- * integration is missing. Answers each function given, in the order given, with the number of the version that runs.
+ * Deploys all functions or none. Throws `invalid_function` with up to 100 faults, and `unknown_provider_config` if an
+ * integration is missing. Returns each given function, in the given order, with the number of its current version.
  */
 export async function deploy(
   { db, describe, now, afterDeploy }: Deploys,
@@ -74,14 +74,14 @@ export async function deploy(
     await order.permit?.(tx, plan);
     const { added, changed, unchanged, removed } = plan;
     const at = now();
-    const note = (action: string, title: string, details: Record<string, string | number>) =>
+    const audit = (action: string, title: string, details: Record<string, string | number>) =>
       writeAudit(tx, { environmentId, actor, action, target: title, details });
     const numbers = new Map(unchanged.map(({ before, after }) => [after, before.number]));
     for (const one of [...added, ...changed.map(({ after }) => after)]) {
       const by = { environmentId, origin, actor, at, integrationId: ids.get(one.integrationKey)! };
       const { number } = await addVersion(tx, one, by);
       numbers.set(one, number);
-      await note('function.deployed', titleOf(one), { version: number, label: one.label });
+      await audit('function.deployed', titleOf(one), { version: number, label: one.label });
     }
     for (const { before, after } of changed) {
       const { integrationKey, name, definition } = after;
@@ -90,7 +90,7 @@ export async function deploy(
     }
     for (const one of removed) {
       await removeFunction(tx, { environmentId, functionId: one.id });
-      await note('function.removed', titleOf(one), { version: one.number });
+      await audit('function.removed', titleOf(one), { version: one.number });
     }
     await afterDeploy(tx, { environmentId, at });
     return examined.map((one) => ({
@@ -104,28 +104,28 @@ export async function deploy(
 }
 
 async function examinedOf({ given, environmentId }: Order, describe: Describe): Promise<Examined[]> {
-  const twice = faultsOfNames(given);
-  if (twice.length > 0) throw asFault(twice);
+  const twice = duplicateFaults(given);
+  if (twice.length > 0) throw invalidFunction(twice);
   const { examined, faults } = await examineAll(given, { describe, environmentId });
-  if (faults.length > 0) throw asFault(faults);
+  if (faults.length > 0) throw invalidFunction(faults);
   return examined;
 }
 
-function asFault(faults: FieldError[]): AppError {
+function invalidFunction(faults: FieldError[]): AppError {
   const [{ message } = { message: '' }] = faults;
   const more = faults.length > 1 ? ` (and ${faults.length - 1} more, see \`errors\`)` : '';
   return new AppError('invalid_function', `${message}${more}. Nothing was deployed.`, { errors: faults });
 }
 
-function faultsOfNames(given: readonly Given[]): FieldError[] {
-  const seen = new Set<string>();
+function duplicateFaults(given: readonly Given[]): FieldError[] {
+  const titles = new Set<string>();
   return given.flatMap((one) => {
     const title = titleOf(one);
-    if (!seen.has(title)) {
-      seen.add(title);
+    if (!titles.has(title)) {
+      titles.add(title);
       return [];
     }
-    return [{ code: 'custom', message: `${title}: stands twice`, path: one.path.map(String) }];
+    return [{ code: 'custom', message: `${title}: appears twice`, path: one.path.map(String) }];
   });
 }
 

@@ -17,7 +17,7 @@ import { join, relative } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { functionProcessesOf } from '../../../test/support/processes.ts';
-import { sdkParts } from '../isolation/harness-text.ts';
+import { sdkParts } from '../isolation/program.ts';
 import { createRuntime, type Runtime } from '../isolation/runtime.ts';
 import { describeHere, examineAll, type Given } from './examine.ts';
 

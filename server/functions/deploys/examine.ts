@@ -1,13 +1,13 @@
 /**
- * Whether a bundle may be deployed, and what it is. Both are found out in a process for functions: what the bundle requires
- * is checked, then it is loaded once, with no right to call the service, and returns its definition. The service itself
- * neither parses nor runs the text of a bundle.
+ * Examines bundles before a deploy, in a process for functions: checks the requires of a bundle, then loads it once, without the
+ * right to call the service, to get its definition. The service itself neither parses nor runs the text of a bundle.
  */
 import { createHash } from 'node:crypto';
 import { AppError, type FieldError } from '../../errors.ts';
 import { checkRequires } from '../isolation/check-requires.ts';
-import { sdkNames } from '../isolation/harness-text.ts';
-import type { RunLimits, RunOutcome, Runtime, ThrownError } from '../isolation/runtime.ts';
+import { sdkNames } from '../isolation/program.ts';
+import type { RunLimits, RunOutcome, ThrownError } from '../isolation/run-order.ts';
+import type { Runtime } from '../isolation/runtime.ts';
 import { type Definition, type Kind, readDescription } from './definition.ts';
 
 /** One function to deploy. */
@@ -15,17 +15,17 @@ export type Given = {
   integrationKey: string;
   kind: Kind;
   name: string;
-  /** CommonJS, as a bundler made it. */
+  /** CommonJS, the output of a bundler. */
   code: string;
-  /** What it was written as. */
+  /** The authored text. */
   source: string | null;
   features: readonly string[];
   sdkVersion: string | null;
-  /** Where it stands in what was sent, for faults. */
+  /** Its path in the request, for faults. */
   path: readonly (string | number)[];
 };
 
-/** What a bundle is: its definition as `result`, or why it is refused, one sentence for each place. */
+/** The definition of a bundle as `result`, or why it is refused, one sentence for each place. */
 export type Description = RunOutcome | { refused: string[] };
 
 export type Describe = (of: {
@@ -37,20 +37,20 @@ export type Describe = (of: {
 export type Examined = Given & { definition: Definition; label: string; digest: Buffer };
 
 const maxCodeBytes = 10 * 1024 * 1024;
-/** To load a bundle takes tens of milliseconds, to parse one of 10 MB up to 5 s; the machine may be busy. */
+/** Loading a bundle takes tens of milliseconds, parsing one of 10 MB up to 5 s. The machine may be busy. */
 const limits: RunLimits = {
   ...{ timeoutMs: 20_000, blockedMs: 20_000, cancelGraceMs: 100 },
   resultBytes: 1024 * 1024,
 };
-/** Processes of a runtime are few, and are for runs. */
+/** The runtime has few processes, and runs need them. */
 const atOnce = 2;
-/** For one bundle: the wait for a process and both steps. */
+/** The limit for one bundle: the wait for a process and both steps. */
 const maxWaitMs = 60_000;
-/** A deploy is refused for one fault; nobody reads more than these. */
+/** The maximum number of reported faults. */
 const maxFaults = 100;
 const maxStackLine = 1_000;
 
-/** As `integration/syncs/name`: how functions are named to people. */
+/** The name of a function in messages, such as `integration/syncs/name`. */
 export function titleOf({
   integrationKey,
   kind,
@@ -60,8 +60,8 @@ export function titleOf({
 }
 
 /**
- * Examines each, and returns the faults of those that may not be deployed, with the function's title in front. After 100
- * faults, and after a bundle that used up its limits, no other one is begun: 5,000 such bundles would take hours.
+ * Examines bundles, and returns the faults of the invalid ones, each with the title of its function. Stops after 100 faults, and
+ * after a bundle that exhausts its limits: 5,000 such bundles would take hours.
  */
 export async function examineAll(
   given: readonly Given[],
@@ -111,7 +111,7 @@ async function examine(
         'No process for functions is free to look at the bundle. Nothing was deployed. Try again.';
       throw new AppError('unavailable', reason, { retryAfterS: 10, cause: new Error(message) });
     }
-    // No code of a bundle can end its process: it was killed, for want of memory too.
+    // Code of a bundle cannot end its process: it was killed, perhaps because the machine lacks memory.
     if (cause === 'exited')
       throw new AppError('unavailable', `${titleOf(given)}: ${message} Nothing was deployed. Try again.`, {
         retryAfterS: 10,
@@ -126,12 +126,12 @@ async function examine(
     );
   }
   if (said.definition.kind !== kind) {
-    return [fault(`is sent as ${kind}, and says that it is ${said.definition.kind}`)];
+    return [fault(`is sent as ${kind}, but its definition is of the kind ${said.definition.kind}`)];
   }
   return { ...given, ...said, digest: digestOf(code, source) };
 }
 
-/** In processes of this node. */
+/** Describes bundles in processes of this node. */
 export function describeHere(runtime: Pick<Runtime, 'run'>): Describe {
   return async ({ environmentId, code, signal }) => {
     const order = { environmentId, limits, signal };
@@ -145,7 +145,7 @@ export function describeHere(runtime: Pick<Runtime, 'run'>): Describe {
       exportName: 'default',
       kind: 'describe',
       input: null,
-      serve: () => Promise.reject(new Error('A function that is deployed asks for nothing.')),
+      serve: () => Promise.reject(new Error('A function cannot call the service during its deploy.')),
       log: () => {},
     });
   };
@@ -169,7 +169,7 @@ function placeIn(stack: string): string | undefined {
   return undefined;
 }
 
-/** What tells one version's text from another's. */
+/** Identifies the text of a version. */
 export function digestOf(code: string, source: string | null): Buffer {
   const hash = createHash('sha256').update(createHash('sha256').update(code).digest());
   return hash.update(source ?? '').digest();

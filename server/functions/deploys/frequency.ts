@@ -1,6 +1,5 @@
-/** How often a sync runs, as its author writes it: `every hour`, `every 5m`, `every half hour`, `30s`. */
+/** The frequency of a sync, as its author writes it: `every hour`, `every 5m`, `every half hour`, `30s`. */
 
-/** Seconds. */
 const minFrequencyS = 30;
 const maxFrequencyS = 366 * 86_400;
 
@@ -22,11 +21,11 @@ const units: Record<string, string> = {
 
 type Frequency = {
   seconds: number;
-  /** Without `every`, and with a number: what routes answer. */
+  /** For answers of routes: without `every`, and with a number in place of a name. */
   text: string;
 };
 
-/** Reads a frequency; the fault reads on from the text. */
+/** Parses a frequency. The fault continues a sentence that begins with the text. */
 export function readFrequency(text: string): Frequency | { fault: string } {
   const words = text
     .trim()
@@ -37,7 +36,7 @@ export function readFrequency(text: string): Frequency | { fault: string } {
   const [, number, unit] = /^(\d{1,9}(?:\.\d{1,3})?)? ?([a-z]+)$/.exec(spelled) ?? [];
   const secondsOfUnit = unitsS[units[unit ?? ''] ?? ''];
   if (secondsOfUnit === undefined) {
-    return { fault: 'is no frequency, such as "every 5 minutes", "every half hour" or "every day"' };
+    return { fault: 'is not a frequency, such as "every 5 minutes", "every half hour" or "every day"' };
   }
   const seconds = Math.round(Number(number ?? 1) * secondsOfUnit);
   if (seconds < minFrequencyS)

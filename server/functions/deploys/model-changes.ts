@@ -1,14 +1,14 @@
-/** How the models of one version of a sync differ from those of another, and telling the application of it. */
+/** The differences between the models of two versions of a sync, and the event that reports them. */
 import { isDeepStrictEqual } from 'node:util';
 import type { Tx } from '../../db/pool.ts';
-import type { EventData } from '../../events/catalogue.ts';
+import type { EventData } from '../../events/event-types.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Definition, JsonSchema } from './definition.ts';
 
 type ModelChange = EventData['function.models_changed']['models'][number];
 type Models = Pick<Definition, 'models_json_schema'>;
 
-/** The models that differ, by name. Pure. */
+/** The models that differ, by name. */
 function modelChanges(before: Models, after: Models): ModelChange[] {
   const [former, later] = [before, after].map(
     ({ models_json_schema: of }) => new Map(Object.entries(of.definitions)),
@@ -35,7 +35,7 @@ function fieldChanges(from: JsonSchema, to: JsonSchema) {
   };
 }
 
-/** Each with its schema and whether it is required. */
+/** The fields of a model, each with its schema and whether it is required. */
 function fieldsOf({ properties, required }: JsonSchema): Map<string, unknown> {
   const isRequired = new Set(Array.isArray(required) ? required : []);
   const named = typeof properties === 'object' && properties !== null ? Object.entries(properties) : [];
@@ -44,7 +44,7 @@ function fieldsOf({ properties, required }: JsonSchema): Map<string, unknown> {
 
 type Running = { number: number; definition: Definition };
 
-/** Raises `function.models_changed` where the models of the version that runs now are not those of the one before. */
+/** Queues `function.models_changed` if the models of the new version differ from those of the previous one. */
 export async function tellModelChanges(
   tx: Tx,
   {

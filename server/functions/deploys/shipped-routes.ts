@@ -1,3 +1,4 @@
+/** Routes for the functions that ship with the service: list them, and add one to an integration. */
 import { z } from 'zod';
 import { actorOf } from '../../activity/audit.ts';
 import { AppError } from '../../errors.ts';
@@ -5,20 +6,13 @@ import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import type { Catalog } from '../../providers/catalog.ts';
-import { functionWire, kindOf, schemasOf, toWire } from '../wire.ts';
+import { definedWire, functionType, functionWire, kindOf, toWire } from '../wire.ts';
 import { functionName } from './definition.ts';
-import type { Examined } from './examine.ts';
 import type { ShippedFunctions } from './shipped.ts';
-import { wireKind } from './store.ts';
 
-type Deps = {
-  catalog: Catalog;
-  shipped: ShippedFunctions;
-  /** Throws where functions are turned off. */
-  open: () => Promise<void>;
-};
+/** `open` throws if functions are turned off. */
+type ShippedRoutesDeps = { catalog: Catalog; shipped: ShippedFunctions; open: () => Promise<void> };
 
-const type = z.enum(['sync', 'action', 'on-event']);
 const shippedWire = functionWire
   .pick({
     ...{ name: true, type: true, description: true, scopes: true, version_label: true },
@@ -26,50 +20,50 @@ const shippedWire = functionWire
     ...{ runs: true, frequency_s: true, auto_start: true, track_deletes: true, read_only: true },
   })
   .extend({ provider: z.string() });
+const list = { 200: z.object({ data: z.array(shippedWire) }) };
 
-/** What ships with the service, and putting it on an integration. */
-export function shippedRoutes(app: App, { catalog, shipped, open }: Deps): void {
+export function shippedRoutes(app: App, { catalog, shipped, open }: ShippedRoutesDeps): void {
+  const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
+  const listOf = async (of: { provider: string; environmentId: number }) =>
+    (await shipped.list(of)).map((one) => ({ ...definedWire(one), provider: of.provider }));
+
   app.get(
     '/functions/shipped',
     {
-      config: { access: { by: 'key', scope: 'functions:read' } },
-      preParsing: open,
+      ...read,
       schema: {
         operationId: 'listShippedFunctions',
-        summary: 'Functions that ship with the service',
-        description: 'Of a provider: what each does, needs and takes.',
+        summary: 'List the functions that ship with the service',
+        description:
+          'For a provider: each function with its description, the scopes that it needs, and its input.',
         errors: ['functions_off'],
         querystring: z.strictObject({ provider: text({ min: 1, max: 255 }) }),
-        response: { 200: z.object({ data: z.array(shippedWire) }) },
+        response: list,
       },
     },
-    async ({ query: { provider }, caller: { environmentId } }) => {
-      const found = await shipped.list({ provider, environmentId });
-      return { data: found.map((one) => ({ ...wireOf(one), provider })) };
-    },
+    async ({ query: { provider }, caller: { environmentId } }) => ({
+      data: await listOf({ provider, environmentId }),
+    }),
   );
 
   app.get(
     '/providers/:provider/templates',
     {
-      config: { access: { by: 'key', scope: 'functions:read' } },
-      preParsing: open,
+      ...read,
       schema: {
         operationId: 'listProviderTemplates',
-        summary: 'Syncs and actions that ship for a provider',
-        description: 'What `GET /functions/shipped` lists, where official clients ask for it.',
+        summary: 'List the syncs and actions that ship for a provider',
+        description: 'The same list as `GET /functions/shipped`, at the path that official clients use.',
         errors: ['functions_off', 'not_found'],
         params: z.object({ provider: z.string().max(255) }),
-        response: { 200: z.object({ data: z.array(shippedWire) }) },
+        response: list,
       },
     },
     async ({ params: { provider }, caller: { environmentId } }) => {
       if (catalog.find(provider) === undefined)
         throw new AppError('not_found', `No provider is called "${provider}".`);
-      const found = (await shipped.list({ provider, environmentId })).filter(
-        ({ kind }) => kind !== 'on_event',
-      );
-      return { data: found.map((one) => ({ ...wireOf(one), provider })) };
+      const all = await listOf({ provider, environmentId });
+      return { data: all.filter(({ type }) => type !== 'on-event') };
     },
   );
 
@@ -80,10 +74,10 @@ export function shippedRoutes(app: App, { catalog, shipped, open }: Deps): void 
       preParsing: open,
       schema: {
         operationId: 'enableShippedFunction',
-        summary: 'Put a function that ships on an integration',
+        summary: 'Install a shipped function on an integration',
         description:
-          'Or bring it up to date. `functions:write` is enough, since the code is that of the service. 409 ' +
-          '`function_exists` where the integration has another function of this name.',
+          'Installs the function, or updates it. The scope `functions:write` is sufficient, because the code is part of ' +
+          'the service. 409 `function_exists` if the integration has another function of this name.',
         errors: [
           'functions_off',
           'not_found',
@@ -92,28 +86,14 @@ export function shippedRoutes(app: App, { catalog, shipped, open }: Deps): void 
           'invalid_function',
         ],
         params: z.object({ key: integrationKey, name: functionName }),
-        body: z.strictObject({ type }),
+        body: z.strictObject({ type: functionType }),
         response: { 200: z.object({ data: functionWire }) },
       },
     },
     async ({ params: { key, name }, body, caller }) => {
       const which = { environmentId: caller.environmentId, integrationKey: key, name };
-      const kind = kindOf(body.type)!;
+      const kind = kindOf(body.type);
       return { data: toWire(await shipped.enable({ ...which, kind, actor: actorOf(caller) })) };
     },
   );
-}
-
-function wireOf(found: Examined) {
-  const { kind, name, definition, label } = found;
-  const { description, scopes, metadata: metadata_schema } = definition;
-  const base = { name, type: wireKind(kind), description, scopes, version_label: label, metadata_schema };
-  if (kind === 'on_event') return base;
-  const schemas = schemasOf(found);
-  if (kind === 'action') return { ...base, ...schemas, read_only: definition.read_only };
-  return {
-    ...{ ...base, ...schemas, runs: definition.frequency! },
-    ...{ frequency_s: definition.frequency_s!, auto_start: definition.auto_start },
-    track_deletes: definition.track_deletes,
-  };
 }

@@ -47,12 +47,12 @@ const versions = async () => {
 
 /** Starts `work`, which waits for the lock of the environment's functions, does `meanwhile` under the lock, and releases it. */
 async function amid<T>(work: () => Promise<T>, meanwhile: (tx: Tx) => Promise<unknown>): Promise<T> {
-  const begun = Promise.withResolvers<Promise<T>>();
+  let working: Promise<T> | undefined;
   await bench.db.transaction(async (tx) => {
     await lockFunctions(tx, bench.environment.id);
-    const working = work();
+    working = work();
+    // It may fail before it is awaited.
     working.catch(() => {});
-    begun.resolve(working);
     for (;;) {
       const [waiting] = await bench.db.query(
         `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
@@ -62,7 +62,7 @@ async function amid<T>(work: () => Promise<T>, meanwhile: (tx: Tx) => Promise<un
     }
     await meanwhile(tx);
   });
-  return await await begun.promise;
+  return working!;
 }
 const taken = (tx: Tx) => tx.query(`update function set origin = 'deploy'`);
 

@@ -1,10 +1,10 @@
 /**
- * Functions that ship with the service: what there is for a provider, putting one on an integration, and keeping those that
- * were put there up with the service.
+ * Functions that ship with the service: the list for a provider, their deployment to an integration, and their upgrade.
  *
- * They are deployed like any other, with the origin `shipped`: no deploy of others removes them, and one of the same name
- * takes their place. Does not own how their bundles are made (`server/shipped-functions.ts`).
+ * They are deployed as all others, with the origin `shipped`: a deploy of other functions does not remove them, and a function of
+ * the same name replaces them. Does not own the compilation of their bundles (`server/functions-folder.ts`).
  */
+import { keepResult } from '../../concurrency.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
@@ -16,28 +16,28 @@ import { type DeployedFunction, getFunction, listFunctions } from './store.ts';
 export type ShippedBundle = { provider: string; kind: Kind; name: string; code: string; source: string };
 
 export type ShippedFunctions = {
-  /** All of a provider, described. They are looked at where functions of the environment run. */
+  /** All functions of a provider, examined by the nodes that run functions of the environment. */
   list(of: { provider: string; environmentId: number }): Promise<Examined[]>;
   /**
-   * Puts one on an integration, or brings the one that is there up to date. Throws `not_found` where nothing of that name
-   * ships for the integration's provider, `function_exists` where another one has the name.
+   * Deploys a function to an integration, or upgrades it there. Throws `not_found` if no function of that name ships for the
+   * integration's provider, and `function_exists` if another function has the name.
    */
   enable(of: Which & { actor: string }): Promise<DeployedFunction>;
   /**
-   * Brings all that were put somewhere to the version that ships by now; for the start of a node. Of several nodes one makes
-   * the version, and an older one that somebody let run again stays until there is a new one. One that fails is logged, and
-   * keeps none of the others from it. Answers how many were changed.
+   * Upgrades all deployed functions to the version that ships now, at the start of a node. One of several nodes adds the version.
+   * After a roll back, the older version stays until a new one ships. A failure is logged, and does not affect the other
+   * functions. Returns the number of changed functions.
    */
   upgrade(): Promise<number>;
 };
 
 type Which = { environmentId: number; integrationKey: string; kind: Kind; name: string };
 
-type Parts = Deploys & { log: Logger; bundles: () => Promise<ShippedBundle[]> };
+type ShippedParts = Deploys & { log: Logger; bundles: () => Promise<ShippedBundle[]> };
 
-export function createShipped({ bundles: make, log, ...deploys }: Parts): ShippedFunctions {
+export function createShipped({ bundles: make, log, ...deploys }: ShippedParts): ShippedFunctions {
   const { db, describe } = deploys;
-  const bundles = once(make);
+  const bundles = keepResult(make);
   const described = new Map<string, Promise<Examined[]>>();
 
   async function place(
@@ -47,12 +47,12 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
     await deploy(deploys, { ...by, given: [given], reconcile: 'none', origin: 'shipped' });
   }
 
-  /** Whether it was changed. */
-  async function bringUp(placed: Placed, shipped: ShippedBundle): Promise<boolean> {
+  /** Whether the function was changed. */
+  async function upgradeOne(placed: Placed, shipped: ShippedBundle): Promise<boolean> {
     const { environmentId, integrationKey, id } = placed;
     const digest = digestOf(shipped.code, shipped.source);
     if (placed.digests.some((known) => known.equals(digest))) return false;
-    // Somebody may have removed it, or put something else in its place, or another node was faster.
+    // Meanwhile it may have been removed, replaced, or upgraded by another node.
     let isStill = true;
     await place(givenOf(integrationKey)(shipped), {
       ...{ environmentId, actor: 'service' },
@@ -99,7 +99,7 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
       await place(givenOf(integrationKey)(found), {
         ...{ environmentId, actor },
         async permit(_tx, { changed, unchanged }) {
-          // It may have come since it was looked for.
+          // Another function may have been deployed meanwhile.
           const others = [...changed, ...unchanged].filter(({ before }) => before.origin !== 'shipped');
           if (others.length > 0) throw new AppError('function_exists');
         },
@@ -118,13 +118,15 @@ export function createShipped({ bundles: make, log, ...deploys }: Parts): Shippe
           (each) => each.provider === provider && each.kind === kind && each.name === name,
         );
         if (found === undefined) {
-          log.warn(`functions: "${name}" of ${integrationKey} ships no longer; it stays as it is`);
+          log.warn(
+            `functions: "${name}" of ${integrationKey} is no longer included in the service; the deployed version keeps running`,
+          );
           continue;
         }
         try {
-          if (await bringUp(one, found)) count += 1;
+          if (await upgradeOne(one, found)) count += 1;
         } catch (error) {
-          log.error({ err: error }, `functions: "${name}" of ${integrationKey} was not brought up to date`);
+          log.error({ err: error }, `functions: "${name}" of ${integrationKey} could not be updated`);
         }
       }
       return count;
@@ -155,7 +157,7 @@ type Placed = Which & { id: number; provider: string; digests: Buffer[] };
 
 const overtaken = new Error('the function is another one by now');
 
-/** Shipped functions of all environments, or the one of an ID, with the digests of all versions that they had. */
+/** Deployed functions that ship, of all environments or of an ID, with the digests of all their versions. */
 function listPlaced(db: Queryable, id?: number): Promise<Placed[]> {
   return db.query<Placed>(
     `select
@@ -177,16 +179,4 @@ function listPlaced(db: Queryable, id?: number): Promise<Placed[]> {
      order by function.id`,
     [id ?? null],
   );
-}
-
-/** Calls `make` at the first call, and again after a call that failed. */
-function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  return () => {
-    made ??= make().catch((error) => {
-      made = undefined;
-      throw error;
-    });
-    return made;
-  };
 }

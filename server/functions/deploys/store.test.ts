@@ -5,7 +5,7 @@ import { openTestDatabase, type TestDatabase } from '../../../test/support/datab
 import { actionCode, syncCode } from '../../../test/support/functions.ts';
 import { deleteEnvironment, ensureEnvironment } from '../../environments/store.ts';
 import { openVault } from '../../vault.ts';
-import { sdkParts } from '../isolation/harness-text.ts';
+import { sdkParts } from '../isolation/program.ts';
 import { createRuntime, type Runtime } from '../isolation/runtime.ts';
 import { type Deploys, deploy, plan } from './deploy.ts';
 import { describeHere } from './examine.ts';

@@ -2,12 +2,12 @@ import type { Db } from '../../db/pool.ts';
 import type { Job } from '../../jobs/jobs.ts';
 
 const hourMs = 3_600_000;
-/** Rows of one transaction. */
+/** The maximum number of rows in one transaction. */
 const step = 100;
 
 /**
- * Removes texts that no version names any more, as after a removed function. One that is deployed at the moment was touched
- * within the hour, and stays.
+ * Deletes bundles that no version references. A bundle of a deploy that is under way stays: it was touched within the last
+ * hour.
  */
 export function bundleSweepJob({ db, now }: { db: Db; now: () => Date }): Job<Record<string, never>> {
   return {
@@ -16,13 +16,13 @@ export function bundleSweepJob({ db, now }: { db: Db; now: () => Date }): Job<Re
       const before = new Date(now().getTime() - hourMs);
       let removed: number;
       do {
-        removed = (await db.query(removeUnnamed, [before, step])).length;
+        removed = (await db.query(removeUnreferenced, [before, step])).length;
       } while (removed === step && !signal.aborted);
     },
   };
 }
 
-const removeUnnamed = `
+const removeUnreferenced = `
   delete from function_bundle
   where touched_at < $1
     and id in (

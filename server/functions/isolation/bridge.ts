@@ -1,10 +1,10 @@
 /**
- * What one run may do in its process: asks, streams, timers and log lines, each given its number here and not by the
- * customer's code. Nothing passes once the run is over.
+ * The side of a run in its process: calls, streams, timers and log lines. Their numbers are assigned here, not by the
+ * customer's code. Nothing passes after the end of the run.
  */
 import { isUint8Array } from 'node:util/types';
 import type { Context, Script } from 'node:vm';
-import { type Channel, maxOpenAsks, maxOpenBytes } from './channel.ts';
+import { type Channel, maxOpenBytes, maxOpenCalls } from './channel.ts';
 import { Inflow, Outflow } from './flow.ts';
 import type { Host, Inside, Thrown } from './inside.ts';
 import { LogBudget, type LogLevel, maxLineBytes } from './log-budget.ts';
@@ -16,14 +16,14 @@ type Parts = {
   scriptOf: (name: string) => Script | undefined;
   bundleScript: () => Script;
   resultBytes: number;
-  /** Once the outcome is on its way. `isClean` is false where the realm may not have come to an end in order. */
+  /** Called after the outcome is sent. `isClean` is false if the realm may not have ended in order. */
   over: (isClean: boolean) => void;
   /** The log's budget is spent. Does not return. */
   flooded: () => never;
 };
 
-type Answered = Parameters<Host['ask']>[2];
-type Ask = {
+type Answered = Parameters<Host['call']>[2];
+type OpenCall = {
   message: string;
   args: string;
   size: number;
@@ -34,12 +34,12 @@ type Ask = {
 
 const levels: readonly string[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 
-/** Numbers of asks are never given twice in a process: an answer that comes late cannot meet another run's ask. */
-let lastAsk = 0;
+/** Numbers of calls are unique in a process, so a late answer cannot reach a call of another run. */
+let lastCall = 0;
 
 export class Bridge {
   readonly #parts: Parts;
-  readonly #asks = new Map<number, Ask>();
+  readonly #calls = new Map<number, OpenCall>();
   readonly #waiting: number[] = [];
   #open = 0;
   #openBytes = 0;
@@ -54,7 +54,7 @@ export class Bridge {
     this.#parts = parts;
   }
 
-  /** `order` is what is said of the run, `given` its input and what the harness needs, both JSON. */
+  /** `order` describes the run, `given` has its input and the facts for the harness, both as JSON. */
   start(order: string, given: string) {
     try {
       this.#inside = createRealm((context) => this.#host(context), this.#cancel.signal);
@@ -67,52 +67,52 @@ export class Bridge {
   obey(order: Order, payload: Buffer) {
     if (order.t === 'cancel') return this.#cancel.abort();
     if (!('id' in order) || typeof order.id !== 'number') return;
-    const ask = this.#asks.get(order.id);
-    if (ask === undefined) return;
+    const call = this.#calls.get(order.id);
+    if (call === undefined) return;
     switch (order.t) {
       case 'answer':
-        this.#answered(ask);
-        if (order.body) ask.inflow = this.#inflow(order.id);
-        ask.answered(order.body ? 'body' : 'answer', payload.toString('utf8'));
+        this.#answered(call);
+        if (order.body) call.inflow = this.#inflow(order.id);
+        call.answered(order.body ? 'body' : 'answer', payload.toString('utf8'));
         if (!order.body) this.#closed(order.id);
         return;
       case 'refuse':
-        this.#answered(ask);
-        ask.answered('refusal', payload.toString('utf8'));
-        ask.outflow?.drop();
+        this.#answered(call);
+        call.answered('refusal', payload.toString('utf8'));
+        call.outflow?.drop();
         return this.#closed(order.id);
       case 'end':
-        ask.inflow?.end();
+        call.inflow?.end();
         return this.#finished(order.id);
       case 'cut':
-        ask.inflow?.end(new Error(order.message));
+        call.inflow?.end(new Error(order.message));
         return this.#finished(order.id);
       case 'more':
-        return void ask.outflow?.grant(order.bytes);
+        return void call.outflow?.grant(order.bytes);
       case 'drop':
-        return ask.outflow?.drop();
+        return call.outflow?.drop();
     }
   }
 
   bytes(stream: number, bytes: Uint8Array): void {
-    this.#asks.get(stream)?.inflow?.take(bytes);
+    this.#calls.get(stream)?.inflow?.take(bytes);
   }
 
-  /** Ends the run by what was thrown past the code's own handlers. */
+  /** Ends the run with an error that the code did not catch. */
   fail(thrown: unknown): void {
     const plain = () => errorOf({ name: 'Error', message: String(thrown) });
     this.#failed('threw', this.#inside?.describe(thrown) ?? plain(), false);
   }
 
-  /** Whether the code waits for nothing that could still come, as far as this side knows. */
+  /** Whether no call and no timer is pending. */
   get isIdle(): boolean {
-    return !this.#isOver && this.#asks.size === 0 && this.#timers.size === 0;
+    return !this.#isOver && this.#calls.size === 0 && this.#timers.size === 0;
   }
 
   stall(): void {
     const error: ThrownMessage = {
       name: 'Error',
-      message: 'The function waits for a promise that nothing is left to settle.',
+      message: 'The function waits for a promise that no call and no timer can settle.',
     };
     this.#failed('stalled', errorOf(error), false);
   }
@@ -120,22 +120,22 @@ export class Bridge {
   #host(context: Context): Host {
     const run = (script: Script | undefined) => script?.runInContext(context);
     const host: Host = {
-      ask: (name, { args, hasBody }, answered) => this.#ask(name, { args, hasBody, answered }),
+      call: (name, { args, hasBody }, answered) => this.#call(name, { args, hasBody, answered }),
       read: (id, next) => {
-        const inflow = this.#asks.get(id)?.inflow;
+        const inflow = this.#calls.get(id)?.inflow;
         if (inflow === undefined) return next(undefined, undefined);
         inflow.read().then(
           (bytes) => {
-            if (bytes === undefined) this.#asks.delete(id);
+            if (bytes === undefined) this.#calls.delete(id);
             next(bytes === undefined ? undefined : Buffer.from(bytes), undefined);
           },
           (error: Error) => {
-            this.#asks.delete(id);
+            this.#calls.delete(id);
             next(undefined, error.message);
           },
         );
       },
-      drop: (id) => this.#asks.get(id)?.inflow?.drop(),
+      drop: (id) => this.#calls.get(id)?.inflow?.drop(),
       write: (id, bytes, written) => this.#write(id, bytes, written),
       finish: (id) => this.#send({ t: 'end', id }),
       cut: (id, message) => this.#send({ t: 'cut', id, message: message.slice(0, 1000) }),
@@ -147,7 +147,7 @@ export class Bridge {
       done: (result) => this.#done(result),
       failed: (error) => this.#failed('threw', error, true),
     };
-    // A fault of ours must not become an object of this realm in the code's hands.
+    // The code must not get an error object of this realm.
     for (const [name, act] of Object.entries(host) as [keyof Host, (...args: never[]) => unknown][]) {
       if (name === 'bundle' || name === 'moduleOf') continue;
       host[name] = ((...args: never[]) => {
@@ -163,55 +163,55 @@ export class Bridge {
     return host;
   }
 
-  #ask(name: string, ask: { args: string; hasBody: boolean; answered: Answered }): number {
-    const id = ++lastAsk;
-    const message = `{"t":"ask","id":${id},"name":${JSON.stringify(name.slice(0, 200))},"body":${ask.hasBody}}`;
-    const { args, answered } = ask;
-    const entry: Ask = { message, args, size: Buffer.byteLength(args), answered };
-    if (ask.hasBody) entry.outflow = new Outflow((bytes) => this.#parts.channel.sendBytes(id, bytes));
-    this.#asks.set(id, entry);
+  #call(name: string, call: { args: string; hasBody: boolean; answered: Answered }): number {
+    const id = ++lastCall;
+    const message = `{"t":"call","id":${id},"name":${JSON.stringify(name.slice(0, 200))},"body":${call.hasBody}}`;
+    const { args, answered } = call;
+    const entry: OpenCall = { message, args, size: Buffer.byteLength(args), answered };
+    if (call.hasBody) entry.outflow = new Outflow((bytes) => this.#parts.channel.sendBytes(id, bytes));
+    this.#calls.set(id, entry);
     this.#waiting.push(id);
     this.#sendWaiting();
     return id;
   }
 
   #sendWaiting(): void {
-    while (this.#open < maxOpenAsks && this.#waiting.length > 0) {
+    while (this.#open < maxOpenCalls && this.#waiting.length > 0) {
       const id = this.#waiting[0]!;
-      const ask = this.#asks.get(id)!;
-      if (this.#open > 0 && this.#openBytes + ask.size > maxOpenBytes) return;
+      const call = this.#calls.get(id)!;
+      if (this.#open > 0 && this.#openBytes + call.size > maxOpenBytes) return;
       this.#waiting.shift();
       this.#open += 1;
-      this.#openBytes += ask.size;
+      this.#openBytes += call.size;
       try {
-        this.#parts.channel.send(ask.message, ask.args);
+        this.#parts.channel.send(call.message, call.args);
       } catch (error) {
-        ask.answered(
+        call.answered(
           'refusal',
           JSON.stringify({ code: 'message_too_large', message: (error as RangeError).message }),
         );
-        this.#answered(ask);
+        this.#answered(call);
         this.#closed(id);
       }
-      ask.message = '';
-      ask.args = '';
+      call.message = '';
+      call.args = '';
     }
   }
 
-  #answered(ask: Ask): void {
-    this.#openBytes -= ask.size;
-    ask.size = 0;
+  #answered(call: OpenCall): void {
+    this.#openBytes -= call.size;
+    call.size = 0;
   }
 
   #closed(id: number): void {
     this.#open -= 1;
-    this.#asks.delete(id);
+    this.#calls.delete(id);
     this.#sendWaiting();
   }
 
-  /** All of the answer's stream is here; what of it was not read yet stays to be read. */
+  /** The answer's stream has arrived whole. Its unread bytes remain readable. */
   #finished(id: number): void {
-    if (this.#asks.get(id)?.inflow === undefined) return;
+    if (this.#calls.get(id)?.inflow === undefined) return;
     this.#open -= 1;
     this.#sendWaiting();
   }
@@ -227,7 +227,7 @@ export class Bridge {
   }
 
   #write(id: number, bytes: unknown, written: (isWanted: boolean) => void): boolean {
-    const outflow = this.#asks.get(id)?.outflow;
+    const outflow = this.#calls.get(id)?.outflow;
     if (typeof bytes !== 'string' && !isUint8Array(bytes)) return false;
     if (outflow === undefined) {
       written(false);
@@ -277,11 +277,11 @@ export class Bridge {
     if (this.#isOver) return;
     this.#isOver = true;
     for (const timer of this.#timers.values()) clearTimeout(timer);
-    for (const { inflow, outflow } of this.#asks.values()) {
+    for (const { inflow, outflow } of this.#calls.values()) {
       inflow?.end();
       outflow?.drop();
     }
-    this.#asks.clear();
+    this.#calls.clear();
     this.#parts.channel.send(message, payload);
     this.#parts.over(isClean);
   }

@@ -3,7 +3,8 @@ import { type TestContext, test } from 'node:test';
 import { confinementOf } from './confinement.ts';
 import { CustomerProcess } from './customer-process.ts';
 import { Run } from './run.ts';
-import { defaultLimits, type RunOutcome } from './runtime.ts';
+import type { RunOutcome } from './run-order.ts';
+import { defaultLimits } from './runtime.ts';
 
 const confinement = await confinementOf('off');
 
@@ -62,7 +63,7 @@ const forgeries: Record<string, [string, RegExp]> = {
   'no JSON': [`send('{"t":')`, /no known form/],
   'an unknown message': [`send({ t: 'grant' })`, /no known form/],
   'a field too many': [
-    `send({ t: 'ask', id: 1, name: 'records', body: false, connectionId: 'other', environmentId: 2 })`,
+    `send({ t: 'call', id: 1, name: 'records', body: false, connectionId: 'other', environmentId: 2 })`,
     /no known form/,
   ],
   'an unknown kind of frame': [`frame(9, 0, Buffer.from('x'))`, /of no known kind/],
@@ -76,17 +77,17 @@ const forgeries: Record<string, [string, RegExp]> = {
   'a result that is too large': [`send({ t: 'done' }, '1'.repeat(11e6))`, /a result that is too large/],
   'bytes of no stream': [`frame(1, 7, Buffer.from([1, 2]))`, /bytes that no stream accepts/],
   'bytes beyond the window': [
-    `send({ t: 'ask', id: 1, name: 'slow', body: true }, '{}');
+    `send({ t: 'call', id: 1, name: 'slow', body: true }, '{}');
      for (let at = 0; at < 80; at++) frame(1, 1, Buffer.alloc(65536))`,
     /bytes that no stream accepts/,
   ],
-  'the number of an ask twice': [
-    `for (const id of [5, 5]) send({ t: 'ask', id, name: 'a', body: false }, '{}')`,
-    /number of an ask twice/,
+  'the number of a call twice': [
+    `for (const id of [5, 5]) send({ t: 'call', id, name: 'a', body: false }, '{}')`,
+    /number of a call twice/,
   ],
-  'more than its open asks may hold': [
-    `for (let id = 1; id < 5; id++) send({ t: 'ask', id, name: 'slow', body: false }, ' '.repeat(10e6))`,
-    /more open asks than it may hold/,
+  'more than its open calls may hold': [
+    `for (let id = 1; id < 5; id++) send({ t: 'call', id, name: 'slow', body: false }, ' '.repeat(10e6))`,
+    /more open calls than it may hold/,
   ],
   'an answer to no ping': [`send({ t: 'pong', id: 77 })`, /answer to no ping/],
   'up again': [`send({ t: 'up' })`, /"up" during a run/],
@@ -106,10 +107,10 @@ for (const [name, [forge, message]] of Object.entries(forgeries)) {
   });
 }
 
-test('a process that goes on after its end asks nothing any more', async (t) => {
+test('the calls of a process after its end are ignored', async (t) => {
   const { outcome, asked } = await runForged(
     t,
-    `send({ t: 'done' }, '1'); send({ t: 'ask', id: 9, name: 'records', body: false })`,
+    `send({ t: 'done' }, '1'); send({ t: 'call', id: 9, name: 'records', body: false })`,
   );
   assert.deepEqual(outcome, { result: 1 });
   assert.deepEqual(asked, []);

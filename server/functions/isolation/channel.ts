@@ -7,7 +7,7 @@
  * Only the short text is decoded here. The other end can send garbage, but the cost of each frame is bounded.
  */
 import type { Socket } from 'node:net';
-import { reserve } from '../../records/large.ts';
+import { freeBytes, reserve } from '../../large-buffer.ts';
 import type { TimeSlice } from './time-slice.ts';
 
 /** Of one payload. A longer frame is refused before it is read. */
@@ -16,11 +16,21 @@ export const maxPayloadBytes = 16 * 1024 * 1024;
 const maxTextBytes = 256 * 1024;
 const maxFrameBytes = maxPayloadBytes + maxTextBytes;
 
-/** How many asks of one run may be open. The code's side keeps back what is more. */
-export const maxOpenAsks = 32;
+/** Exit codes of a process that ends itself: why it does. */
+export const floodedExitCode = 71;
+export const channelBrokenExitCode = 72;
 
-/** Bytes of the arguments of all open asks, unless only one is open. The code's side keeps more asks back. */
+/** The maximum number of open calls of one run. The process of the code holds further calls back. */
+export const maxOpenCalls = 32;
+
+/** The maximum size of the arguments of all open calls, unless only one call is open. The process holds further calls back. */
 export const maxOpenBytes = 4 * 1024 * 1024;
+
+/** Of a frame whose memory is freed as soon as it is not needed, not at garbage collection. */
+const largeFrameBytes = 256 * 1024;
+
+/** Smaller parts are left to the garbage collector: to free one costs more than it gains. */
+const smallPartBytes = 4 * 1024;
 
 const messageKind = 0;
 const bytesKind = 1;
@@ -53,7 +63,12 @@ export class Channel {
     this.#socket = socket;
     this.#receiver = receiver;
     this.#slice = slice;
-    socket.on('data', (part: Buffer) => this.#take(part));
+    socket.on('data', (part: Buffer<ArrayBuffer>) => {
+      this.#take(part);
+      // Node allocates each part apart. Parts of large frames arrive faster than garbage is collected.
+      const isWhole = part.length > smallPartBytes && part.length === part.buffer.byteLength;
+      if (isWhole && this.#rest.buffer !== part.buffer) freeBytes(part);
+    });
     // A process that is gone shows in its exit; a write that it no longer reads is no news.
     socket.on('error', () => {});
   }
@@ -69,7 +84,9 @@ export class Channel {
     const start = headBytes + textBytes;
     if (typeof payload === 'string') frame.write(payload, start);
     else frame.set(payload, start);
-    this.#socket.write(frame);
+    // Frees the memory as soon as the system has the bytes.
+    if (frame.length > largeFrameBytes) this.#socket.write(frame, () => freeBytes(frame));
+    else this.#socket.write(frame);
   }
 
   sendBytes(stream: number, bytes: Uint8Array): void {
@@ -151,8 +168,9 @@ export class Channel {
   }
 }
 
-function frameOf({ kind, number, length }: Head): Buffer {
-  const frame = Buffer.allocUnsafe(headBytes + length);
+function frameOf({ kind, number, length }: Head): Buffer<ArrayBuffer> {
+  const size = headBytes + length;
+  const frame = size > largeFrameBytes ? reserve(size) : (Buffer.allocUnsafe(size) as Buffer<ArrayBuffer>);
   frame.writeUInt32BE(headBytes - lengthBytes + length);
   frame[lengthBytes] = kind;
   frame.writeUInt32BE(number, lengthBytes + 1);

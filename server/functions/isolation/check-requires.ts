@@ -1,28 +1,31 @@
 /**
- * Checks what a bundle requires, in a process for functions: it cannot open a file, has limits of memory and time, and may
- * die without harm to others.
+ * Checks the requires of a bundle, in a process for functions: it cannot open files, has limits of memory and time, and may
+ * crash without harm.
  */
 import { createHash } from 'node:crypto';
-import { extname } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { bundleOwn } from './bundle-own.ts';
+import { keepResult } from '../../concurrency.ts';
+import { bundleOwn, modulePath } from './program.ts';
 import type { CheckInput } from './requires.ts';
-import type { RunOrder, RunOutcome, Runtime } from './runtime.ts';
+import type { RunOrder, RunOutcome } from './run-order.ts';
+import type { Runtime } from './runtime.ts';
 
-let made: Promise<RunOrder['bundle']> | undefined;
+const checkBundle = keepResult(async (): Promise<RunOrder['bundle']> => {
+  const code = await bundleOwn({
+    entryPoints: [modulePath('./requires')],
+    platform: 'neutral',
+    mainFields: ['module', 'main'],
+  });
+  return { id: createHash('sha256').update(code).digest('hex'), code };
+});
 
-/** The result is `string[]`: why the bundle is refused, one sentence for each place, none when it is accepted. */
+/** The result is `string[]`: why the bundle is refused, one sentence for each place; empty if it is accepted. */
 export async function checkRequires(
   runtime: Pick<Runtime, 'run'>,
   { code, also, ...order }: CheckInput & Pick<RunOrder, 'environmentId' | 'limits' | 'signal'>,
 ): Promise<RunOutcome> {
-  made ??= make().catch((error) => {
-    made = undefined;
-    throw error;
-  });
   let bundle: RunOrder['bundle'];
   try {
-    bundle = await made;
+    bundle = await checkBundle();
   } catch (error) {
     return { failure: { cause: 'unavailable', message: `The check could not be made: ${error}` } };
   }
@@ -33,17 +36,7 @@ export async function checkRequires(
     kind: 'action',
     input: { code, also } satisfies CheckInput,
     about: {},
-    serve: () => Promise.reject(new Error('The check asks for nothing.')),
+    serve: () => Promise.reject(new Error('The check makes no calls.')),
     log: () => {},
   });
-}
-
-async function make(): Promise<RunOrder['bundle']> {
-  const requires = fileURLToPath(new URL(`./requires${extname(import.meta.filename)}`, import.meta.url));
-  const code = await bundleOwn({
-    entryPoints: [requires],
-    platform: 'neutral',
-    mainFields: ['module', 'main'],
-  });
-  return { id: createHash('sha256').update(code).digest('hex'), code };
 }

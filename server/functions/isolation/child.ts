@@ -1,26 +1,25 @@
 /**
- * The process that runs customer code: one run at a time, each in a realm of its own. Its text is made by `program.ts`
- * and given to Node on its standard input, so that the process may read no file at all.
+ * The process that runs customer code: one run at a time, each in its own realm. `program.ts` builds its text, which Node gets
+ * on its standard input, so the process needs no access to files.
  */
 import { Socket } from 'node:net';
 import { setPriority } from 'node:os';
 import type { Script } from 'node:vm';
 import { Bridge } from './bridge.ts';
-import { Channel } from './channel.ts';
-import { disarm } from './disarm.ts';
-import { channelBrokenExitCode, floodedExitCode } from './exit-codes.ts';
+import { Channel, channelBrokenExitCode, floodedExitCode } from './channel.ts';
+import { disarm } from './harden.ts';
 import type { Message, Order } from './messages.ts';
 import { compile, hardenShared } from './realm.ts';
 
 const harnessName = '\u0000harness';
 
 const channelFd = 3;
-/** How often a run is looked at that seems to wait for nothing. */
+/** How often a run is checked for a stall. */
 const stallCheckMs = 500;
 
-/** Of the thread that runs customer code: where the processors are short, the service and its database go first. */
+/** The priority of the process: the service and its database come first. */
 const lowPriority = 10;
-/** Taken before `disarm` removes it. */
+/** Read before `disarm` removes it. */
 const lower = setPriority;
 
 disarm();
@@ -38,7 +37,7 @@ const channel = new Channel(socket, {
   bytes: (stream, bytes) => run?.bytes(stream, bytes),
   broken: () => exit(channelBrokenExitCode),
 });
-// The service is gone.
+// The service has ended.
 socket.on('close', () => exit(channelBrokenExitCode));
 const send = (message: Message) => channel.send(JSON.stringify(message));
 
@@ -46,7 +45,7 @@ function obey(order: Order, payload: Buffer) {
   switch (order.t) {
     case 'boot':
       boot(JSON.parse(payload.toString('utf8')));
-      // Not before: a run waits for the start.
+      // Not earlier: a run waits for the start.
       lower(lowPriority);
       return send({ t: 'up' });
     case 'bundle':
@@ -93,7 +92,7 @@ function bundleScript(id: string): Script {
   return script;
 }
 
-/** Says whether the process may be used again: not when something of the run goes on. */
+/** Reports whether the process may be used again: not if anything of the run continues. */
 function settle(isClean: boolean): void {
   shared.endRun();
   setImmediate(() =>
@@ -105,7 +104,7 @@ function settle(isClean: boolean): void {
   );
 }
 
-/** What Node is at, but for the pipes: work of its thread pool, timers. */
+/** Node's active resources except for pipes: work of its thread pool, timers. */
 function underWay(): string[] {
   return process.getActiveResourcesInfo().filter((kind) => kind !== 'PipeWrap' && kind !== 'Immediate');
 }

@@ -2,10 +2,10 @@ import { extname } from 'node:path';
 import { WorkThread } from '../../work-thread.ts';
 import type { Examined } from './json-limits.ts';
 
-/** In a bundle, both counted from 0. */
+/** A position in a bundle; both numbers count from 0. */
 export type Place = { row: number; column: number };
 
-/** What the thread is sent. `map` is the map as base64, once for each bundle that the thread says it does not know. */
+/** `map` is the source map as base64, sent only if the thread does not have it. */
 export type Order =
   | { examine: { bytes: Uint8Array<ArrayBuffer>; isParsed: boolean } }
   | { locate: { bundle: string; map: string | undefined; places: Place[] } };
@@ -14,8 +14,8 @@ export type Done =
   | (Examined & { bytes: Uint8Array<ArrayBuffer> })
   | { places: (string | undefined)[] | undefined };
 
-/** A thread with more in its heap ends, and what it was asked is refused. */
-const maxHeapMb = 192;
+/** A thread with a larger heap ends, and its orders fail. */
+const maxHeapMb = 112;
 
 const thread = new WorkThread<Order, Done>({
   file: new URL(`./code-thread${extname(import.meta.filename)}`, import.meta.url),
@@ -24,8 +24,8 @@ const thread = new WorkThread<Order, Done>({
 });
 
 /**
- * How many values the JSON has and why it may not be passed on. With `isParsed` it is JSON for certain. Takes `bytes`
- * away and gives them back.
+ * The number of values of the JSON, and the reason to refuse it. With `isParsed` the JSON is parsed in any case. Transfers
+ * `bytes` to the thread and back.
  */
 export async function examineOnThread(
   bytes: Uint8Array<ArrayBuffer>,
@@ -39,15 +39,15 @@ export async function examineOnThread(
 }
 
 /**
- * Where the places stand in the files that were written, as `file:line:column`; undefined for a place that the map does
- * not have. `mapOf` is called where the thread does not know the bundle's map.
+ * The positions in the authored files, as `file:line:column`; undefined for a position that the map lacks. `mapOf` is called
+ * if the thread does not have the bundle's map.
  */
 export async function locateOnThread(
   bundle: string,
   { places, mapOf }: { places: Place[]; mapOf: () => string },
 ): Promise<(string | undefined)[]> {
-  const ask = async (map: string | undefined) =>
+  const locate = async (map: string | undefined) =>
     (await thread.order({ locate: { bundle, map, places } }, [])) as { places: string[] | undefined };
-  const known = await ask(undefined);
-  return known.places ?? (await ask(mapOf())).places ?? [];
+  const known = await locate(undefined);
+  return known.places ?? (await locate(mapOf())).places ?? [];
 }

@@ -1,4 +1,4 @@
-// The thread that examines large JSON of customer code and reads its source maps; `code-queue.ts` starts it.
+/** The thread that examines large JSON of customer code and parses its source maps. `code-queue.ts` starts it. */
 
 import { SourceMap } from 'node:module';
 import { parentPort } from 'node:worker_threads';
@@ -6,12 +6,12 @@ import type { ThreadAnswer } from '../../work-thread.ts';
 import type { Done, Order, Place } from './code-queue.ts';
 import { examineJson, faultOfJson, mayNameProto } from './json-limits.ts';
 
-/** Of the positions in a map: in memory they take 40 times as much. */
+/** The maximum size of the mappings of a map: in memory they take 40 times as much. */
 const maxMappings = 1024 * 1024;
-/** Of a map beside its positions and the sources' text. */
+/** The maximum number of JSON values in a map. */
 const maxMapValues = 200_000;
 
-/** By bundle, the one that was used last at the end; undefined for a bundle whose map cannot be used. */
+/** By bundle, the last used one at the end; undefined for a bundle without a usable map. */
 const maps = new Map<string, { map: SourceMap | undefined; size: number }>();
 
 parentPort?.on('message', (order: Order) => {

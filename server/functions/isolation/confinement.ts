@@ -1,6 +1,8 @@
 /**
- * What the operating system keeps a process of customer code from, beneath all that Node does: a user of its own for each
- * environment and namespaces without network where the service is root, namespaces alone where `bwrap` is there.
+ * The confinement of processes of customer code by the operating system. If the service is root on Linux: a separate user
+ * for each environment, and namespaces without network. Otherwise, if `bwrap` is installed: namespaces without network and
+ * an empty file system. Node's permission flags (`customer-process.ts`) apply in each case; without root and `bwrap` they
+ * are the only limit on network and files.
  */
 import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
@@ -9,24 +11,24 @@ import { promisify } from 'node:util';
 import { childEnvironment } from '../../../sdk/child-environment.ts';
 
 export type Confinement = {
-  /** `user`: user, namespaces. `bwrap`: namespaces and an empty file system. `none`: what Node alone keeps out. */
+  /** `user`: own user and namespaces. `bwrap`: namespaces and an empty file system. `none`: only Node's permission model. */
   kind: 'user' | 'bwrap' | 'none';
-  /** Why it is no more than that; undefined where nothing is missing. */
+  /** Why it is not stricter; undefined for the strictest. */
   missing: string | undefined;
-  /** What stands before the command of a process of this environment. */
+  /** The prefix for the command of a process of this environment. */
   prefix(environmentId: number): string[];
 };
 
-/** Users that nobody has, one for each environment: `/etc/login.defs` ends at 60,000, containers begin at 100,000. */
+/** Unused user IDs, one for each environment: `/etc/login.defs` ends at 60,000, containers begin at 100,000. */
 const firstUser = 1_900_000_000;
 const users = 100_000_000;
 
-/** The strictest way that works on this machine, by trying it. */
+/** The strictest confinement that works on this machine, determined by trials. */
 export async function confinementOf(wish: 'auto' | 'off'): Promise<Confinement> {
   if (wish === 'off') return { kind: 'none', missing: 'It is turned off.', prefix: () => [] };
   const tried: string[] = [];
   for (const candidate of candidates()) {
-    const fault = await faultOf(candidate.prefix(0));
+    const fault = await failureOf(candidate.prefix(0));
     if (fault === undefined) return candidate;
     tried.push(`${candidate.kind}: ${fault}`);
   }
@@ -40,7 +42,7 @@ export async function confinementOf(wish: 'auto' | 'off'): Promise<Confinement> 
   };
 }
 
-/** What this machine may have, the strictest first; none of it tried. */
+/** The confinements that may work on this machine, the strictest first. */
 export function candidates(): Confinement[] {
   const [unshare, setpriv, bwrap] = ['unshare', 'setpriv', 'bwrap'].map(pathOf);
   const found: Confinement[] = [];
@@ -58,7 +60,7 @@ export function candidates(): Confinement[] {
 function asUser({ unshare, setpriv, id }: { unshare: string; setpriv: string; id: number }): string[] {
   const user = String(firstUser + (id % users));
   return [
-    // Both processes end with the one that started them: the service may be killed, and with it nothing is left.
+    // Both processes end with their parent, also if the service is killed.
     ...[setpriv, '--pdeathsig', 'KILL', '--'],
     ...[unshare, '--pid', '--fork', '--mount-proc', '--net', '--ipc', '--uts', '--'],
     ...[setpriv, '--reuid', user, '--regid', user, '--clear-groups'],
@@ -95,8 +97,8 @@ function pathOf(name: string): string | undefined {
     });
 }
 
-/** Of a Node that starts and ends under this prefix. It may lack the right to read the very file of Node. */
-async function faultOf([command, ...rest]: string[]): Promise<string | undefined> {
+/** Why Node does not start with this prefix; undefined if it does. It may lack the right to read Node's own file. */
+async function failureOf([command, ...rest]: string[]): Promise<string | undefined> {
   try {
     await promisify(execFile)(command!, [...rest, process.execPath, '--version'], {
       env: childEnvironment(),

@@ -1,41 +1,44 @@
-/** One process of customer code, from its start to its end, seen from the service. */
+/** One process of customer code: its start, its channel and its end. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import { childEnvironment } from '../../../sdk/child-environment.ts';
-import { Channel, maxOpenBytes, maxPayloadBytes, type Receiver } from './channel.ts';
+import { Channel, floodedExitCode, maxOpenBytes, maxPayloadBytes, type Receiver } from './channel.ts';
 import type { Confinement } from './confinement.ts';
-import { floodedExitCode } from './exit-codes.ts';
 import { type Message, type Order, readMessage } from './messages.ts';
-import type { FailureCause } from './runtime.ts';
+import type { FailureCause } from './run-order.ts';
 import { slice } from './time-slice.ts';
 
-/** Until a started process says that it is there. Two busy cores may take seconds for it. */
+/** From the start of a process until it is ready. Two busy cores may take seconds. */
 const startTimeoutMs = 30_000;
-/** Between the end of a run and the word that nothing of it goes on. */
+/** From the end of a run until the process reports that nothing of it continues. */
 const settleTimeoutMs = 5_000;
 const keptStderrBytes = 4_096;
-/** Texts of bundles that one process keeps. */
+/** The maximum size of the bundles that a process caches. */
 const maxBundleBytes = 64 * 1024 * 1024;
 
 export type End = { cause: FailureCause; message: string };
+export const logFlood: End = {
+  cause: 'log_flood',
+  message: 'The run exceeded the limit of its log. Log less, or less often.',
+};
 
-/** Who has the process at the moment. */
+/** The present user of the process. */
 type Listener = {
   message(message: Message, payload: Buffer<ArrayBuffer>): void;
   bytes(stream: number, bytes: Uint8Array): void;
   ended(end: End): void;
 };
 
-/** What the process is given before its first run. */
+/** The texts that the process gets before its first run. */
 type Boot = { modules: Record<string, string>; harness: string };
 
 export class CustomerProcess {
-  /** Sent in all: numbers go up over the runs of a process, so that a late answer is told from one of the next run. */
+  /** The number of pings of all runs. A late answer is thereby distinguished from an answer to the next run. */
   pings = 0;
   readonly environmentId: number;
-  /** Of the command that was started: the process itself, or what confines it. */
+  /** Of the started command: the process itself, or the program that confines it. */
   readonly pid: number | undefined;
-  /** Runs that it was given. */
+  /** The number of runs that it got. */
   runs = 0;
   readonly exited: Promise<void>;
   readonly #child: ChildProcess;
@@ -43,8 +46,8 @@ export class CustomerProcess {
   readonly #channel: Channel;
   readonly #bundles = new Set<string>();
   #bundleBytes = 0;
-  /** Sizes of asks that are not answered. */
-  readonly #asked = new Map<number, number>();
+  /** Sizes of calls that are not answered. */
+  readonly #openCalls = new Map<number, number>();
   #openBytes = 0;
   #listener: Listener | undefined;
   #stderr = '';
@@ -56,7 +59,7 @@ export class CustomerProcess {
   #readySaid: boolean | undefined;
   #settled: ((isUsable: boolean) => void) | undefined;
 
-  /** Resolves when it is ready for a run. Rejects where it does not come up. */
+  /** Resolves when the process is ready for a run. Rejects if it does not start. */
   static async start(order: Launch & { boot: Boot }): Promise<CustomerProcess> {
     const started = new CustomerProcess(order);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -99,7 +102,7 @@ export class CustomerProcess {
     });
     const { promise, resolve } = Promise.withResolvers<void>();
     this.exited = promise;
-    // `close` comes after all output was read, `error` alone where nothing was started.
+    // `close` follows the last output; only `error` is emitted if the start failed.
     const ended = (end: () => End) => {
       if (this.#hasExited) return;
       this.#hasExited = true;
@@ -121,7 +124,7 @@ export class CustomerProcess {
     return this.#hasExited;
   }
 
-  /** What is heard from now on is for this listener, which is told at once of an end that came before. */
+  /** Directs all further messages to this listener. Calls `ended` immediately if the process has exited. */
   attach(listener: Listener): void {
     this.#listener = listener;
     if (this.#hasExited) listener.ended(this.#end!);
@@ -131,7 +134,7 @@ export class CustomerProcess {
     this.#listener = undefined;
   }
 
-  /** Throws RangeError where the payload is longer than a frame. */
+  /** Throws RangeError if the payload is longer than a frame. */
   send(order: Order, payload?: string | Uint8Array): void {
     if (order.t === 'answer' || order.t === 'refuse') this.#answered(order.id);
     if (this.isAlive) this.#channel.send(JSON.stringify(order), payload);
@@ -141,7 +144,7 @@ export class CustomerProcess {
     if (this.isAlive) this.#channel.sendBytes(stream, bytes);
   }
 
-  /** Resolves when what was sent is out of our hands. */
+  /** Resolves when the operating system has all sent bytes. */
   async drained(): Promise<void> {
     if (!this.#socket.writableNeedDrain) return;
     this.#drain ??= new Promise<void>((resolve) => {
@@ -155,7 +158,7 @@ export class CustomerProcess {
     await this.#drain;
   }
 
-  /** Makes sure that it has the bundle's text. */
+  /** Sends the bundle's text unless the process has it. */
   give(bundle: { id: string; code: string }): void {
     if (this.#bundles.has(bundle.id)) return;
     this.#bundles.add(bundle.id);
@@ -163,24 +166,24 @@ export class CustomerProcess {
     this.send({ t: 'bundle', id: bundle.id }, bundle.code);
   }
 
-  /** Starts a run; `settled` is to be asked before the next. Throws RangeError where the order is longer than a frame. */
+  /** Starts a run. Call `settled` before the next one. Throws RangeError if the order is longer than a frame. */
   begin(order: Extract<Order, { t: 'run' }>, payload: string): void {
     this.#isRunOver = false;
     this.#readySaid = undefined;
-    this.#asked.clear();
+    this.#openCalls.clear();
     this.#openBytes = 0;
     this.send(order, payload);
   }
 
-  /** Ends it at once. The first cause stands. */
+  /** Kills the process. The first cause counts. */
   stop(end: End): void {
     this.#end ??= end;
     this.#child.kill('SIGKILL');
   }
 
   /**
-   * Whether it may have another run: once it says that nothing of the last one goes on. A process that was ended in the
-   * meantime, does not say so in time, or has too many bundles may not.
+   * Whether the process may have another run, once it reports that nothing of the last run continues. False if it was
+   * stopped, does not report in time, or has too many bundles.
    */
   async settled(): Promise<boolean> {
     this.detach();
@@ -200,7 +203,6 @@ export class CustomerProcess {
   }
 
   #receive(text: string, payload: Buffer<ArrayBuffer>) {
-    // The rest of a process that was ended is of no use.
     if (!this.isAlive) return;
     const message = readMessage(text);
     if (message === undefined) return this.#broke(`a message of no known form (${text.length} characters)`);
@@ -213,42 +215,38 @@ export class CustomerProcess {
     }
     if (t === 'done' || t === 'failed') this.#isRunOver = true;
     if (this.#listener === undefined) return this.#broke(`"${message.t}" without a run`);
-    if (message.t === 'ask') {
+    if (message.t === 'call') {
       this.#answered(message.id);
-      this.#asked.set(message.id, payload.length);
+      this.#openCalls.set(message.id, payload.length);
       this.#openBytes += payload.length;
       if (this.#openBytes > maxOpenBytes + maxPayloadBytes)
-        return this.#broke('more open asks than it may hold');
+        return this.#broke('more open calls than it may hold');
     }
     this.#listener.message(message, payload);
   }
 
   #answered(id: number): void {
-    this.#openBytes -= this.#asked.get(id) ?? 0;
-    this.#asked.delete(id);
+    this.#openBytes -= this.#openCalls.get(id) ?? 0;
+    this.#openCalls.delete(id);
   }
 
   /** Stops the process: its side of the channel violated the protocol. */
   #broke(what: string): void {
-    this.stop({ cause: 'protocol', message: `The run broke the rules of its channel: ${what}.` });
+    this.stop({ cause: 'protocol', message: `The run violated the protocol of its channel: ${what}.` });
   }
 
   #endOf(code: number | null, signal: string | null): End {
-    if (code === floodedExitCode)
-      return {
-        cause: 'log_flood',
-        message: 'The run wrote more to its log than it may. Log less, or less often.',
-      };
+    if (code === floodedExitCode) return logFlood;
     if (/out of memory|heap limit|Allocation failed/i.test(this.#stderr))
-      return { cause: 'out_of_memory', message: 'The run needed more memory than it may have.' };
+      return { cause: 'out_of_memory', message: 'The run exceeded its memory limit.' };
     const how = signal === null ? `with code ${code}` : `by ${signal}`;
     return { cause: 'exited', message: `The process of the run ended ${how}.` };
   }
 }
 
 /**
- * No right but to run: no file, no network, no process, no thread, no native code. `node:sqlite` writes files in spite of
- * `--permission`. With code from strings off, a function constructor that leaks from Node's own realm makes nothing.
+ * No access to files, network, processes, threads and native code. `node:sqlite` writes files in spite of `--permission`.
+ * Without code from strings, a function constructor that leaks from Node's own realm is useless.
  */
 const permissionFlags = [
   '--permission',
@@ -257,20 +255,20 @@ const permissionFlags = [
   '--disallow-code-generation-from-strings',
   '--disable-sigusr1',
   '--disable-proto=delete',
-  // Memory that is not cleared holds what earlier runs had.
+  // Memory that is not cleared holds data of earlier runs.
   '--zero-fill-buffers',
 ];
 
 /**
- * What Node maps as writable before it runs anything, above all 512 MB for compiled code: the limit of the operating
- * system counts it, though it is never used (Node 26 on Linux, x64: 560 MB).
+ * The memory that Node maps as writable at its start, mostly 512 MB for compiled code. The limit of the operating system
+ * counts it although it is not used (Node 26 on Linux, x64: 560 MB).
  */
 const nodeOwnMb = 700;
 
 /**
- * A limit on files of 0 lets nothing be written whatever is open to the code; the one on data holds what is outside of
- * the heap, such as buffers. macOS ignores the latter. Where memory runs out, of the machine or of a control group, the
- * kernel takes these processes before the service and its database (proc_pid_oom_score_adj(5)); macOS has no such order.
+ * The limit of 0 on files prevents every write to one. The limit on data holds for memory outside of the heap, such as buffers;
+ * macOS ignores it. If the machine or its control group runs out of memory, the kernel kills these processes before the
+ * service and its database (proc_pid_oom_score_adj(5)); macOS has no such order.
  */
 const limited =
   '{ echo 1000 >/proc/self/oom_score_adj; } 2>/dev/null; ' +
@@ -280,13 +278,13 @@ type Launch = {
   environmentId: number;
   memoryMb: number;
   confinement: Confinement;
-  /** Of Node, before those of memory. Always `permissionFlags`, but where a layer is tested alone. */
+  /** Node flags before the memory flag: `permissionFlags`, except in tests of a single layer. */
   flags?: readonly string[];
-  /** Given to Node on its standard input. */
+  /** The program, on Node's standard input. */
   script: string;
 };
 
-/** A Node with no variable of the service's environment and a pipe as file descriptor 3, `channel`. What it prints is on `stderr`. */
+/** Starts a Node without the environment of the service, and with a pipe as file descriptor 3, `channel`. */
 export function launch(order: Launch): { child: ChildProcess; channel: Socket } {
   const { environmentId, memoryMb, confinement, flags = permissionFlags, script } = order;
   const dataKb = String((nodeOwnMb + 2 * memoryMb) * 1024);

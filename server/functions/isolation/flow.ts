@@ -1,11 +1,11 @@
 /**
- * Streams of bytes within a channel, with credit: who sends has at most one window under way that the other has not
- * read, so neither side's memory depends on the size of a body.
+ * Streams of bytes within a channel, with credit: at most one window of unread bytes is under way, so the memory of neither
+ * side depends on the size of a body.
  */
 
 const windowBytes = 256 * 1024;
 const pieceBytes = 64 * 1024;
-/** Shorter pieces are put together: as objects of their own they take many times their bytes. */
+/** Shorter pieces are joined: a separate object takes many times their bytes. */
 const shortBytes = 4 * 1024;
 
 /** The receiving end. Read once, by `for await`; leaving the loop early tells the sender to stop. */
@@ -25,9 +25,9 @@ export class Inflow implements AsyncIterable<Uint8Array> {
     this.#drop = drop;
   }
 
-  /** False where the sender has no credit for them, or has ended: it breaks the rules. */
+  /** False if the sender violated the protocol: it had no credit for the bytes, or has ended. */
   take(bytes: Uint8Array): boolean {
-    // Under way when the reader left.
+    // The bytes were under way when the reader left.
     if (this.#isDropped) return true;
     if (this.#end !== undefined || bytes.byteLength > this.#openBytes) return false;
     this.#openBytes -= bytes.byteLength;
@@ -51,13 +51,13 @@ export class Inflow implements AsyncIterable<Uint8Array> {
     this.#held.push(this.#lastBuffer.subarray(0, bytes.byteLength));
   }
 
-  /** With an error: the stream broke off, and the reader is told so. */
+  /** With an error: the stream is incomplete, and the reader gets the error. */
   end(error?: Error): void {
     this.#end ??= error === undefined ? {} : { error };
     this.#wake?.();
   }
 
-  /** The next bytes; undefined at the end. Throws where the stream broke off. */
+  /** The next bytes; undefined at the end. Throws if the stream is incomplete. */
   async read(): Promise<Uint8Array | undefined> {
     while (this.#held.length === 0) {
       if (this.#end?.error) throw this.#end.error;
@@ -101,7 +101,7 @@ export class Outflow {
     this.#send = send;
   }
 
-  /** False where more is granted than was sent: it breaks the rules. */
+  /** False if the reader violated the protocol: it granted more than was sent. */
   grant(bytes: number): boolean {
     if (this.#credit + bytes > windowBytes) return false;
     this.#credit += bytes;
@@ -114,7 +114,7 @@ export class Outflow {
     this.#wake?.();
   }
 
-  /** Resolves when all of it is on its way: false when nobody wants it any more. */
+  /** Resolves when all bytes are sent; false if the reader dropped the stream. */
   async write(bytes: Uint8Array): Promise<boolean> {
     for (let at = 0; at < bytes.byteLength; at += pieceBytes) {
       const piece = bytes.subarray(at, at + pieceBytes);

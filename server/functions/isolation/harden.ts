@@ -1,30 +1,32 @@
+import os from 'node:os';
+
 /**
- * Freezes what all runs of a process share: the modules and classes of Node that a bundle is given, all they lead to, and
- * the intrinsics of their realm. So a run can leave nothing in them for the next, and a class of this realm is no lever.
+ * Freezes the objects that all runs of a process share: the modules and classes of Node that a bundle gets, everything that is
+ * reachable from them, and the intrinsics of their realm. So a run can leave nothing there for the next one.
  *
- * What is frozen must still be inherited from: a property that stands on a frozen prototype could not be set on an
- * instance (the "override mistake" of ECMAScript). Such properties become accessors that set it on the instance.
+ * A property of a frozen prototype could not be set on an instance (the "override mistake" of ECMAScript). Such properties
+ * become accessors that set the property on the instance.
  */
 
-/** Of the intrinsics only these: an accessor for others, like an array's iterator, would slow the whole process. */
+/** The only properties of intrinsics that become accessors: others, such as an array's iterator, would slow the process. */
 const overridden = new Set(['constructor', 'hasOwnProperty', 'message', 'name', 'toString', 'valueOf']);
 
 export type Hardened = {
-  /** Which of `kept` the roots lead to, by name. They are left alone. */
+  /** The names of the `kept` objects that are reachable from the roots. They stay as they are. */
   reached: string[];
-  /** Puts back the few properties that can neither be frozen nor inherited from as accessors. To be called after each run. */
+  /** Restores the few properties that can neither be frozen nor become accessors. Call it after each run. */
   restore(): void;
 };
 
-type Given = {
-  /** Frozen with everything that they lead to. */
+type SharedObjects = {
+  /** Frozen with everything that is reachable from them. */
   roots: readonly unknown[];
-  /** Of these and what they hold only what they inherit is frozen, and functions: the rest is their own. */
+  /** Of these and their values, only prototypes and functions are frozen. */
   instances: readonly unknown[];
   kept: Record<string, object>;
 };
 
-export function harden(given: Given): Hardened {
+export function harden(given: SharedObjects): Hardened {
   const { found, prototypes, met, ofEcmaScript } = findShared(given);
   const left: { target: object; key: string | symbol; value: unknown }[] = [];
   for (const target of found) {
@@ -47,8 +49,8 @@ export function harden(given: Given): Hardened {
   };
 }
 
-/** What the realms share, and which of it is inherited from. */
-function findShared({ roots, instances, kept }: Given) {
+/** The objects that the realms share, and which of them are prototypes. */
+function findShared({ roots, instances, kept }: SharedObjects) {
   const keptNames = new Map(Object.entries(kept).map(([name, value]) => [value, name]));
   const met = new Set<string>();
   const found = new Set<object>();
@@ -66,7 +68,7 @@ function findShared({ roots, instances, kept }: Given) {
     walked.add(target);
     const heirOf: object | null = Object.getPrototypeOf(target);
     add(heirOf, found);
-    // A class that another one extends is a class none the less.
+    // A class that another class extends counts too.
     if (typeof heirOf === 'object' && heirOf !== null) prototypes.add(heirOf);
     const { value: prototype } = Object.getOwnPropertyDescriptor(target, 'prototype') ?? {};
     if (prototype) prototypes.add(prototype);
@@ -84,7 +86,7 @@ function findShared({ roots, instances, kept }: Given) {
   const intrinsics = intrinsicsOfRealm();
   for (const root of [...intrinsics, ...roots]) visit(root);
   for (const instance of instances) visitOwn(instance);
-  // These loops go on to what is added on the way.
+  // These loops include the objects that they add.
   for (const target of own) walk(target, visitOwn);
   for (const target of found) {
     walked.delete(target);
@@ -92,14 +94,14 @@ function findShared({ roots, instances, kept }: Given) {
   }
   for (const target of found) {
     walk(target, visit);
-    // What lies behind a getter of a module is as much in reach as a property; prototypes have theirs for instances.
+    // The value of a module's getter is reachable too. Getters of prototypes are for instances.
     if (!prototypes.has(target)) for (const value of gettersOf(target)) visit(value);
   }
   const ofEcmaScript = new Set<object>(intrinsics.filter((value) => typeof value !== 'function'));
   return { found, prototypes, met, ofEcmaScript };
 }
 
-/** Returns which properties stay writable, since they cannot become accessors. */
+/** Returns the properties that stay writable because they cannot become accessors. */
 function freezePrototype(target: object): (string | symbol)[] {
   Object.preventExtensions(target);
   return Reflect.ownKeys(target).filter((key) => {
@@ -130,7 +132,7 @@ function allowOverrides(prototype: object, isIntrinsic: boolean): void {
     if (!property.configurable || !property.writable) continue;
     if (isIntrinsic && !overridden.has(String(key))) continue;
     const { value, enumerable } = property;
-    // As methods they have no `prototype`, which would be an object that all runs share.
+    // Methods have no `prototype`, which would be an object that all runs share.
     const accessor = {
       get: () => value,
       set(this: object, next: unknown) {
@@ -152,7 +154,7 @@ function allowOverrides(prototype: object, isIntrinsic: boolean): void {
   }
 }
 
-/** Settings of modules would outlive the run. Returns those that stay, like `EventEmitter.defaultMaxListeners`. */
+/** Removes setters: settings of modules would outlive the run. Returns those that stay, such as `EventEmitter.defaultMaxListeners`. */
 function dropSetters(target: object): string[] {
   const settable = Object.entries(Object.getOwnPropertyDescriptors(target)).filter(([, { set }]) => set);
   return settable.flatMap(([key, { configurable }]) => {
@@ -193,4 +195,45 @@ function intrinsicsOfRealm(): object[] {
 
 function isNative(value: unknown): boolean {
   return Function.prototype.toString.call(value).includes('[native code]');
+}
+
+/** The functions that `disarm` removes from `process`. */
+const ofProcess = [
+  '_debugEnd',
+  '_debugProcess',
+  '_getActiveHandles',
+  '_getActiveRequests',
+  '_kill',
+  '_linkedBinding',
+  '_startProfilerIdleNotifier',
+  '_stopProfilerIdleNotifier',
+  'abort',
+  'binding',
+  'chdir',
+  'dlopen',
+  'execve',
+  'initgroups',
+  'kill',
+  'loadEnvFile',
+  'mainModule',
+  'report',
+  'setegid',
+  'seteuid',
+  'setgid',
+  'setgroups',
+  'setuid',
+  'umask',
+];
+
+/**
+ * Removes what the permission model permits: signals to other processes, other priorities, ways around the module loader, and
+ * the handles of the channel. Call it once, before any bundle is loaded. Code in the process cannot undo it.
+ */
+export function disarm(): void {
+  for (const name of ofProcess) removeProperty(process, name);
+  removeProperty(os, 'setPriority');
+}
+
+function removeProperty(target: object, name: string): void {
+  Object.defineProperty(target, name, { value: undefined, writable: false, configurable: false });
 }

@@ -1,37 +1,36 @@
 /**
- * The part of the child that belongs to the realm of the customer's code. Its text is evaluated there before anything
- * else, so that every object the code can hold, but for the hardened ones of Node, is of its own realm. The functions of
- * `host` are of the other realm: they stay in closures here, take and give strings, numbers, bytes and functions of ours,
- * and throw nothing.
+ * The part of the child that runs in the realm of the customer's code. Its text is evaluated there first, so that every object
+ * that the code can reach, except for the hardened ones of Node, belongs to that realm. The functions of `host` belong to
+ * Node's realm: they stay in closures here, exchange only strings, numbers, bytes and functions, and never throw.
  *
- * `inside` must not use anything of this module but its own body, nor any import.
+ * `inside` must use nothing outside of its own body: neither this module nor a value import.
  */
 
-/** What the child does for the realm. Callbacks come later and once, but for those of timers that repeat. */
+/** What the child does for the realm. A callback is called later and once, except for that of a repeated timer. */
 export type Host = {
-  /** `text` is the answer's JSON, or the refusal's. */
-  ask(
+  /** `text` is the JSON of the answer or of the refusal. */
+  call(
     name: string,
-    ask: { args: string; hasBody: boolean },
+    call: { args: string; hasBody: boolean },
     answered: (kind: 'answer' | 'body' | 'refusal', text: string) => void,
   ): number;
-  read(ask: number, next: (bytes: Uint8Array | undefined, broken: string | undefined) => void): void;
-  drop(ask: number): void;
-  /** False: what is given is no bytes. */
-  write(ask: number, bytes: unknown, written: (isWanted: boolean) => void): boolean;
-  finish(ask: number): void;
-  cut(ask: number, message: string): void;
+  read(call: number, next: (bytes: Uint8Array | undefined, broken: string | undefined) => void): void;
+  drop(call: number): void;
+  /** False if the value is not bytes. */
+  write(call: number, bytes: unknown, written: (isWanted: boolean) => void): boolean;
+  finish(call: number): void;
+  cut(call: number, message: string): void;
   log(level: string, text: string): void;
   startTimer(ms: number, repeats: boolean, fire: () => void): number;
   stopTimer(timer: number): void;
-  /** The function `(module, exports, require) => void` of a text that is not the bundle; undefined if there is none. */
+  /** The module function of a text other than the bundle; undefined if there is none. */
   moduleOf(name: string): ModuleFunction | undefined;
   bundle(): ModuleFunction;
   done(result: string): void;
   failed(error: Thrown): void;
 };
 
-/** Of something that was thrown, as JSON: the error, and its payload or nothing. */
+/** A thrown value as JSON: the error, and its payload or an empty text. */
 export type Thrown = { error: string; payload: string };
 
 type ModuleFunction = (
@@ -40,10 +39,9 @@ type ModuleFunction = (
   require: (name: string) => unknown,
 ) => void;
 
-/** What the harness is given, and the plain harness hands on to the function. */
+/** The service for a harness: also declared in `sdk/functions/harness/service.ts`, which imports nothing from here. */
 type Service = {
-  /** Rejects with an Error that has the refusal's `code`, `status` and `payload`. `body`: any iterable of bytes. */
-  ask(
+  call(
     name: string,
     args: unknown,
     body?: Iterable<unknown> | AsyncIterable<unknown>,
@@ -52,25 +50,25 @@ type Service = {
   signal: AbortSignal;
 };
 
-type Given = {
-  /** Modules of Node by the names that a bundle may require, and globals of Node, all hardened. */
+type RealmParts = {
+  /** Hardened modules of Node, by the names that a bundle may require, and hardened globals. */
   modules: Record<string, unknown>;
   globals: Record<string, unknown>;
   signal: AbortSignal;
 };
 
-/** What the child may call of the realm. */
+/** The functions of the realm that the child calls. */
 export type Inside = {
   start(order: string, given: string): void;
   describe(thrown: unknown): Thrown;
 };
 
-export function inside(host: Host, given: Given): Inside {
+export function inside(host: Host, given: RealmParts): Inside {
   // Taken before the customer's code can replace them.
   const { parse, stringify } = JSON;
   const { defineProperty, freeze, assign, keys } = Object;
-  const call = Function.prototype.call;
-  const slice: (text: string, from: number, to: number) => string = call.bind(
+  const functionCall = Function.prototype.call;
+  const slice: (text: string, from: number, to: number) => string = functionCall.bind(
     String.prototype.slice,
   ) as never;
   const RealmError = Error;
@@ -80,7 +78,7 @@ export function inside(host: Host, given: Given): Inside {
   const asyncIterator: typeof Symbol.asyncIterator = Symbol.asyncIterator;
   const iterator: typeof Symbol.iterator = Symbol.iterator;
 
-  // They keep the thread where no check sees it, or run code when the run is over.
+  // They block the thread without a check, or run code after the end of the run.
   for (const name of ['Atomics', 'FinalizationRegistry', 'SharedArrayBuffer', 'WeakRef', 'WebAssembly'])
     delete (globalThis as Record<string, unknown>)[name];
   const share = (name: string, value: unknown) =>
@@ -161,8 +159,8 @@ export function inside(host: Host, given: Given): Inside {
     load(module, module.exports, require);
     return module.exports;
   };
-  const require = (asked: unknown): unknown => {
-    const full = text(asked);
+  const require = (id: unknown): unknown => {
+    const full = text(id);
     const name = slice(full, 0, 5) === 'node:' ? slice(full, 5, full.length) : full;
     if (given.modules[name] !== undefined) return given.modules[name];
     if (cache[full] !== undefined) return cache[full].exports;
@@ -206,7 +204,7 @@ export function inside(host: Host, given: Given): Inside {
       host.cut(id, (parse(describe(error).error) as { message: string }).message);
     }
   };
-  const ask: Service['ask'] = (name, args, body) =>
+  const call: Service['call'] = (name, args, body) =>
     new RealmPromise((resolve, reject) => {
       const json = stringify(args) ?? 'null';
       const hasBody =
@@ -215,7 +213,7 @@ export function inside(host: Host, given: Given): Inside {
         (typeof (body as AsyncIterable<unknown>)[asyncIterator] === 'function' ||
           typeof (body as Iterable<unknown>)[iterator] === 'function');
       if (body !== undefined && !hasBody) throw new RealmTypeError('A body is an iterable of bytes.');
-      const id = host.ask(text(name), { args: json, hasBody }, (kind, answer) => {
+      const id = host.call(text(name), { args: json, hasBody }, (kind, answer) => {
         if (kind === 'refusal') return reject(refusalOf(answer));
         const value: unknown = parse(answer);
         resolve(kind === 'body' ? { value, body: bodyOf(id) } : { value });
@@ -223,12 +221,12 @@ export function inside(host: Host, given: Given): Inside {
       if (hasBody) void send(id, body as AsyncIterable<unknown>);
     });
   const service: Service = freeze({
-    ask,
+    call,
     log: (level: string, line: unknown) => write(text(level), [line]),
     signal: given.signal,
   });
 
-  /** Of anything that was thrown: what throws when it is read is not there. */
+  /** The fields of a thrown value. A field that throws when it is read counts as absent. */
   const factsOf = (thrown: unknown) => {
     const of = (key: string) => {
       try {
@@ -245,7 +243,7 @@ export function inside(host: Host, given: Given): Inside {
     const message = read('message', 4096) ?? slice(shown(thrown), 0, 4096);
     return { of, read, name, message, code: read('code', 200) };
   };
-  /** One line, in which the spelling of a line break is that of JSON, in which secrets are found too. */
+  /** One line. Line breaks are escaped as in JSON, in which secrets are found too. */
   const causeLineOf = (cause: unknown) => {
     const { name, message, code } = factsOf(cause);
     const whole = `caused by ${name}: ${slice(message, 0, 500)}${code === undefined ? '' : ` (${code})`}`;

@@ -8,9 +8,9 @@ import { build } from 'esbuild';
 import { hostileFunctions } from '../../../test/functions/hostile/functions.ts';
 import { type Confinement, candidates, confinementOf } from './confinement.ts';
 import { CustomerProcess, launch } from './customer-process.ts';
-import { plainHarness } from './harness.ts';
 import { childProgram } from './program.ts';
 import { Run } from './run.ts';
+import { plainHarness } from './runtime.fixture.ts';
 import { defaultLimits } from './runtime.ts';
 
 // Each layer alone: the code below has the rights that the other layers would have taken away before.
@@ -91,7 +91,7 @@ test('a disarmed process has no signals, priorities or bindings', async (t) => {
   };
   const results = await attempt(t, attempts, {
     flags: [],
-    prelude: `import { disarm } from './disarm.ts'; disarm();`,
+    prelude: `import { disarm } from './harden.ts'; disarm();`,
   });
   assert.deepEqual(results, Object.fromEntries(Object.keys(attempts).map((name) => [name, 'refused'])));
 });

@@ -1,14 +1,14 @@
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
 
-/** Longer lines are cut by the side that writes them. */
+/** The writing side truncates longer lines. */
 export const maxLineBytes = 8 * 1024;
 
 const burst = { lines: 5_000, bytes: 4 * 1024 * 1024 };
 const perSecond = { lines: 100, bytes: 64 * 1024 };
 
 /**
- * How much a run may still write to its log: a burst, and a steady trickle for as long as it lasts. Both sides count, the
- * code's own so that it is stopped before its queue fills its memory, the service's since the other may lie.
+ * How much a run may write to its log: a burst, and then a constant rate. Both sides count: the process of the code, so that
+ * it ends before its queue fills its memory, and the service, which does not trust the process.
  */
 export class LogBudget {
   #lines = burst.lines;

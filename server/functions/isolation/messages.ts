@@ -1,10 +1,10 @@
 /**
- * The messages of the channel, each of a few fields beside its payload. Those of the service are read without a check.
- * Those of the code's side are checked: that side may be the customer's, with everything of ours in it replaced.
+ * The messages of the channel, each with a few fields and a payload. The process trusts the messages of the service. The service
+ * validates the messages of the process, because customer code may control that side completely.
  */
 import { z } from 'zod';
 
-/** From the service. Every number of an ask is one that the other side chose. */
+/** Messages from the service. The process assigns the numbers of calls. */
 export type Order =
   /** Payload: `{ modules, harness }`, texts by name and a text. */
   | { t: 'boot' }
@@ -20,7 +20,7 @@ export type Order =
   | { t: 'refuse'; id: number }
   | FlowMessage;
 
-/** Why an ask was not answered, for the code that asked. */
+/** Why a call failed, for the code. */
 export type Refusal = {
   code: string;
   message: string;
@@ -29,7 +29,7 @@ export type Refusal = {
   errors?: readonly { code: string; message: string; path: string[] }[];
 };
 
-/** Of the stream that belongs to an ask. `end`, `cut` come from who sends it, `more`, `drop` from who reads it. */
+/** For the stream of a call. The sender sends `end` and `cut`, the reader sends `more` and `drop`. */
 type FlowMessage =
   | { t: 'more'; id: number; bytes: number }
   | { t: 'end'; id: number }
@@ -49,7 +49,7 @@ const thrownError = z.strictObject({
 const message = z.discriminatedUnion('t', [
   z.strictObject({ t: z.literal('up') }),
   /** Payload: its arguments, any JSON. */
-  z.strictObject({ t: z.literal('ask'), id, name: short, body: z.boolean() }),
+  z.strictObject({ t: z.literal('call'), id, name: short, body: z.boolean() }),
   z.strictObject({
     t: z.literal('log'),
     level: z.enum(['debug', 'info', 'warn', 'error']),
@@ -67,11 +67,11 @@ const message = z.discriminatedUnion('t', [
   z.strictObject({ t: z.literal('drop'), id }),
 ]);
 
-/** From the code's side. */
+/** A message from the process. */
 export type Message = z.infer<typeof message>;
 export type ThrownMessage = z.infer<typeof thrownError>;
 
-/** The message in the text; undefined where it is none. */
+/** Undefined if the text is not a valid message. */
 export function readMessage(text: string): Message | undefined {
   try {
     return message.safeParse(JSON.parse(text)).data;

@@ -1,4 +1,5 @@
-/** What code of customers sends as JSON: read here where that is quickly done, and passed on as bytes where it is not. */
+/** JSON from customer code: small values are parsed here, large ones are passed on as bytes. */
+import { freeBytes } from '../../large-buffer.ts';
 import { examineOnThread } from './code-queue.ts';
 import {
   type Examined,
@@ -11,7 +12,7 @@ import {
 } from './json-limits.ts';
 import { slice } from './time-slice.ts';
 
-/** JSON that would hold up the service if it were parsed on the main thread. */
+/** JSON that is too large to be parsed on the main thread. */
 export class LargeJson {
   readonly bytes: Buffer<ArrayBuffer>;
   readonly values: number;
@@ -20,26 +21,39 @@ export class LargeJson {
     this.bytes = bytes;
     this.values = values;
   }
+
+  /** Frees the memory. The bytes cannot be read afterwards. */
+  free(): void {
+    if (!this.bytes.buffer.detached) freeBytes(this.bytes);
+  }
 }
 
 export type Read = { value: unknown; values: number } | { fault: string };
 
-/** Small JSON, read at once; undefined for JSON that a thread must look at first. */
+/** Parses small JSON; undefined for JSON that a thread must examine first. */
 export function readSmall(bytes: Buffer<ArrayBuffer>): Read | undefined {
   return bytes.length > maxInlineBytes ? undefined : parsed(bytes, examineJson(bytes));
 }
 
-/** The value, or a `LargeJson` if it is too large to be parsed here. With `isParsed` a `LargeJson` is JSON for certain. */
+/** The value, or a `LargeJson` if it is too large to be parsed here. With `isParsed`, a `LargeJson` is valid JSON. */
 export async function readLarge(
   given: Buffer<ArrayBuffer>,
   by: { isParsed: boolean } = { isParsed: false },
 ): Promise<Read> {
   const { bytes, ...examined } = await examineOnThread(given, by);
-  if (examined.fault !== undefined) return { fault: examined.fault };
+  if (examined.fault !== undefined) {
+    freeBytes(bytes);
+    return { fault: examined.fault };
+  }
   await slice.turn();
   const isLarge = bytes.length > maxParsedBytes || examined.values > maxParsedValues;
   const { values } = examined;
-  return isLarge ? { value: new LargeJson(bytes, values), values } : parsed(bytes, examined);
+  if (isLarge) return { value: new LargeJson(bytes, values), values };
+  try {
+    return parsed(bytes, examined);
+  } finally {
+    freeBytes(bytes);
+  }
 }
 
 function parsed(bytes: Buffer, { values, fault }: Examined): Read {

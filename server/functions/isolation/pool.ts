@@ -1,6 +1,6 @@
-/** Processes by environment: taken for one run each, kept warm for the next, ended when nobody needs them. */
+/** Processes by environment: each is taken for one run, kept for the next, and ended when it is idle for too long. */
 import type { CustomerProcess } from './customer-process.ts';
-import type { RuntimeSettings } from './runtime.ts';
+import type { RuntimeSettings } from './run-order.ts';
 
 type Settings = Pick<RuntimeSettings, 'maxProcesses' | 'idleMs' | 'runsPerProcess'>;
 type Waiter = {
@@ -14,12 +14,12 @@ export class Pool {
   readonly #start: (environmentId: number) => Promise<CustomerProcess>;
   readonly #idle = new Map<CustomerProcess, NodeJS.Timeout>();
   readonly #running = new Set<CustomerProcess>();
-  /** Of `#running`: those whose run is over, and that may be idle in a moment. */
+  /** The subset of `#running` whose run is over, and that may be idle soon. */
   readonly #settling = new Set<CustomerProcess>();
-  /** Environments of processes that are on their way up. */
+  /** The environments of processes that are starting. */
   readonly #starting: number[] = [];
   readonly #waiters: Waiter[] = [];
-  /** Ended, or about to be, and not gone yet. */
+  /** Processes that were stopped and have not exited yet. */
   readonly #leaving = new Set<CustomerProcess>();
   #started = 0;
   #isClosed = false;
@@ -29,7 +29,7 @@ export class Pool {
     this.#start = start;
   }
 
-  /** A process of this environment and no other, without a run. Rejects where none can be started, or on `signal`. */
+  /** An idle process of this environment. Rejects if none can be started, or if `signal` aborts. */
   async take(environmentId: number, signal?: AbortSignal): Promise<CustomerProcess> {
     signal?.throwIfAborted();
     if (this.#isClosed) throw new Error('the service is ending');
@@ -50,7 +50,7 @@ export class Pool {
     }
   }
 
-  /** After its run. It is used again when it is in order, and ended otherwise. */
+  /** Returns a process after its run. It is used again if it is in order, else ended. */
   giveBack(process: CustomerProcess): void {
     void this.#settle(process);
   }
@@ -116,12 +116,12 @@ export class Pool {
       else if (at >= 0) coming.splice(at, 1);
       else if (this.counts().processes < this.#settings.maxProcesses) void this.#startFor(environmentId);
       else if (slotsComing > 0) slotsComing -= 1;
-      // A later waiter must not get the process whose end frees a slot for this waiter.
+      // Not passed on to a later waiter: the end of this process frees a slot for this one.
       else this.#endLongestIdle();
     }
   }
 
-  /** Who has the fewest processes at work first; of these, who has waited longest. */
+  /** Waiters of the environment with the fewest running processes first, then by their time of waiting. */
   #inTurn(): Waiter[] {
     const busy = new Map<number, number>();
     const count = (id: number) => {

@@ -1,32 +1,45 @@
 /**
- * The texts that a process of customer code is given: our own part, and the packages that a bundle may require. Both are
- * made by esbuild once and kept, since the process can read no file.
+ * The texts that a process for functions gets: its own program, the packages that a bundle may require, and the harness
+ * that calls the exported function. esbuild makes each once from files of the service, since the process may read no file.
  */
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bundleOwn } from './bundle-own.ts';
+import type { BuildOptions } from 'esbuild';
+import { build } from '../../../sdk/child-environment.ts';
+import { keepResult } from '../../concurrency.ts';
+import type { RuntimeParts } from './run-order.ts';
+
+/**
+ * Bundles files of the service to CommonJS. Never give it the text of a customer: esbuild opens the files that a text
+ * names, as the user of the service.
+ */
+export async function bundleOwn(options: BuildOptions): Promise<string> {
+  const { outputFiles } = await build({
+    bundle: true,
+    write: false,
+    format: 'cjs',
+    target: 'node26',
+    logLevel: 'silent',
+    ...options,
+  });
+  return outputFiles![0]!.text;
+}
+
+/** The path of a module of the service, with the extension that this file has: `.ts`, or `.js` in the package. */
+export function modulePath(path: string): string {
+  return fileURLToPath(new URL(path + extname(import.meta.filename), import.meta.url));
+}
 
 export type ChildProgram = {
-  /** Run by Node as it stands. */
+  /** The text of the process. */
   script: string;
   /** CommonJS, by the name under which a bundle requires it. */
   modules: Record<string, string>;
 };
 
-let made: Promise<ChildProgram> | undefined;
-
-export function childProgram(): Promise<ChildProgram> {
-  made ??= make().catch((error) => {
-    made = undefined;
-    throw error;
-  });
-  return made;
-}
-
-async function make(): Promise<ChildProgram> {
-  const child = fileURLToPath(new URL(`./child${extname(import.meta.filename)}`, import.meta.url));
+export const childProgram = keepResult(async (): Promise<ChildProgram> => {
   const [script, zod] = await Promise.all([
-    bundleOwn({ entryPoints: [child], platform: 'node' }),
+    bundleOwn({ entryPoints: [modulePath('./child')], platform: 'node' }),
     bundleOwn({
       stdin: { contents: "module.exports = require('zod');", resolveDir: import.meta.dirname },
       platform: 'neutral',
@@ -36,4 +49,21 @@ async function make(): Promise<ChildProgram> {
     }),
   ]);
   return { script, modules: { zod } };
-}
+});
+
+/** The names of the authoring SDK: its own, and the one that existing functions import. */
+export const sdkNames = ['trellis', 'nango'] as const;
+
+/** The harness and the modules of the authoring SDK, for `createRuntime`. */
+export const sdkParts = keepResult(async (): Promise<RuntimeParts> => {
+  const [harness, sdk] = await Promise.all(
+    ['harness/start', 'index'].map((name) =>
+      bundleOwn({
+        entryPoints: [modulePath(`../../../sdk/functions/${name}`)],
+        external: ['zod'],
+        platform: 'neutral',
+      }),
+    ),
+  );
+  return { harness: harness!, modules: Object.fromEntries(sdkNames.map((name) => [name, sdk!])) };
+});

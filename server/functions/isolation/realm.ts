@@ -1,6 +1,6 @@
 /**
- * A fresh realm for one run: its own intrinsics, no `process`, no `import()`, no code from strings, and of Node only what
- * is hardened. What the code leaves behind is gone with it.
+ * A new realm for each run: its own intrinsics, no `process`, no `import()`, no code from strings, and only hardened modules of
+ * Node. The state that the code leaves ends with its realm.
  */
 import buffer from 'node:buffer';
 import crypto from 'node:crypto';
@@ -13,7 +13,7 @@ import { type Hardened, harden } from './harden.ts';
 import { hiddenInstances } from './hidden.ts';
 import { type Host, type Inside, inside } from './inside.ts';
 
-/** Without a prototype: `require('constructor')` names no module. */
+/** Without a prototype, so that `require('constructor')` finds nothing. */
 const modules = { __proto__: null, buffer, crypto, events, stream, url, util };
 
 const globals = {
@@ -32,7 +32,7 @@ const globals = {
   btoa,
 };
 
-/** Settings of the whole process, ways to run native code, and APIs that keep objects past the end of a run. */
+/** Settings of the whole process, ways to run native code, and APIs that keep objects after the end of a run. */
 const removedNames: [object, string[]][] = [
   [crypto, ['setEngine', 'setFips']],
   [stream, ['setDefaultHighWaterMark']],
@@ -43,7 +43,7 @@ const removedNames: [object, string[]][] = [
   [AbortSignal, ['timeout']],
   [URL, ['createObjectURL', 'revokeObjectURL']],
   [buffer, ['resolveObjectURL']],
-  // Entry points to whole families of classes, whose other members no realm has.
+  // Entry points to families of classes that are not hardened.
   [events, ['EventEmitterAsyncResource']],
   [url, ['URLPattern']],
   [crypto, ['X509Certificate', 'parsePKCS12']],
@@ -55,12 +55,12 @@ const removedNames: [object, string[]][] = [
 ];
 
 /**
- * Makes what realms share unchangeable. Once, before the first realm, in a process that does nothing else. It leads to
- * nothing that a realm may not reach, as a test says. `endRun` keeps what a run still waits for from it.
+ * Makes the objects that realms share immutable. Call it once, before the first realm, in a process that does nothing else. A
+ * test proves that they lead to nothing else. `endRun` discards the pending callbacks and promises of a run.
  */
 export function hardenShared(): Hardened & { endRun(): void } {
   refuseCodeFromStrings();
-  // Slices of a pool would show what the run before had in it.
+  // Slices of a pool would expose data of earlier runs.
   Buffer.poolSize = 0;
   for (const [target, names] of removedNames)
     for (const name of names) if (name in target) Object.defineProperty(target, name, { value: undefined });
@@ -74,7 +74,7 @@ export function hardenShared(): Hardened & { endRun(): void } {
   return { ...hardened, endRun };
 }
 
-/** Node's own keeps such signals for as long as the process lasts, and calls their methods when memory is cleared. */
+/** Node's own version keeps such signals until the process ends, and calls their methods at garbage collection. */
 function anySignal(signals: Iterable<AbortSignal>): AbortSignal {
   const all = [...signals];
   const controller = new AbortController();
@@ -86,7 +86,7 @@ function anySignal(signals: Iterable<AbortSignal>): AbortSignal {
   return controller.signal;
 }
 
-/** The classes of functions are within reach of every function; in Node's realm they would make code with its rights. */
+/** Every function leads to its constructor, which in Node's realm would create code with the rights of that realm. */
 function refuseCodeFromStrings(): void {
   const kinds = [() => {}, async () => {}, function* () {}, async function* () {}];
   for (const kind of kinds)
@@ -97,10 +97,10 @@ function refuseCodeFromStrings(): void {
     });
 }
 
-// Strict, as this module is: a sloppy function would be in reach as the `caller` of the code that it calls.
+// Strict, as this module is: the code could reach a sloppy function as its `caller`.
 const enter = new vm.Script(`'use strict';(${inside.toString()})`, { filename: 'trellis:inside' });
 
-/** Compiled once for each text; the code that it makes belongs to the realm it is run in. */
+/** Compiled once for each text. The resulting function belongs to the realm in which the script runs. */
 export function compile(code: string, filename: string): vm.Script {
   return new vm.Script(`(function (module, exports, require) {${code}\n})`, { filename });
 }
@@ -113,15 +113,14 @@ export function createRealm(makeHost: (context: vm.Context) => Host, signal: Abo
   return begin(makeHost(context), { modules, globals, signal });
 }
 
-/**
- * What Node's modules answer later, by a callback or a promise, they answer only to the run that asked: code of a run that
- * is over would go on in the next one. Timers are the realm's own.
- */
-
-/** Counts up: the one that is under way. */
+/** The number of the current run. */
 let run = 0;
 
-/** Once, before anything is frozen. To call what is returned ends the run for all that it waits for. */
+/**
+ * Lets Node's modules call a callback, or settle a promise, only during the run that passed it: otherwise code of a run that
+ * is over would continue in the next one. Timers belong to the realm. Call it once, before anything is frozen. The returned
+ * function ends the current run.
+ */
 function fenceLateAnswers(): () => void {
   fenceCallbacks(crypto);
   fencePromises(Object.getPrototypeOf(crypto.subtle));
@@ -131,7 +130,7 @@ function fenceLateAnswers(): () => void {
   };
 }
 
-/** Node calls some on the native job that has the result, and what all jobs of a kind inherit from is shared by all runs. */
+/** Wraps callbacks: Node calls some of them with a native job as `this`, whose prototype all runs share. */
 function fenceCallbacks(target: object): void {
   for (const [name, { configurable }] of Object.entries(Object.getOwnPropertyDescriptors(target))) {
     const value: unknown = Reflect.get(target, name);

@@ -1,10 +1,10 @@
 /**
- * What a bundle requires, found by parsing it. `check-requires.ts` runs this module as a function, in a process for
- * functions: the service itself does not parse the text of a customer.
+ * Finds the modules that a bundle requires, by parsing it. `check-requires.ts` runs this module as a function, in a process for
+ * functions: the service itself does not parse text of a customer.
  */
 import { type Node, type Options, Parser } from 'acorn';
 
-/** What a bundle may require. `node:` may stand before the names of Node's modules. */
+/** The modules that a bundle may require. Node's modules may have the prefix `node:`. */
 const allowedModules: readonly string[] = ['buffer', 'crypto', 'events', 'stream', 'url', 'util', 'zod'];
 
 /** A place in the bundle that requires or imports a module that is not allowed; line and column count from 1. */
@@ -22,7 +22,7 @@ export default {
       );
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
-      return [`is no JavaScript: ${error.message}`];
+      return [`is not JavaScript: ${error.message}`];
     }
   },
 };
@@ -31,9 +31,9 @@ const maxRefused = 100;
 const maxNameLength = 200;
 
 /**
- * The modules that a bundle requires or imports beyond the allow-list and `also`, the names of the authoring SDK; the first
- * 100 of them. A computed name is not found here; the loader refuses it. The same holds for a text that is nested too deeply
- * for the parser.
+ * The first 100 places where a bundle requires or imports a module that is neither in the allow-list nor in `also`, the names of
+ * the authoring SDK. Computed names, and texts that are nested too deeply for the parser, are left to the loader, which
+ * refuses them.
  *
  * Throws SyntaxError when the text is not JavaScript.
  */
@@ -71,7 +71,7 @@ function find(code: string): { requires: Found[]; imports: Found[] } {
   }
 }
 
-/** As far as it is used here; acorn declares it for plugins alone. */
+/** The internals of acorn that this module uses. Acorn documents them for plugins only. */
 type AcornInternals = {
   parse(): unknown;
   scopeStack: Scope[];
@@ -84,7 +84,7 @@ type Scope = {
   var: string[];
   lexical: string[];
   functions: string[];
-  /** How many requires were found before it. */
+  /** The number of requires that were found before it. */
   requiresBefore?: number;
 };
 type Call = Node & { callee: Expression; arguments: Expression[] };
@@ -102,7 +102,7 @@ type Expression = Node & {
 
 const AcornParser = Parser as unknown as new (options: Options, input: string) => AcornInternals;
 
-/** Keeps no tree: the tree of a bundle of 10 MB does not fit into the memory of its process. */
+/** Keeps no tree: the tree of a bundle of 10 MB does not fit in the memory of the process. */
 class RequireFinder extends AcornParser {
   #requires: Found[] = [];
   readonly #imports: Found[] = [];
@@ -142,7 +142,7 @@ class RequireFinder extends AcornParser {
     return finished;
   }
 
-  /** A scope that declares a `require` of its own does not use the one of the bundle. */
+  /** A scope that declares its own `require` does not use that of the bundle. */
   #dropOwn(scope: Scope): void {
     if ([scope.var, scope.lexical, scope.functions].some((names) => names.includes('require')))
       this.#requires.length = Math.min(this.#requires.length, scope.requiresBefore!);

@@ -1,34 +1,34 @@
-/** One run in one process: what is asked, streamed and logged, its limits, and how it ends. */
+/** One run in one process: its calls, streams and log, its limits, and its outcome. */
 import { AppError } from '../../errors.ts';
-import { maxOpenAsks, maxPayloadBytes } from './channel.ts';
+import { maxOpenCalls, maxPayloadBytes } from './channel.ts';
 import { locateOnThread, type Place } from './code-queue.ts';
-import type { CustomerProcess, End } from './customer-process.ts';
+import { type CustomerProcess, type End, logFlood } from './customer-process.ts';
 import { Inflow, Outflow } from './flow.ts';
 import { LogBudget } from './log-budget.ts';
 import type { Message, Refusal } from './messages.ts';
-import { type Read, readLarge, readSmall } from './payload.ts';
-import type { Answer, RunLimits, RunOrder, RunOutcome, ThrownError } from './runtime.ts';
+import { LargeJson, type Read, readLarge, readSmall } from './payload.ts';
+import type { Answer, RunLimits, RunOrder, RunOutcome, ThrownError } from './run-order.ts';
 import { slice } from './time-slice.ts';
 
 const tooMuch = 'It takes too much memory to read.';
 const cancelled: End = { cause: 'cancelled', message: 'The run was cancelled.' };
 
-type Ask = { gaveUp: AbortController; inflow: Inflow | undefined; outflow: Outflow | undefined };
+type OpenCall = { gaveUp: AbortController; inflow: Inflow | undefined; outflow: Outflow | undefined };
 
 export class Run {
   readonly #process: CustomerProcess;
   readonly #order: RunOrder & { limits: RunLimits };
-  readonly #asks = new Map<number, Ask>();
-  /** Asks that are not answered, or whose answer is still streamed. */
+  readonly #calls = new Map<number, OpenCall>();
+  /** The number of calls that are not answered, or whose answer is still streamed. */
   #open = 0;
-  #lastAsk = 0;
+  #lastCall = 0;
   readonly #budget = new LogBudget(performance.now());
   readonly #outcome = Promise.withResolvers<RunOutcome>();
   readonly #timers: NodeJS.Timeout[] = [];
-  /** The last ping of the runs before: its answer may still come. */
+  /** The last ping of earlier runs: its answer may still come. */
   readonly #pingsBefore: number;
   #pongs: number;
-  /** The end of the reading of all asks so far: they are served in the order in which they came. */
+  /** Resolves when all calls so far are parsed: calls are served in their order. */
   #reading: Promise<unknown> | undefined;
   #isOver = false;
 
@@ -39,21 +39,21 @@ export class Run {
     this.#pongs = process.pings;
   }
 
-  /** Starts it. To be called once. */
+  /** Starts the run. Call it once. */
   async outcome(): Promise<RunOutcome> {
     const { bundle, exportName, kind, input, about, limits, signal } = this.#order;
     const cancel = () => this.#cancel();
     try {
       this.#process.attach({
-        message: (message, payload) => this.#hear(message, payload),
+        message: (message, payload) => this.#receive(message, payload),
         bytes: (stream, bytes) => {
-          const ask = this.#asks.get(stream);
-          // What was under way when its ask was answered.
-          if (ask === undefined && stream <= this.#lastAsk) return;
-          if (!ask?.inflow?.take(bytes)) this.#broke('bytes that no stream accepts');
+          const call = this.#calls.get(stream);
+          // Bytes that were under way when their call was answered.
+          if (call === undefined && stream <= this.#lastCall) return;
+          if (!call?.inflow?.take(bytes)) this.#broke('bytes that no stream accepts');
         },
         ended: (end) => {
-          // What the code returned or threw may still be read.
+          // The result or the error of the code may still be parsed.
           if (!this.#isOver) this.#outcome.resolve({ failure: end });
         },
       });
@@ -75,19 +75,19 @@ export class Run {
     } finally {
       this.#stopTimers();
       signal?.removeEventListener('abort', cancel);
-      for (const { gaveUp, inflow, outflow } of this.#asks.values()) {
+      for (const { gaveUp, inflow, outflow } of this.#calls.values()) {
         gaveUp.abort();
         inflow?.end(new Error('the run is over'));
         outflow?.drop();
       }
-      this.#asks.clear();
+      this.#calls.clear();
     }
   }
 
-  #hear(message: Message, payload: Buffer<ArrayBuffer>) {
+  #receive(message: Message, payload: Buffer<ArrayBuffer>) {
     switch (message.t) {
-      case 'ask':
-        return this.#ask(message, payload);
+      case 'call':
+        return this.#call(message, payload);
       case 'log':
         return this.#log(message);
       case 'done':
@@ -101,26 +101,26 @@ export class Run {
         this.#pongs = message.id;
         return;
       case 'more':
-        if (this.#asks.get(message.id)?.outflow?.grant(message.bytes) === false)
+        if (this.#calls.get(message.id)?.outflow?.grant(message.bytes) === false)
           this.#broke('credit for more than was sent');
         return;
       case 'end':
-        return this.#asks.get(message.id)?.inflow?.end();
+        return this.#calls.get(message.id)?.inflow?.end();
       case 'cut':
-        return this.#asks.get(message.id)?.inflow?.end(new Error(message.message));
+        return this.#calls.get(message.id)?.inflow?.end(new Error(message.message));
       case 'drop':
-        return this.#asks.get(message.id)?.outflow?.drop();
+        return this.#calls.get(message.id)?.outflow?.drop();
       default:
         this.#broke(`"${message.t}" during a run`);
     }
   }
 
-  #ask({ id, name, body }: Extract<Message, { t: 'ask' }>, payload: Buffer<ArrayBuffer>) {
-    // Numbers only go up, so none can name an ask of another run, or the same one twice.
-    if (id <= this.#lastAsk) return this.#broke('the number of an ask twice');
+  #call({ id, name, body }: Extract<Message, { t: 'call' }>, payload: Buffer<ArrayBuffer>) {
+    // Numbers only increase, so no number names a call of another run, or the same call twice.
+    if (id <= this.#lastCall) return this.#broke('the number of a call twice');
     // Twice the child's own limit: the child counts a dropped stream as closed before the parent receives the message.
-    if (this.#open >= 2 * maxOpenAsks) return this.#broke(`more than ${2 * maxOpenAsks} open asks`);
-    this.#lastAsk = id;
+    if (this.#open >= 2 * maxOpenCalls) return this.#broke(`more than ${2 * maxOpenCalls} open calls`);
+    this.#lastCall = id;
     this.#open += 1;
     const inflow = body
       ? new Inflow({
@@ -128,44 +128,47 @@ export class Run {
           drop: () => this.#process.send({ t: 'drop', id }),
         })
       : undefined;
-    const ask: Ask = { gaveUp: new AbortController(), inflow, outflow: undefined };
-    this.#asks.set(id, ask);
-    void this.#serve({ id, name, payload, ask });
+    const call: OpenCall = { gaveUp: new AbortController(), inflow, outflow: undefined };
+    this.#calls.set(id, call);
+    void this.#serve({ id, name, payload, call });
   }
 
   async #serve({
     id,
     name,
     payload,
-    ask,
+    call,
   }: {
     id: number;
     name: string;
     payload: Buffer<ArrayBuffer>;
-    ask: Ask;
+    call: OpenCall;
   }): Promise<void> {
+    let large: LargeJson | undefined;
     try {
       const read = await this.#read(payload);
-      if (!this.#asks.has(id)) return;
+      if ('value' in read && read.value instanceof LargeJson) large = read.value;
+      if (!this.#calls.has(id)) return;
       if ('fault' in read)
-        throw new AppError('invalid_body', `What was given to ${name} is refused. ${read.fault}`);
-      const { signal } = ask.gaveUp;
+        throw new AppError('invalid_body', `The arguments of ${name} are not valid. ${read.fault}`);
+      const { signal } = call.gaveUp;
       const drained = () => this.#process.drained();
       const { value, values } = read;
-      const answer = await this.#order.serve(name, value, { values, signal, body: ask.inflow, drained });
+      const answer = await this.#order.serve(name, value, { values, signal, body: call.inflow, drained });
       await drained();
       await slice.turn();
-      if (this.#asks.has(id)) await this.#answer(id, { ask, answer });
+      if (this.#calls.has(id)) await this.#answer(id, { call, answer });
     } catch (error) {
-      if (this.#asks.has(id)) this.#process.send({ t: 'refuse', id }, JSON.stringify(refusalOf(error)));
+      if (this.#calls.has(id)) this.#process.send({ t: 'refuse', id }, JSON.stringify(refusalOf(error)));
     } finally {
+      large?.free();
       this.#open -= 1;
-      ask.inflow?.drop();
-      this.#asks.delete(id);
+      call.inflow?.drop();
+      this.#calls.delete(id);
     }
   }
 
-  /** One after the other, also where a thread examines them, or the turn of the event loop has no time left. */
+  /** Parses payloads one after the other, also on a thread, and when the time slice of the event loop is spent. */
   #read(payload: Buffer<ArrayBuffer>): Promise<Read> | Read {
     if (this.#reading === undefined && !slice.isSpent()) {
       const small = readSmall(payload);
@@ -183,19 +186,22 @@ export class Run {
     return read;
   }
 
-  async #answer(id: number, { ask, answer }: { ask: Ask; answer: Answer }): Promise<void> {
+  async #answer(id: number, { call, answer }: { call: OpenCall; answer: Answer }): Promise<void> {
     const { value, body } = answer;
-    if (body !== undefined) ask.outflow = new Outflow((bytes) => this.#process.sendBytes(id, bytes));
+    if (body !== undefined) call.outflow = new Outflow((bytes) => this.#process.sendBytes(id, bytes));
     const json = Buffer.isBuffer(value) ? value : JSON.stringify(value ?? null);
     if (Buffer.byteLength(json) > maxPayloadBytes)
-      throw new AppError('body_too_large', 'The answer is larger than the 16 MB that a call can return.');
+      throw new AppError('body_too_large', 'The response is larger than 16 MB, the limit for a call.');
     this.#process.send({ t: 'answer', id, body: body !== undefined }, json);
-    if (body !== undefined) await this.#stream(id, { ask, body });
+    if (body !== undefined) await this.#stream(id, { call, body });
   }
 
-  async #stream(id: number, { ask, body }: { ask: Ask; body: AsyncIterable<Uint8Array> }): Promise<void> {
+  async #stream(
+    id: number,
+    { call, body }: { call: OpenCall; body: AsyncIterable<Uint8Array> },
+  ): Promise<void> {
     try {
-      for await (const bytes of body) if (!(await ask.outflow!.write(bytes))) return;
+      for await (const bytes of body) if (!(await call.outflow!.write(bytes))) return;
       this.#process.send({ t: 'end', id });
     } catch (error) {
       this.#process.send({ t: 'cut', id, message: refusalOf(error).message });
@@ -204,10 +210,7 @@ export class Run {
 
   #log({ level, text }: Extract<Message, { t: 'log' }>) {
     if (this.#budget.take(text.length, performance.now())) return this.#order.log({ level, text });
-    this.#stop({
-      cause: 'log_flood',
-      message: 'The run wrote more to its log than it may. Log less, or less often.',
-    });
+    this.#process.stop(logFlood);
   }
 
   #done(payload: Buffer<ArrayBuffer>) {
@@ -226,14 +229,14 @@ export class Run {
       if (this.#order.signal?.aborted) return { failure: cancelled };
       if (cause !== 'threw') return { failure: { cause, message } };
       const thrown = await mapped(error, this.#order.bundle);
-      // More than our side sends is left out.
+      // A payload that is larger than the harness sends is left out.
       const read = payload.length === 0 ? undefined : readSmall(payload);
       const known = read !== undefined && 'value' in read ? { payload: read.value } : {};
       return { failure: { cause, message, error: { ...thrown, ...known } } };
     });
   }
 
-  /** The code has come to its end; nothing that it does counts any more. */
+  /** The code has ended. Nothing that follows from it counts. */
   #end(outcome: () => Promise<RunOutcome>): void {
     this.#isOver = true;
     this.#stopTimers();
@@ -251,7 +254,7 @@ export class Run {
   #cancel(): void {
     this.#process.send({ t: 'cancel' });
     const { cancelGraceMs } = this.#order.limits;
-    const end = () => this.#stop(cancelled);
+    const end = () => this.#process.stop(cancelled);
     this.#timers.push(setTimeout(end, cancelGraceMs));
   }
 
@@ -263,19 +266,18 @@ export class Run {
   }
 
   #timedOut(how: string): void {
-    this.#stop({ cause: 'timeout', message: `The run was stopped: it went on ${how}.` });
+    this.#process.stop({ cause: 'timeout', message: `The run was stopped: it went on ${how}.` });
   }
 
   #broke(what: string): void {
-    this.#stop({ cause: 'protocol', message: `The run broke the rules of its channel: ${what}.` });
-  }
-
-  #stop(end: End): void {
-    this.#process.stop(end);
+    this.#process.stop({
+      cause: 'protocol',
+      message: `The run violated the protocol of its channel: ${what}.`,
+    });
   }
 }
 
-/** What the code may know of an error: ours tell it, everything else may hold what is not for its eyes. */
+/** The part of an error that the code gets: an AppError is public, any other error may hold internal data. */
 function refusalOf(error: unknown): Refusal {
   if (!(error instanceof AppError))
     return { code: 'internal', message: 'Something went wrong in the service.' };
@@ -287,23 +289,23 @@ function refusalOf(error: unknown): Refusal {
   };
 }
 
-/** With the first field that does not fit: of an error that nobody catches its message is all that is kept. */
+/** The message with the first invalid field: of an uncaught error, only the message is stored. */
 function naming({ message, errors: [fault] = [] }: AppError): string {
   if (fault === undefined || message.includes(fault.message)) return message;
   return `${message} ${fault.path.join('.') || 'the whole'}: ${fault.message}`;
 }
 
 const marker = '//# sourceMappingURL=data:application/json;base64,';
-/** The bundle stands in a function of one line, whose text comes before the bundle's first. */
+/** The text of the wrapper in front of the first line of a bundle. */
 const lead = '(function (module, exports, require) {'.length;
-/** More is of no use to a reader. */
+/** The limits of a stack. */
 const maxLines = 100;
 const maxLineLength = 1_000;
 const place = /function\.js:(\d{1,9}):(\d{1,9})/;
 
 /**
- * The error with its stack in the files that were written, where the bundle carries a map; else in the bundle. The map
- * is read on a thread, once for as long as the bundle is among those that failed last.
+ * The error with its stack in the authored files if the bundle has a source map, else in the bundle. A thread parses the map,
+ * and caches those of the bundles that failed last.
  */
 export async function mapped(error: ThrownError, bundle: RunOrder['bundle']): Promise<ThrownError> {
   if (error.stack === undefined) return error;
@@ -312,12 +314,12 @@ export async function mapped(error: ThrownError, bundle: RunOrder['bundle']): Pr
     .map((line) => line.slice(0, maxLineLength))
     .filter((line) => !/^\s+at .*(trellis:|node:|\[stdin\])/.test(line));
   const places = lines.map(placeIn);
-  const asked = places.filter((one) => one !== undefined);
-  const at = asked.length > 0 ? bundle.code.lastIndexOf(marker) : -1;
+  const located = places.filter((one) => one !== undefined);
+  const at = located.length > 0 ? bundle.code.lastIndexOf(marker) : -1;
   if (at < 0) return { ...error, stack: lines.join('\n') };
   const mapOf = () => bundle.code.slice(at + marker.length).trimEnd();
-  // A map is a convenience: a run does not fail in another way because its map cannot be used.
-  const found = await locateOnThread(bundle.id, { places: asked, mapOf }).catch(() => []);
+  // Without a usable map the error keeps its stack in the bundle.
+  const found = await locateOnThread(bundle.id, { places: located, mapOf }).catch(() => []);
   const left = found.values();
   const written = places.map((one) => (one === undefined ? undefined : left.next().value));
   const stack = lines.map((line, n) =>

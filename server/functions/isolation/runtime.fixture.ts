@@ -1,22 +1,27 @@
 import { createHash } from 'node:crypto';
 import type { TestContext } from 'node:test';
-import {
-  createRuntime,
-  type LogLine,
-  type RunOrder,
-  type RunOutcome,
-  type Runtime,
-  type RuntimeParts,
-  type RuntimeSettings,
-} from './runtime.ts';
+import type { LogLine, RunOrder, RunOutcome, RuntimeParts, RuntimeSettings } from './run-order.ts';
+import { createRuntime, type Runtime } from './runtime.ts';
+
+/** Calls `exec` (`onWebhook` for webhooks), or the export itself if that is a function, with the service and the input. */
+export const plainHarness = `
+exports.start = function start({ exported, kind, input, service }) {
+  if (typeof exported === 'function') return exported(service, input);
+  const name = kind === 'webhook' ? 'onWebhook' : 'exec';
+  if (exported === null || typeof exported !== 'object' || typeof exported[name] !== 'function')
+    throw new TypeError('The export has no function ' + name + '.');
+  return exported[name](service, input);
+};
+`;
 
 /** A runtime that ends with the test. */
 export function openRuntime(
   t: TestContext,
   settings: Partial<RuntimeSettings> = {},
-  parts?: RuntimeParts,
+  parts: Partial<RuntimeParts> = {},
 ): Runtime {
-  const runtime = createRuntime(parts, { maxProcesses: 2, memoryMb: 64, ...settings });
+  const given = async () => ({ modules: {}, harness: plainHarness, ...parts });
+  const runtime = createRuntime(given, { maxProcesses: 2, memoryMb: 64, ...settings });
   t.after(() => runtime.close());
   return runtime;
 }

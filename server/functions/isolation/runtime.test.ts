@@ -4,8 +4,8 @@ import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises'
 import { build } from 'esbuild';
 import { AppError } from '../../errors.ts';
 import { LargeJson, readLarge } from './payload.ts';
+import type { Answer, RunOrder } from './run-order.ts';
 import { openRuntime, runCode } from './runtime.fixture.ts';
-import type { Answer, RunOrder } from './runtime.ts';
 
 const run = (body: string) => `exports.default = async (service, input) => { ${body} };`;
 const resultOf = async (...of: Parameters<typeof runCode>) => {
@@ -14,14 +14,14 @@ const resultOf = async (...of: Parameters<typeof runCode>) => {
   return outcome.result;
 };
 
-test('a run gets its input, asks the service, logs, and returns', async (t) => {
+test('a run gets its input, calls the service, logs, and returns', async (t) => {
   const runtime = openRuntime(t);
   assert.equal(runtime.counts().processes, 0);
   const { outcome, lines } = await runCode(
     runtime,
     run(`service.log('warn', 'one'); console.log('two', { n: 2 });
       const { z } = require('zod');
-      return { input: z.object({ a: z.number() }).parse(input), got: await service.ask('get', [1]) }`),
+      return { input: z.object({ a: z.number() }).parse(input), got: await service.call('get', [1]) }`),
     { input: { a: 1 }, serve: async (name, args) => ({ value: { name, args } }) },
   );
   assert.deepEqual(outcome, { result: { input: { a: 1 }, got: { value: { name: 'get', args: [1] } } } });
@@ -86,7 +86,7 @@ test('what a run waits for when it ends does not go on in the next, which may ha
   assert.equal(runtime.counts().started, 1);
 });
 
-test('asks that are large wait for each other, so that the service never holds many', async (t) => {
+test('calls that are large wait for each other, so that the service never holds many', async (t) => {
   const runtime = openRuntime(t, { memoryMb: 256 });
   const allSent = Promise.withResolvers<void>();
   let open = 0;
@@ -104,39 +104,39 @@ test('asks that are large wait for each other, so that the service never holds m
     allSent.resolve();
   };
   const code = run(`const text = 'x'.repeat(1_800_000);
-    const asks = Array.from({ length: 6 }, () => service.ask('save', text));
+    const calls = Array.from({ length: 6 }, () => service.call('save', text));
     service.log('info', 'sent');
-    return (await Promise.all(asks)).length`);
+    return (await Promise.all(calls)).length`);
   assert.equal(await resultOf(runtime, code, { serve, log: () => void log() }), 6);
   assert.equal(max, 2);
 });
 
 test('large arguments and results pass as bytes that nobody has parsed', async (t) => {
   const runtime = openRuntime(t);
-  const given: unknown[] = [];
+  let sent: unknown;
   const serve: RunOrder['serve'] = async (_name, args) => {
-    given.push(args);
+    assert.ok(args instanceof LargeJson);
+    sent = JSON.parse(args.bytes.toString());
     return { value: Buffer.from('{"as":"it is"}') };
   };
   const code = run(`const rows = Array.from({ length: 60_000 }, (_, n) => ({ n }));
-    const { value } = await service.ask('save', rows);
+    const { value } = await service.call('save', rows);
     return [value, rows]`);
   const result = await resultOf(runtime, code, { serve });
   const rows = Array.from({ length: 60_000 }, (_, n) => ({ n }));
-  const [sent] = given;
-  assert.ok(sent instanceof LargeJson && result instanceof LargeJson);
-  assert.deepEqual(JSON.parse(sent.bytes.toString()), rows);
+  assert.ok(result instanceof LargeJson);
+  assert.deepEqual(sent, rows);
   assert.deepEqual(JSON.parse(result.bytes.toString()), [{ as: 'it is' }, rows]);
 });
 
 test('an answer above 16 MB is refused with its reason, and the run goes on', async (t) => {
   const runtime = openRuntime(t);
-  const code = run('try { await service.ask("large") } catch (error) { return error.code }');
+  const code = run('try { await service.call("large") } catch (error) { return error.code }');
   const serve: RunOrder['serve'] = async () => ({ value: 'x'.repeat(16 * 1024 * 1024) });
   assert.equal(await resultOf(runtime, code, { serve }), 'body_too_large');
 });
 
-test('asks are served in the order in which they were sent, large ones too', async (t) => {
+test('calls are served in the order in which they were sent, large ones too', async (t) => {
   const runtime = openRuntime(t);
   const served: unknown[] = [];
   const serve: RunOrder['serve'] = async (_name, args) => {
@@ -144,8 +144,8 @@ test('asks are served in the order in which they were sent, large ones too', asy
     return { value: null };
   };
   const code = run(`const text = (n) => (n % 3 === 0 ? 'x'.repeat(3e5) : '');
-    const asks = Array.from({ length: 24 }, (_, n) => service.ask('save', [n, text(n)]));
-    return (await Promise.all(asks)).length`);
+    const calls = Array.from({ length: 24 }, (_, n) => service.call('save', [n, text(n)]));
+    return (await Promise.all(calls)).length`);
   assert.equal(await resultOf(runtime, code, { serve }), 24);
   assert.deepEqual(
     served,
@@ -172,7 +172,7 @@ test('an environment that fills all processes gives way to another, which gets o
     else if (++asked > 1) await other.promise;
     return { value: null };
   };
-  const code = run(`await service.ask('here', input); return input`);
+  const code = run(`await service.call('here', input); return input`);
   const order = (environmentId: number) =>
     runCode(runtime, code, { environmentId, input: environmentId, serve, limits: { timeoutMs: 60_000 } });
   const outcomes = await Promise.all([...Array.from({ length: 8 }, () => order(1)), order(2)]);
@@ -211,7 +211,7 @@ test('what the service refuses reaches the code with its code, and what went wro
   const code = run(`
     const told = [];
     for (const name of ['refused', 'broken'])
-      await service.ask(name).catch(({ message, code, status, payload }) => told.push({ message, code, status, payload }));
+      await service.call(name).catch(({ message, code, status, payload }) => told.push({ message, code, status, payload }));
     return told`);
   const serve: RunOrder['serve'] = async (name) => {
     if (name === 'broken') throw new Error('password=hunter2');
@@ -239,7 +239,7 @@ test('an answer streams, and no more of it than the code reads is fetched', asyn
   }
   const serve = async (): Promise<Answer> => ({ value: { status: 200 }, body: endless() });
   const code = run(`
-    const { value, body } = await service.ask('get');
+    const { value, body } = await service.call('get');
     let bytes = 0;
     for await (const part of body) { bytes += part.length; if (bytes >= 5_000_000) break; }
     return [value.status, bytes >= 5_000_000]`);
@@ -268,8 +268,8 @@ test('a body streams to the service, and a broken stream is told on both sides',
   const code = run(`
     async function* parts() { for (let at = 0; at < 50; at++) yield new Uint8Array(100_000); yield 'text'; }
     async function* cut() { yield 'a'; throw new Error('no more'); }
-    const { value } = await service.ask('upload', null, parts());
-    const { body } = await service.ask('broken', null, cut());
+    const { value } = await service.call('upload', null, parts());
+    const { body } = await service.call('broken', null, cut());
     let heard;
     try { for await (const part of body) {} } catch (error) { heard = error.message }
     return [value, heard]`);
@@ -290,7 +290,7 @@ test('a run is cancelled when it listens, and when it does not', async (t) => {
     runtime,
     run(`service.signal.addEventListener('abort', () => stop(new Error('stopping')));
       let stop; const stopped = new Promise((_, reject) => { stop = reject });
-      service.ask('started'); await Promise.race([stopped, service.ask('forever')])`),
+      service.call('started'); await Promise.race([stopped, service.call('forever')])`),
     { serve, signal: listens.signal, limits: { cancelGraceMs: 30_000 } },
   );
   await started.promise;
@@ -360,7 +360,7 @@ test('the SDK is required by its names, and a harness of its own calls the funct
     {
       modules: { nango: 'exports.createSync = (sync) => ({ type: "sync", ...sync });' },
       harness: `exports.start = ({ exported, about, service }) =>
-      exported.exec({ connectionId: about.connectionId, get: (path) => service.ask('get', path) });`,
+      exported.exec({ connectionId: about.connectionId, get: (path) => service.call('get', path) });`,
     },
   );
   const code = `const { createSync } = require('nango');
@@ -375,7 +375,7 @@ test('a service that ends ends its runs', async (t) => {
     started.resolve();
     return { value: null };
   };
-  const running = runCode(runtime, run(`await service.ask('started'); for (;;);`), { serve });
+  const running = runCode(runtime, run(`await service.call('started'); for (;;);`), { serve });
   await started.promise;
   await runtime.close();
   assert.match(JSON.stringify((await running).outcome), /"cause":"unavailable"/);

@@ -1,9 +1,9 @@
-/** How long the service works for customer code in one turn of the event loop, beyond one piece of work. */
+/** How long the service handles data of customer code in one turn of the event loop; one item more may follow. */
 const sliceMs = 5;
 
 /**
- * The time that all channels together may take of one turn of the event loop, so that requests are answered in between
- * however much the processes of customer code send.
+ * The time that all channels together may take in one turn of the event loop. Requests are answered in between, whatever
+ * amount the processes of customer code send.
  */
 export class TimeSlice {
   readonly #nowMs: () => number;
@@ -47,5 +47,5 @@ export class TimeSlice {
   }
 }
 
-/** That of all processes of customer code. */
+/** The slice that all processes of customer code share. */
 export const slice = new TimeSlice();

@@ -1,11 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { plainHarness } from './runtime.fixture.ts';
 import { createRuntime, type Runtime } from './runtime.ts';
 
 /** What one run leaves for the next in the same process. */
 let runtime: Runtime;
 before(() => {
-  runtime = createRuntime({}, { maxProcesses: 1, confinement: 'off' });
+  runtime = createRuntime(async () => ({ modules: {}, harness: plainHarness }), {
+    maxProcesses: 1,
+    confinement: 'off',
+  });
 });
 after(() => runtime.close());
 

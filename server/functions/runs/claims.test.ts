@@ -1,14 +1,15 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { AppError } from '../../errors.ts';
-import { deleteRecords } from '../../records/delete.ts';
+import { deleteRecords } from '../../records/write/delete.ts';
 import { saveCheckpoint } from '../context/checkpoint.ts';
 import { fencedDb } from '../context/fence.ts';
 import { acquireLock } from '../context/locks.ts';
 import { addVariant, lockSyncs, resetSyncs } from '../syncs/syncs.ts';
 import { type Claim, claimLost, claimWaiting, findStopped, renewLeases } from './claims.ts';
+import { queueRuns } from './queue.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
-import { cancelRun, queueRuns } from './runs.ts';
+import { cancelRun } from './runs.ts';
 import { queueDue } from './schedule.ts';
 import { settle } from './settle.ts';
 
@@ -112,7 +113,6 @@ test('a node that lost a run writes no record, checkpoint, lock or end for it an
   });
   const ending = {
     ending: { state: 'succeeded', output: null },
-    counts: {},
     now: bench.now(),
     random: 0,
   } as const;

@@ -1,15 +1,21 @@
+/**
+ * Claims runs for a node: the rows of `run` that are due, each with an owner and a lease.
+ *
+ * Owns: the order in which runs are claimed, the shares of connections and integrations, and the leases. Neighbours:
+ * `queue.ts` and `schedule.ts` insert runs, `worker.ts` claims and executes them, `settle.ts` ends them.
+ */
 import { type Db, first, type Queryable } from '../../db/pool.ts';
-import type { RunCounts } from '../context/run-counts.ts';
+import type { RunCounts } from '../context/service-call.ts';
 import type { Definition } from '../deploys/definition.ts';
 
 export type RunKind = 'sync' | 'webhook' | 'action' | 'on_event';
 export type Trigger = 'schedule' | 'manual' | 'deploy' | 'webhook' | 'connection' | 'action' | 'resume';
 
-/** The right to run one run, for as long as its lease is renewed. */
+/** The right to execute a run, while its lease is renewed. */
 export type Claim = {
   readonly id: string;
   readonly owner: string;
-  /** By the clock of `performance.now()`: from then on the lease lasts at least its time. */
+  /** By the clock of `performance.now()`: the lease lasts at least its full time from here. */
   readonly leasedAtMs: number;
   readonly environmentId: number;
   readonly environment: string;
@@ -25,51 +31,51 @@ export type Claim = {
   readonly variant: string;
   readonly kind: RunKind;
   readonly trigger: Trigger;
-  /** This one: 1 at first. */
+  /** The number of this attempt. The first is 1. */
   readonly attempt: number;
   readonly maxAttempts: number;
   readonly queuedAt: Date;
   readonly notBefore: Date;
-  /** Of the attempt before, where its node was lost. */
+  /** It continues the previous attempt, whose node was lost. */
   readonly isResumed: boolean;
-  /** It was told to end before this claim. */
+  /** It was cancelled before this claim. */
   readonly isCancelled: boolean;
   /** Sealed. */
   readonly input: Buffer | null;
-  /** What it changed until now. */
+  /** The records that it changed until now. */
   readonly counts: RunCounts;
   readonly lastSucceededAt: Date | null;
-  /** Of who asked for it, where that was traced. */
+  /** The trace of the request that queued it. */
   readonly traceparent: string | null;
 };
 
-/** How long a node that does not renew keeps its runs; another takes them over within a second after. */
+/** How long a node keeps its runs without renewing them. Another node takes them over within a second after that. */
 export const leaseMs = 20_000;
-/** Connections of one look: then those behind them have their turn. */
+/** The connections that one look examines. The next look continues after them. */
 const maxLooked = 1_000;
-/** Under way at once for one connection, from all nodes together, as near as nodes that claim at once can tell. */
+/** The maximum number of runs under way for one connection, on all nodes together. Concurrent claims may exceed it. */
 const maxOfConnection = 4;
 /**
- * What counts in the choice among connections: priority, and for each run that goes on already so much less, and for each
- * second of waiting so much more. So what waits for long has its turn however much of a higher priority comes.
+ * The weight of a connection's next run: its priority, less for each run under way, more for each second of waiting. So a run
+ * that waits long enough gets its turn, however many runs of a higher priority there are.
  */
 const [lessPerRun, morePerSecond] = [4, 0.5];
 
-/** Attempts that a row keeps: a run of a day may be taken over any number of times. */
+/** The maximum number of attempts that a row keeps: a run that takes a day may be taken over many times. */
 const maxEarlier = 20;
 
 /**
- * SQL: the state of a run that is found by its id or its sync. By `state` the planner might read an index of all runs that
- * wait, or of all that run, which its statistics may take for empty. Only a running run has an owner.
+ * SQL for the state of a run that is found by its ID or its sync. With `state` the planner might read the index of all
+ * waiting or all running runs, which its statistics may show as empty. Only a running run has an owner.
  */
 const isWaiting = 'run.owner is null and run.ended_at is null';
 
 type Claiming = { now: Date; max: number; leaseMs?: number };
-/** How many runs a node may have under way of one integration, and has, by `integrationOf`. */
+/** The maximum number of runs under way for one integration on a node, and the present numbers, by `integrationOf`. */
 export type Share = { max: number; held: ReadonlyMap<string, number> };
 const unshared: Share = { max: 1_000, held: new Map() };
 
-/** One of all environments' integrations. */
+/** Identifies an integration of any environment. */
 export const integrationOf = ({
   environmentId,
   integrationKey,
@@ -78,9 +84,7 @@ export const integrationOf = ({
   integrationKey: string;
 }): string => `${environmentId}/${integrationKey}`;
 
-/**
- * Takes over runs whose lease has ended: their node is gone. They go on from their last checkpoint.
- */
+/** Takes over runs whose lease has ended: their node is lost. They continue from their last checkpoint. */
 export async function claimLost(db: Db, { max, leaseMs: lasting = leaseMs }: Claiming): Promise<Claim[]> {
   const owner = crypto.randomUUID();
   const leasedAtMs = performance.now();
@@ -97,7 +101,7 @@ export async function claimLost(db: Db, { max, leaseMs: lasting = leaseMs }: Cla
        set owner = $2,
          lease_until = clock_timestamp() + make_interval(secs => $3),
          attempt = attempt + 1,
-         -- Where it goes on, the loss of a node costs none of the attempts that an outage has.
+         -- For a run that continues, a lost node does not count as one of its attempts.
          most_attempts = most_attempts + case when kind in ('sync', 'webhook') then 1 else 0 end,
          earlier = case
            when jsonb_array_length(earlier) < ${maxEarlier} then earlier || jsonb_build_object(
@@ -111,18 +115,18 @@ export async function claimLost(db: Db, { max, leaseMs: lasting = leaseMs }: Cla
        where run.id = lost.id
        returning run.*, true as is_resumed
      )
-     ${claimOf('taken')}`,
+     ${claimSql}`,
     [max, owner, lasting / 1000],
   );
-  return rows.map((row) => claimFrom(row, { owner, leasedAtMs }));
+  return rows.map((row) => ({ ...row, owner, leasedAtMs }));
 }
 
 /**
- * Of runs that wait and are due, one a connection: its own with the highest priority, and among connections those with the
- * highest priority first, less where runs of it go on, more where they wait for long; none of connections that have their
- * share under way. Integrations come before that: of two for which runs wait, the one with fewer under way has its turn,
- * so that one whose provider lets through a call a second keeps no other waiting. `after` is where the look begins, `lookOnAfter` where the next one does: so
- * a connection for which ten thousand wait keeps no other from its turn.
+ * Claims due runs, at most one for each connection: the one with the highest priority. Among connections, those with the
+ * highest weight come first, and connections with their maximum under way are left out. Integrations come before weights:
+ * the integration with fewer runs under way has its turn, so that an integration whose provider accepts one call a second
+ * does not delay the others. The look begins after `after`, and the next one after `lookOnAfter`, so ten thousand waiting
+ * runs of one connection do not delay other connections.
  */
 export async function claimWaiting(
   db: Db,
@@ -161,10 +165,10 @@ export async function claimWaiting(
        where run.id = due.id and function.id = run.function_id
        returning run.*, false as is_resumed
      )
-     ${claimOf('taken')}`,
+     ${claimSql}`,
     [ids, owner, lasting / 1000, now],
   );
-  return { claims: rows.map((row) => claimFrom(row, { owner, leasedAtMs })), lookOnAfter };
+  return { claims: rows.map((row) => ({ ...row, owner, leasedAtMs })), lookOnAfter };
 }
 
 const readyRunsSql = `
@@ -236,66 +240,46 @@ const readyRunsSql = `
   from (select coalesce(max(connection_id) filter (where nth = $3), 0) as last from busy) as looked
   left join ready on true`;
 
-type ClaimRow = {
-  [K in keyof Claim as K extends 'owner' | 'leasedAtMs' | 'function' | 'connection' ? never : K]: Claim[K];
-} & {
-  functionId: number;
-  functionName: string;
-  isEnabled: boolean;
-  connectionRow: number;
-  connectionId: string;
-  integrationKey: string;
-};
+type ClaimRow = Omit<Claim, 'owner' | 'leasedAtMs'>;
 
-const claimOf = (taken: string) => `
+/** Selects the columns of `ClaimRow` for the runs in `taken`. */
+const claimSql = `
   select
-    ${taken}.id,
-    ${taken}.environment_id as "environmentId",
+    taken.id,
+    taken.environment_id as "environmentId",
     environment.name as environment,
-    function.id as "functionId",
-    function.name as "functionName",
-    function.is_enabled as "isEnabled",
+    jsonb_build_object('id', function.id, 'name', function.name, 'isEnabled', function.is_enabled) as function,
     version.id as "versionId",
     version.definition,
-    connection.id as "connectionRow",
-    connection.connection_id as "connectionId",
-    integration.key as "integrationKey",
-    ${taken}.sync_id as "syncId",
-    ${taken}.variant,
-    ${taken}.kind,
-    ${taken}.trigger,
-    ${taken}.attempt,
-    ${taken}.most_attempts as "maxAttempts",
-    ${taken}.queued_at as "queuedAt",
-    ${taken}.not_before as "notBefore",
-    ${taken}.is_resumed as "isResumed",
-    ${taken}.cancel_requested as "isCancelled",
-    ${taken}.input,
-    ${taken}.counts,
+    jsonb_build_object(
+      'id', connection.id, 'connectionId', connection.connection_id, 'integrationKey', integration.key
+    ) as connection,
+    taken.sync_id as "syncId",
+    taken.variant,
+    taken.kind,
+    taken.trigger,
+    taken.attempt,
+    taken.most_attempts as "maxAttempts",
+    taken.queued_at as "queuedAt",
+    taken.not_before as "notBefore",
+    taken.is_resumed as "isResumed",
+    taken.cancel_requested as "isCancelled",
+    taken.input,
+    taken.counts,
     sync.last_succeeded_at as "lastSucceededAt",
-    ${taken}.traceparent
-  from ${taken}
-  join environment on environment.id = ${taken}.environment_id
-  join function on function.id = ${taken}.function_id
-  join function_version version on version.id = ${taken}.version_id
-  join connection on connection.id = ${taken}.connection_id
+    taken.traceparent
+  from taken
+  join environment on environment.id = taken.environment_id
+  join function on function.id = taken.function_id
+  join function_version version on version.id = taken.version_id
+  join connection on connection.id = taken.connection_id
   join integration on integration.id = connection.integration_id
-  left join sync on sync.id = ${taken}.sync_id
-  order by ${taken}.priority desc, ${taken}.not_before`;
-
-function claimFrom(row: ClaimRow, by: { owner: string; leasedAtMs: number }): Claim {
-  const { functionId, functionName, isEnabled, connectionRow, connectionId, integrationKey, ...rest } = row;
-  return {
-    ...rest,
-    ...by,
-    function: { id: functionId, name: functionName, isEnabled },
-    connection: { id: connectionRow, connectionId, integrationKey },
-  };
-}
+  left join sync on sync.id = taken.sync_id
+  order by taken.priority desc, taken.not_before`;
 
 /**
- * A run that another node claimed for this one to run. Undefined where that claim holds no more. From now on its lease is
- * this node's to renew.
+ * Continues the claim of another node, which hands the run over. Undefined if that claim is not valid any more. This node
+ * renews the lease from now on.
  */
 export async function takeClaim(
   q: Queryable,
@@ -311,14 +295,14 @@ export async function takeClaim(
          where id = $1 and owner = $2 and lease_until > clock_timestamp()
          returning run.*, false as is_resumed
        )
-       ${claimOf('taken')}`,
+       ${claimSql}`,
       [id, owner, lasting / 1000],
     ),
   );
-  return row && claimFrom(row, { owner, leasedAtMs });
+  return row && { ...row, owner, leasedAtMs };
 }
 
-/** Which of these runs are no longer their owner's, and which are to be cancelled. */
+/** The runs among these that have another owner by now, and those that are cancelled. */
 export async function findStopped(
   q: Queryable,
   runs: readonly Pick<Claim, 'id' | 'owner'>[],
@@ -334,14 +318,14 @@ export async function findStopped(
   };
 }
 
-/** Renews the leases of runs that are still their owner's, and notes what they have changed. */
+/** Renews the leases of runs that still have their owner, stores their counts, and returns their IDs. */
 export async function renewLeases(
   q: Queryable,
-  runs: readonly (Pick<Claim, 'id' | 'owner'> & { counts: RunCounts })[],
+  runs: readonly Pick<Claim, 'id' | 'owner' | 'counts'>[],
   lasting: number = leaseMs,
 ): Promise<string[]> {
   const rows = await q.query<{ id: string }>(
-    // One that is being settled or ended just now is passed over: nobody waits for another here.
+    // Skips runs that another transaction is ending, without a wait for its locks.
     `with held as (
        select run.id, given.counts
        from unnest($1::uuid[], $2::uuid[], $4::jsonb[]) as given (id, owner, counts)
@@ -363,11 +347,10 @@ export async function renewLeases(
   return rows.map(({ id }) => id);
 }
 
-/** Gives a run back, to be claimed by another node at once; the attempt does not count. Nothing where it is another's. */
+/** Gives a run back, for another node to claim at once. The attempt does not count. False if the run has another owner. */
 export async function release(
   q: Queryable,
-  { id, owner }: Pick<Claim, 'id' | 'owner'>,
-  counts: RunCounts,
+  { id, owner, counts }: Pick<Claim, 'id' | 'owner' | 'counts'>,
 ): Promise<boolean> {
   const row = first(
     await q.query<{ id: string }>(

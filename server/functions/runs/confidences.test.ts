@@ -45,14 +45,14 @@ test('a secret that a run was told stands neither in its log nor in its error', 
 
 test('secrets are told from what stands beside them', () => {
   const secrets = new Secrets();
-  secrets.noteCredentials({
+  secrets.addCredentials({
     type: 'OAUTH2',
     access_token: 'a/long+token=1',
     expires_at: '2026-11-22T00:00:00Z',
     raw: { token_type: 'bearer-type', scope: 'everything.read', id_token: 'another-token' },
   });
-  secrets.noteCredentials({ username: 'ada', password: 'pass word' });
-  secrets.noteVariables([
+  secrets.addCredentials({ username: 'ada', password: 'pass word' });
+  secrets.addVariables([
     { name: 'STRIPE_KEY', value: 'sk_live_12345' },
     { name: 'REGION', value: 'eu-central-1' },
     { name: 'PIN_TOKEN', value: '1234' },

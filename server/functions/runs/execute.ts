@@ -1,16 +1,17 @@
-/** One claimed run: whether its connection lets it start, what its code is given, and what it came to. */
-
-import type { LiveConnection } from '../../connections/reader.ts';
+/** Executes the code of one claimed run: the checks of its connection, its input and context, and its outcome. */
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { metrics } from '../../metrics/metrics.ts';
 import { missingScopes } from '../../providers/scopes.ts';
-import { currentCause, within } from '../../tracing/cause.ts';
-import { type ContextDeps, createContext, requireRow } from '../context/context.ts';
-import type { RunCounts } from '../context/run-counts.ts';
+import { currentCause, remoteSpanOf, startSpan, within } from '../../tracing/tracing.ts';
+import { createContext } from '../context/context.ts';
 import { Secrets } from '../context/secrets.ts';
+import { type ContextDeps, requireRow } from '../context/service-call.ts';
 import { findCode } from '../deploys/store.ts';
 import { LargeJson } from '../isolation/payload.ts';
-import type { RunFailure, Runtime, Serve } from '../isolation/runtime.ts';
+import type { RunFailure, Serve } from '../isolation/run-order.ts';
+import type { Runtime } from '../isolation/runtime.ts';
 import type { Claim } from './claims.ts';
 import type { RunLogLine } from './run-log.ts';
 import { type RunError, type SealingKey, sealingKeyOf } from './sealed-output.ts';
@@ -19,27 +20,27 @@ import type { Ending } from './settle.ts';
 export type ExecuteDeps = ContextDeps & { db: Db; runtime: Runtime };
 
 type Order = {
+  /** The run adds to its `counts`. */
   claim: Claim;
-  counts: RunCounts;
   signal: AbortSignal;
   log: (line: RunLogLine) => void;
 };
 
 const minuteMs = 60_000;
-/** How long a run of each kind may take. */
+/** The time limit for a run of each kind. */
 const timeoutsMs = {
   sync: 24 * 60 * minuteMs,
   webhook: 60 * minuteMs,
   action: 15 * minuteMs,
   on_event: 15 * minuteMs,
 } as const;
-/** What the harness calls the kinds. */
+/** The names of the kinds in the harness. */
 const harnessKinds = { sync: 'sync', webhook: 'webhook', action: 'action', on_event: 'onEvent' } as const;
-/** Seals what a run is given, and what it answers, with its connection's key. */
+/** Contexts in which the key of the connection seals the input and the output of a run. */
 export const inputContext = 'run input';
 export const outputContext = 'run output';
 
-/** Never throws: what is wrong with the service itself is a failure that passes. */
+/** Never throws: an error of the service itself is a temporary failure of the run. */
 export async function execute(deps: ExecuteDeps, order: Order): Promise<Ending> {
   const { claim } = order;
   try {
@@ -48,7 +49,7 @@ export async function execute(deps: ExecuteDeps, order: Order): Promise<Ending> 
     }
     const known = requireRow(await deps.reader.get(placeOf(claim)), claim.connection.id);
     const { scopes } = claim.definition;
-    // A run that is queued by a reconnect finds the connection as it is by then.
+    // The cached connection may be older than the reconnect that queued this run.
     const connection = hindranceOf(known, scopes)
       ? requireRow(await deps.reader.reread(known), claim.connection.id)
       : known;
@@ -71,12 +72,12 @@ function placeOf({ environmentId, connection }: Claim) {
   return { environmentId, integrationKey: connection.integrationKey, connectionId: connection.connectionId };
 }
 
-/** What keeps a function from starting on a connection; undefined where nothing does. */
+/** The reason why a function cannot start for a connection; undefined if it can. */
 export function hindranceOf(connection: LiveConnection, scopes: readonly string[]): AppError | undefined {
   const { status, scopesGranted, integration } = connection;
   if (status === 'needs_reauth') return new AppError('connection_needs_reauth');
   if (status === 'blocked') return new AppError('connection_blocked');
-  // Of credentials without scopes nothing can be told.
+  // Credentials without scopes cannot be checked.
   if (scopes.length === 0 || scopesGranted === undefined) return undefined;
   const missing = missingScopes(integration.provider, { wanted: [...scopes], granted: scopesGranted });
   if (missing.length === 0) return undefined;
@@ -90,7 +91,7 @@ export function hindranceOf(connection: LiveConnection, scopes: readonly string[
 }
 
 async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection }): Promise<Ending> {
-  const { claim, connection, counts, signal, log } = of;
+  const { claim, connection, signal, log } = of;
   const { environmentId, versionId, definition, kind } = claim;
   const found = await findCode(deps.db, { environmentId, versionId });
   if (found === undefined) return cancelledBy('function_removed', 'The function was removed.');
@@ -122,23 +123,27 @@ async function call(deps: ExecuteDeps, of: Order & { connection: LiveConnection 
         priority: isOfSync ? 'background' : 'interactive',
         isReadOnly: definition.read_only,
         secrets,
-        counts,
+        counts: claim.counts,
       }),
     ),
     log: (line) => log({ ...line, text: secrets.hide(line.text), by }),
     signal,
   });
   if ('failure' in outcome) return endingOf(secrets.hideIn(outcome.failure) as RunFailure, by);
-  if (kind !== 'action') return { state: 'succeeded', output: null };
   const { result } = outcome;
-  const json = result instanceof LargeJson ? result.bytes : JSON.stringify(result);
-  return { state: 'succeeded', output: connection.dataKey.seal(json, outputContext) };
+  const large = result instanceof LargeJson ? result : undefined;
+  const isKept = kind === 'action';
+  const output = isKept
+    ? connection.dataKey.seal(large?.bytes ?? JSON.stringify(result), outputContext)
+    : null;
+  large?.free();
+  return { state: 'succeeded', output };
 }
 
-/** What the code asks for is asked for its run: the process that passes it on was started for another, maybe. */
+/** Calls of the code belong to the trace of its run. Its process may have been started for another run. */
 function inCause(serve: Serve): Serve {
   const cause = currentCause();
-  return (name, args, asked) => within(cause, () => serve(name, args, asked));
+  return (name, args, call) => within(cause, () => serve(name, args, call));
 }
 
 function aboutOf({ claim, connection }: Order & { connection: LiveConnection }, code: string) {
@@ -155,12 +160,12 @@ function aboutOf({ claim, connection }: Order & { connection: LiveConnection }, 
   };
 }
 
-/** Whether a bundle ends delete tracking in the deprecated way alone: it is for the harness to begin it. */
+/** Whether a bundle uses only the deprecated function that ends delete tracking: then the harness begins the tracking. */
 function deletesByRun(code: string): boolean {
   return code.includes('deleteRecordsFromPreviousExecutions') && !code.includes('trackDeletesStart');
 }
 
-/** A thrown code that stands in plain text in the run, in the activity log and in events. Any other one is sealed with the message. */
+/** A thrown code of this form is stored as plain text in the run, the activity log and events. Other codes are sealed. */
 const plainCode = /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/;
 
 function endingOf({ cause, message, error }: RunFailure, by: SealingKey): Ending {
@@ -188,13 +193,13 @@ function endingOf({ cause, message, error }: RunFailure, by: SealingKey): Ending
       message: storableText(message.slice(0, 4_096)),
       payload: shown,
     },
-    mayPass: code !== undefined && passing.has(code),
+    mayPass: code !== undefined && temporary.has(code),
     by,
   };
 }
 
-/** What another attempt may not meet: an outage of the provider's, or of ours. Whatever else the code threw it meant. */
-const passing: ReadonlySet<string> = new Set([
+/** Codes of temporary failures, of the provider or of this service. All other errors of the code are permanent. */
+const temporary: ReadonlySet<string> = new Set([
   'unavailable',
   'connection_refresh_failed',
   'quota_exhausted',
@@ -211,16 +216,15 @@ function errorOf({ code, message, payload }: AppError): RunError {
   return { code, message, ...(payload !== undefined && { payload }) };
 }
 
-/** What customer code threw, as the database takes it: JSON there knows neither NUL nor half a character. */
-
-/** Of what a run keeps of its error, as JSON. */
+/** The maximum size of an error's payload, as JSON. */
 const maxBytes = 256 * 1024;
 
+/** PostgreSQL stores neither NUL nor lone surrogates in JSON. */
 function storableText(text: string): string {
   return text.replaceAll('\0', '').toWellFormed();
 }
 
-/** A value of JSON in which all texts are storable. What is too large is left out, and says so. */
+/** A JSON value that PostgreSQL can store. A value that is too large is replaced by a note. */
 function storable(value: unknown): unknown {
   const cleaned = clean(value);
   if (Buffer.byteLength(JSON.stringify(cleaned) ?? '') <= maxBytes) return cleaned;
@@ -232,4 +236,41 @@ function clean(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(clean);
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => [storableText(key), clean(inner)]));
+}
+
+/** The parts of a run in traces: not the ID of its connection, which a customer chose. */
+type MeasuredRun = Pick<Claim, 'id' | 'kind' | 'trigger' | 'attempt' | 'function' | 'traceparent'>;
+
+/**
+ * Traces and counts one attempt of a run: in a child span of a waiting caller, or in a span with a link to the one that
+ * queued the run. Log lines during the attempt name the run, and the spans of its calls are children. The metrics count
+ * `outcomeOf` the result, or `lost` if `work` throws.
+ */
+export async function measuredRun<T>(
+  { id, kind, trigger, attempt, function: of, traceparent }: MeasuredRun,
+  { work, outcomeOf }: { work: () => Promise<T>; outcomeOf: (result: T) => string },
+): Promise<T> {
+  const isWaitedFor = currentCause()?.span !== undefined;
+  const span = startSpan(`run ${kind}`, {
+    kind: 'internal',
+    link: isWaitedFor || traceparent === null ? undefined : remoteSpanOf({ traceparent }),
+    attributes: {
+      'trellis.run_id': id,
+      'trellis.function': of.name,
+      'trellis.trigger': trigger,
+      'trellis.attempt': attempt,
+    },
+  });
+  const startedAt = performance.now();
+  let outcome = 'lost';
+  try {
+    const result = await within({ ...currentCause(), runId: id, span }, work);
+    outcome = outcomeOf(result);
+    return result;
+  } finally {
+    metrics.runs.add([kind, outcome]);
+    metrics.runDuration.observe([kind], (performance.now() - startedAt) / 1000);
+    span?.set({ 'trellis.outcome': outcome });
+    span?.end(outcome === 'succeeded' ? undefined : outcome);
+  }
 }

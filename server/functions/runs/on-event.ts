@@ -1,38 +1,40 @@
 /**
- * Event functions: what the application's code does when a connection is made, is about to be, or ends.
+ * Event functions: code of the application for a connection that is to be created, was created, or is to be deleted.
  *
- * Owns: which of them run when, for how long, and what their failure means. Does not own: how a run is carried out
+ * Owns: which functions run, when and for how long, and the consequence of a failure. Does not own: the execution of a run
  * (`worker.ts`, `execute.ts`).
  */
-import type { ConnectionHooks, UnsavedConnection } from '../../connections/hooks.ts';
+import { ownClientOf } from '../../auth-modes/modes.ts';
+import type { ConnectionHooks, UnsavedConnection } from '../../connections/store/hooks.ts';
+import type { ConnectionReader, LiveConnection } from '../../connections/store/reader.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
+import type { Vault } from '../../vault.ts';
+import { noRow } from '../context/service-call.ts';
 import type { Definition } from '../deploys/definition.ts';
 import { type DeployedFunction, listFunctions } from '../deploys/store.ts';
-import { beginRun, queueRun } from './asked-run.ts';
-import { type ExecuteDeps, execute } from './execute.ts';
-import { measuredRun } from './measured-run.ts';
+import { type ExecuteDeps, execute, measuredRun } from './execute.ts';
+import { beginRun, queueRun } from './queue.ts';
 import { createRunLog } from './run-log.ts';
 import { type Ending, settle } from './settle.ts';
-import type { UnsavedConnections } from './unsaved-connections.ts';
 import type { Runner } from './worker.ts';
 
-type Deps = {
+type OnEventDeps = {
   db: Db;
   judge: Judge;
   runner: Pick<Runner, 'runNow' | 'poke'>;
   log: Pick<Logger, 'warn'>;
   now: () => Date;
-  /** In the transaction that makes a connection: its syncs, for one. */
+  /** Called in the transaction that creates a connection. */
   startSyncs: ConnectionHooks['afterCreate'];
-  /** In the transaction that gives a connection new credentials. */
+  /** Called in the transaction that stores new credentials of a connection. */
   resumeSyncs: ConnectionHooks['afterReconnect'];
 };
 
-/** The user who connects waits for the validation, in front of a page. */
+/** The user waits for the validation on the connect page. */
 export const validateMs = 30_000;
-/** All functions together; the deletion goes on then. */
+/** The limit for all functions together. The deletion continues after it. */
 const deleteMs = 20_000;
 const priority = 15;
 const maxAttempts = 3;
@@ -45,7 +47,7 @@ export function createOnEvents({
   now,
   startSyncs,
   resumeSyncs,
-}: Deps): ConnectionHooks {
+}: OnEventDeps): ConnectionHooks {
   return {
     async validate(candidate) {
       const { environmentId, key: integrationKey } = candidate.integration;
@@ -75,35 +77,44 @@ export function createOnEvents({
         for (const found of await functionsFor(db, { ...connection, event })) {
           if (signal.aborted) return;
           const environment = await nameOf(db, connection.environmentId);
-          const asked = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
-          await runner.runNow(await beginRun(db, { ...asked, now: now() }), signal);
+          const run = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
+          await runner.runNow(await beginRun(db, { ...run, now: now() }), signal);
         }
       } catch (error) {
-        log.warn({ err: error }, 'a connection is deleted without what its functions were to do before');
+        log.warn(
+          { err: error },
+          'a connection is deleted, but its functions did not run before the deletion',
+        );
       }
     },
   };
 }
 
-/** Throws `connection_validation_failed` with what the code threw, and where it could not be asked. */
+/** Throws `connection_validation_failed` with the error of the code, or if the code could not be called. */
 function requireAccepted({ name }: DeployedFunction, ending: Ending | undefined): void {
   if (ending?.state === 'succeeded') return;
   const isRefusal =
     ending?.state === 'held' ||
     (ending?.state === 'failed' && ending.error.code !== 'internal' && !ending.mayPass);
-  const said = isRefusal ? ending.error.message : 'The function that is to judge it could not be asked.';
-  throw new AppError('connection_validation_failed', `The connection was refused by ${name}: ${said}`, {
-    payload: { function: name },
-  });
+  const reason = isRefusal
+    ? ending.error.message
+    : 'The function that validates the connection could not be called.';
+  const refusal = new AppError(
+    'connection_validation_failed',
+    `The connection was refused by ${name}: ${reason}`,
+    { payload: { function: name } },
+  );
+  refusal.quotesCode = isRefusal;
+  throw refusal;
 }
 
-/** Asks one function about a connection that is not stored yet. Undefined where it could not be asked. */
-export type Judge = (asked: {
+/** Calls one validation function for a connection that is not stored yet. Undefined if the call was not possible. */
+export type Judge = (of: {
   candidate: UnsavedConnection;
   found: DeployedFunction;
 }) => Promise<Ending | undefined>;
 
-/** In a process of this node. */
+/** Calls the function on this node. */
 export function judgeHere({
   candidates,
   log,
@@ -116,21 +127,20 @@ export function judgeHere({
     const environment = await nameOf(db, candidate.integration.environmentId);
     return candidates.during(candidate, async (live) => {
       const connection = { ...live, id: null };
-      const asked = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
-      // Nobody renews it: it ends before its lease does. What a lost node leaves behind `run-sweep.ts` ends.
-      const claim = await beginRun(db, { ...asked, leaseMs: 2 * validateMs, now: now() });
+      const run = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
+      // The lease is not renewed: it outlasts the run. `runSweepJob` ends runs of lost nodes.
+      const claim = await beginRun(db, { ...run, leaseMs: 2 * validateMs, now: now() });
       const lines = createRunLog({
         ...{ db, runId: claim.id, attempt: 1, now },
-        onFailure: (err) => log.warn({ err }, 'lines of a run were not kept'),
+        onFailure: (err) => log.warn({ err }, 'log lines of a run could not be stored'),
       });
-      const counts = {};
-      const order = { claim, counts, signal: AbortSignal.timeout(validateMs), log: lines.write };
+      const order = { claim, signal: AbortSignal.timeout(validateMs), log: lines.write };
       const ending = await measuredRun(claim, {
         work: () => execute(ofCandidate, order),
         outcomeOf: ({ state }) => state,
       });
       await lines.end();
-      await settle(db, { claim, ending, counts, now: now(), random: 0 });
+      await settle(db, { claim, ending, now: now(), random: 0 });
       return ending;
     });
   };
@@ -154,4 +164,69 @@ async function nameOf(db: Queryable, environmentId: number): Promise<string> {
   ]);
   if (row === undefined) throw new AppError('not_found', 'The environment was deleted.');
   return row.name;
+}
+
+export type UnsavedConnections = {
+  /** The given reader, which also returns candidates. */
+  reader: ConnectionReader;
+  /**
+   * The reader returns the candidate during `work`. Its ID must not be that of a stored connection. If another candidate has
+   * the ID at the moment, it gets a random one.
+   */
+  during<T>(candidate: UnsavedConnection, work: (connection: LiveConnection) => Promise<T>): Promise<T>;
+};
+
+/** Connections that are not stored yet, for the code that validates them. Their IDs are random, or of no connection. */
+export function createUnsavedConnections(
+  reader: ConnectionReader,
+  { vault, now }: { vault: Vault; now: () => Date },
+): UnsavedConnections {
+  const known = new Map<string, LiveConnection>();
+  const nameOf = (at: { environmentId: number; integrationKey: string; connectionId: string }) =>
+    JSON.stringify([at.environmentId, at.integrationKey, at.connectionId]);
+  return {
+    reader: {
+      ...reader,
+      get: async (at) => known.get(nameOf(at)) ?? reader.get(at),
+      known: (at) => known.get(nameOf(at)) ?? reader.known(at),
+      reread: async (connection) => known.get(nameOf(connection)) ?? reader.reread(connection),
+    },
+    async during(candidate, work) {
+      const wanted = liveFrom(candidate, { vault, at: now() });
+      const isTaken = known.has(nameOf(wanted));
+      const connection = isTaken ? { ...wanted, connectionId: crypto.randomUUID() } : wanted;
+      const name = nameOf(connection);
+      known.set(name, connection);
+      try {
+        return await work(connection);
+      } finally {
+        known.delete(name);
+      }
+    },
+  };
+}
+
+function liveFrom(candidate: UnsavedConnection, { vault, at }: { vault: Vault; at: Date }): LiveConnection {
+  const { integration } = candidate;
+  return {
+    ...candidate,
+    // No statement finds a row with this ID.
+    id: noRow,
+    environmentId: integration.environmentId,
+    integrationId: integration.id,
+    integrationKey: integration.key,
+    providerName: integration.provider.name,
+    isTest: integration.isTest,
+    // Nothing that this key seals is stored.
+    dataKey: vault.createDataKey().key,
+    credentialsVersion: 1,
+    status: 'active',
+    ...{ grantedAt: at, refreshedAt: at, createdAt: at, updatedAt: at },
+    ...{ scopesRequested: undefined, refreshExpiresAt: undefined, tokenSlots: undefined },
+    ...{ refreshNotBefore: undefined, renewedAt: undefined, fault: undefined, outage: undefined },
+    ...{ suspension: undefined, suspendedUntil: undefined, scopesLacking: undefined },
+    hasOwnClient: ownClientOf(candidate.credentials) !== undefined,
+    ...{ integrationFault: undefined, webhookUrlOverride: undefined },
+    ...{ lastFetchedAt: undefined, lastUsedAt: undefined },
+  };
 }

@@ -1,5 +1,5 @@
-/** What nodes that run no code of customers ask of this one: the other side of `remote-runner.ts`. */
-import type { ConnectionReader } from '../../connections/reader.ts';
+/** Handles remote calls of nodes that run no customer code: the other side of `remote-runner.ts`. */
+import type { ConnectionReader } from '../../connections/store/reader.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { HandleRemoteCall } from '../../nodes/remote-call-server.ts';
@@ -37,12 +37,12 @@ export function remoteHandlers({
 }): Record<string, HandleRemoteCall> {
   return {
     async run(request, { environmentId, signal }) {
-      const asked = JSON.parse(request.toString()) as RunRequest;
+      const order = JSON.parse(request.toString()) as RunRequest;
       let claim: Claim | undefined;
       let key: DataKey | undefined;
       try {
-        if (asked.opensErrors) key = await environmentKey(db, { environmentId, vault });
-        claim = await takeClaim(db, asked);
+        if (order.opensErrors) key = await environmentKey(db, { environmentId, vault });
+        claim = await takeClaim(db, order);
       } catch (error) {
         if (mayPass(error)) return undefined;
         throw error;
@@ -54,8 +54,8 @@ export function remoteHandlers({
 
     async judge(request, { environmentId }) {
       const key = await environmentKey(db, { environmentId, vault });
-      const asked = key.openJson(request, remoteCallContext) as JudgeRequest;
-      const { integrationKey, functionId, accessExpiresAt, opensErrors, ...candidate } = asked;
+      const opened = key.openJson(request, remoteCallContext) as JudgeRequest;
+      const { integrationKey, functionId, accessExpiresAt, opensErrors, ...candidate } = opened;
       const all = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
       const found = all.find(({ id }) => id === functionId);
       if (found === undefined) return answerOf(undefined);
@@ -74,16 +74,16 @@ export function remoteHandlers({
   };
 }
 
-/** `key` seals an error on the way. */
+/** `key` seals an error in transit. */
 function answerOf(ending: Ending | undefined, key?: DataKey): Buffer {
-  return asBytes({ ending: toldOf(ending, key) } satisfies EndingAnswer);
+  return asBytes({ ending: wireEnding(ending, key) } satisfies EndingAnswer);
 }
 
-/** Neither an output nor a key crosses between nodes. */
-function toldOf(ending: Ending | undefined, key: DataKey | undefined): EndingAnswer['ending'] {
+/** Neither an output nor a key is sent to another node. */
+function wireEnding(ending: Ending | undefined, key: DataKey | undefined): EndingAnswer['ending'] {
   if (ending === undefined) return null;
   if (ending.state === 'succeeded') return { state: 'succeeded' };
   if (ending.state !== 'failed') return ending;
-  const { by: _, error, ...told } = ending;
-  return { ...told, error: storedError(error, key && { dataKey: key, connectionRow: null }) };
+  const { by: _, error, ...rest } = ending;
+  return { ...rest, error: storedError(error, key && { dataKey: key, connectionRow: null }) };
 }

@@ -6,8 +6,8 @@ import { type Db, openDb } from '../../db/pool.ts';
 import { createRemoteCallServer, type HandleRemoteCall } from '../../nodes/remote-call-server.ts';
 import { createRemoteCalls } from '../../nodes/remote-calls.ts';
 import { getFunction } from '../deploys/store.ts';
-import { beginRun } from './asked-run.ts';
 import { findStopped, takeClaim } from './claims.ts';
+import { beginRun } from './queue.ts';
 import { remoteHandlers } from './remote-handlers.ts';
 import { asBytes, judgeRemotely, runRemotely } from './remote-runner.ts';
 import { openRunsBench, type RunsBench } from './runs.fixture.ts';
@@ -94,7 +94,10 @@ test('a run that its node may continue although its remote call is lost is ended
   const lost = { ask: () => Promise.resolve({ none: 'lost' as const }) };
   const asking = runRemotely({ db: bench.db, vault: bench.one.vault, remoteCalls: lost, now: bench.now });
   const ending = await asking.runNow(claim, AbortSignal.abort());
-  assert.match(ending?.state === 'cancelled' ? ending.error.message : '', /What it did until then is done/);
+  assert.match(
+    ending?.state === 'cancelled' ? ending.error.message : '',
+    /The effects of the run until then remain/,
+  );
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
   assert.deepEqual(await findStopped(bench.db, [claim]), { lost: [claim.id], cancelled: [] });
 });
@@ -126,7 +129,7 @@ test('a run whose node could not say what it came to is told as its row says', a
   for (const ending of endings) {
     const claim = await begin();
     const failing = desk(async () => {
-      await settle(bench.db, { claim, ending, counts: {}, now: bench.now(), random: 0 });
+      await settle(bench.db, { claim, ending, now: bench.now(), random: 0 });
       throw new Error('lost');
     });
     assert.deepEqual(await elsewhere().runNow(claim), ending);
@@ -143,7 +146,7 @@ test('a run whose remote call was lost in a crash of the database continues, and
     begun.resolve();
     await isOver.promise;
     assert.equal(signal.aborted, false);
-    await settle(bench.db, { claim, ending, counts: {}, now: bench.now(), random: 0 });
+    await settle(bench.db, { claim, ending, now: bench.now(), random: 0 });
     return Buffer.from('');
   });
   const asked = elsewhere().runNow(claim);

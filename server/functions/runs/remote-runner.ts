@@ -1,10 +1,10 @@
 /**
- * For a node that runs no code of customers: what would run here is asked of a node that does, while somebody waits.
+ * For a node that runs no customer code: has another node run it, by a remote call, while a caller waits.
  *
- * Neighbours: `remote-handlers.ts` is the other side; `nodes/remote-calls.ts` carries it.
+ * Neighbours: `remote-handlers.ts` is the other side, and `nodes/remote-calls.ts` transports the calls.
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import type { UnsavedConnection } from '../../connections/hooks.ts';
+import type { UnsavedConnection } from '../../connections/store/hooks.ts';
 import { type Db, mayPass } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { RemoteCallEnd, RemoteCalls } from '../../nodes/remote-calls.ts';
@@ -13,45 +13,50 @@ import type { Describe, Description } from '../deploys/examine.ts';
 import type { Claim } from './claims.ts';
 import { type Judge, validateMs } from './on-event.ts';
 import { openError, type StoredError } from './sealed-output.ts';
-import { cancelled, type Ending, settle } from './settle.ts';
-import { findEnding } from './settle-while-held.ts';
+import { cancelled, type Ending, findEnding, settle } from './settle.ts';
 import type { Runner } from './worker.ts';
 
-/** Seals what is asked of another node, with the environment's key, which seals the error of an answer too. */
+/** Context in which the environment's key seals a request. It also seals the error in an answer. */
 export const remoteCallContext = 'errand';
 
-/** Nodes of versions before this one do not say it, and get errors in plain text. */
-type Asker = { opensErrors?: true };
-/** What crosses between nodes; they may be of different versions. */
-export type RunRequest = Pick<Claim, 'id' | 'owner'> & Asker;
+/** Nodes of earlier versions do not set this, and get errors in plain text. */
+type CallingNode = { opensErrors?: true };
+/** Messages between nodes, which may be of different versions. */
+export type RunRequest = Pick<Claim, 'id' | 'owner'> & CallingNode;
 export type JudgeRequest = Omit<UnsavedConnection, 'integration' | 'accessExpiresAt'> &
-  Asker & {
+  CallingNode & {
     functionId: number;
     integrationKey: string;
     accessExpiresAt: string | null;
   };
 export type DescribeRequest = { code: string };
-/** Without the output, which is in the run's row. Null: nothing can be told. */
+/** Without the output, which is in the run's row. Null: the ending is not known. */
 export type EndingAnswer = {
   ending: (Exclude<Ending, { state: 'succeeded' }> & { error: StoredError }) | { state: 'succeeded' } | null;
 };
 
 export const asBytes = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
 
-/** How long what a run came to is asked for while the database is away, and between two looks. */
-const [maxAskedMs, againMs] = [10_000, 250];
-/** Of a run whose node is gone: another one ends it within a look or two, where there is another one. */
+/** How long an ending is polled while the database is away, and the pause between two polls. */
+const [maxAwayMs, againMs] = [10_000, 250];
+/** Another node, if there is one, takes over the run of a lost node within this time. */
 const takenOverS = 3;
 
 const untaken: Ending = {
   state: 'failed',
-  error: { code: 'function_unavailable', message: 'No node that runs functions took it. Nothing was done.' },
+  error: {
+    code: 'function_unavailable',
+    message: 'No node that runs functions claimed the run. Nothing was done.',
+  },
   mayPass: true,
 };
 
 const hungUp: Ending = {
   ...cancelled,
-  error: { ...cancelled.error, message: 'Its caller hung up. What it did until then is done.' },
+  error: {
+    ...cancelled.error,
+    message: 'The caller closed the connection. The effects of the run until then remain.',
+  },
 };
 
 /** Runs with a waiting caller. A queued run needs no remote call: the workers find it in the queue. */
@@ -71,21 +76,20 @@ export function runRemotely({
     async runNow(claim, signal) {
       const { id, owner, environmentId } = claim;
       const request = asBytes({ id, owner, opensErrors: true } satisfies RunRequest);
-      const settleAs = (ending: Ending) =>
-        settle(db, { claim, ending, counts: claim.counts, now: now(), random: 0 });
+      const settleAs = (ending: Ending) => settle(db, { claim, ending, now: now(), random: 0 });
       const end = await remoteCalls
         .ask({ environmentId, kind: 'run', request, signal })
         .catch(async (error) => {
-          // The remote call may still appear: a node that takes it then finds the run over.
+          // The remote call may still appear: a node that takes it then finds that the run is over.
           await settleAs(untaken).catch(() => {});
           throw error;
         });
       if ('answer' in end) {
         const keyOf = () => environmentKey(db, { environmentId, vault });
         const ending = await endingFrom(end, keyOf).catch(() => undefined);
-        // Its output is in its row, and so is what the node that had it could not tell, or this one could not open.
-        const isToldThere = ending === undefined || ending.state === 'succeeded';
-        return isToldThere ? awaitEnding(db, { id, vault, signal }) : ending;
+        // The row has the output, and an ending that the answer lacks or that this node cannot decrypt.
+        const isInRow = ending === undefined || ending.state === 'succeeded';
+        return isInRow ? awaitEnding(db, { id, vault, signal }) : ending;
       }
       // The node that had the run writes that it was cancelled.
       if (end.none === 'cancelled') return cancelled;
@@ -103,7 +107,7 @@ export function runRemotely({
   };
 }
 
-/** Functions that judge connections before they are stored. */
+/** Calls functions that validate connections before they are stored. */
 export function judgeRemotely({
   db,
   vault,
@@ -116,13 +120,13 @@ export function judgeRemotely({
   return async ({ candidate: { integration, accessExpiresAt, ...candidate }, found }) => {
     const { environmentId, key: integrationKey } = integration;
     const key = await environmentKey(db, { environmentId, vault });
-    const asked: JudgeRequest = {
+    const order: JudgeRequest = {
       ...candidate,
       ...{ integrationKey, functionId: found.id, accessExpiresAt: accessExpiresAt?.toISOString() ?? null },
       opensErrors: true,
     };
     const end = await remoteCalls.ask({
-      ...{ environmentId, kind: 'judge', request: key.sealJson(asked, remoteCallContext) },
+      ...{ environmentId, kind: 'judge', request: key.sealJson(order, remoteCallContext) },
       signal: AbortSignal.timeout(2 * validateMs),
     });
     return endingFrom(end, async () => key);
@@ -138,7 +142,7 @@ export function describeRemotely(remoteCalls: RemoteCalls): Describe {
     return {
       failure: {
         cause: signal.aborted ? 'cancelled' : 'unavailable',
-        message: 'No node that runs functions looked at it.',
+        message: 'No node that runs functions claimed the run.',
       },
     };
   };
@@ -154,8 +158,8 @@ async function endingFrom(end: RemoteCallEnd, keyOf: () => Promise<DataKey>): Pr
 }
 
 /**
- * Of a run that its node told nothing of: what it came to, as its row says once it is over. Undefined where nobody has it any
- * more, the database does not say, or `signal` ends the wait.
+ * Waits for the ending in the row of a run whose node did not report it. Undefined if no node holds the run any more, if the
+ * database is away for too long, or if `signal` ends the wait.
  */
 async function awaitEnding(
   db: Db,
@@ -167,7 +171,7 @@ async function awaitEnding(
       if (ending !== undefined || isLeft || signal?.aborted) return ending;
       knownAtMs = performance.now();
     } catch (error) {
-      const isInVain = !mayPass(error) || signal?.aborted || performance.now() - knownAtMs > maxAskedMs;
+      const isInVain = !mayPass(error) || signal?.aborted || performance.now() - knownAtMs > maxAwayMs;
       if (isInVain) return undefined;
     }
   }

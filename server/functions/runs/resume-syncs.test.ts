@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { resumeSyncsOf } from './resume-syncs.ts';
+import { resumeSyncsOf } from './queue.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
 
 let bench: RunsBench;

@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import type { Tx } from '../../db/pool.ts';
-import { within } from '../../tracing/cause.ts';
-import type { Span } from '../../tracing/span.ts';
+import { type Span, within } from '../../tracing/tracing.ts';
 import { listSyncs } from '../syncs/sync-list.ts';
 import { lockSyncs, pauseSyncs, resetSyncs, type Sync } from '../syncs/syncs.ts';
 import { type Claim, claimLost, claimWaiting, release } from './claims.ts';
+import { queueFollowing, queueRuns, queueSyncsSoon } from './queue.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
-import { cancelRun, queueFollowing, queueRuns } from './runs.ts';
+import { cancelRun } from './runs.ts';
 import { queueDue } from './schedule.ts';
 import { cancelled, type Ending, settle } from './settle.ts';
-import { queueSyncsSoon } from './webhook-runs.ts';
 
 /** Of a sync that is asked for while a run of it goes on. */
 let bench: RunsBench;
@@ -50,7 +49,7 @@ const begun = async (): Promise<Claim> => {
 };
 const succeeded: Ending = { state: 'succeeded', output: null };
 const settled = (of: Claim, ending: Ending = succeeded) =>
-  settle(bench.db, { claim: of, ending, counts: {}, now: bench.now(), random: 0 });
+  settle(bench.db, { claim: of, ending, now: bench.now(), random: 0 });
 const states = async () => (await bench.runs()).map(({ state, trigger: by }) => `${state} ${by}`);
 
 test('what changed while a run went on is seen by the run that a trigger asks for', async () => {
@@ -117,7 +116,7 @@ test('a run that has begun and waits to go on is due at once, and another one fo
   const notice = (connection: number) =>
     bench.db.transaction((tx) => queueSyncsSoon(tx, { connection, types: undefined, at: bench.now() }));
   const of = await begun();
-  for (const stop of [() => settled(of, failed), async () => release(bench.db, await claim(), {})]) {
+  for (const stop of [() => settled(of, failed), async () => release(bench.db, await claim())]) {
     await stop();
     // A notice of the provider is kept until that run is over.
     assert.equal((await notice(of.connection.id)).running, 1);

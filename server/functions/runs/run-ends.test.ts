@@ -1,16 +1,15 @@
 import assert from 'node:assert/strict';
 import { randomUUIDv7 } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';
-import { destroyConnection } from '../../connections/store.ts';
+import { destroyConnection } from '../../connections/store/save.ts';
 import { fencedDb } from '../context/fence.ts';
 import { acquireLock, releaseLock } from '../context/locks.ts';
 import { getFunction, removeFunction } from '../deploys/store.ts';
-import { beginRun, queueRun } from './asked-run.ts';
 import { type Claim, claimLost, claimWaiting, release } from './claims.ts';
+import { beginRun, queueRun } from './queue.ts';
 import { createRunLog } from './run-log.ts';
-import { runSweepJob } from './run-sweep.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
-import { cancelRun } from './runs.ts';
+import { cancelRun, runSweepJob } from './runs.ts';
 import { queueDue } from './schedule.ts';
 import { settle } from './settle.ts';
 
@@ -73,7 +72,7 @@ test('a run that was told to end begins nowhere again, not after its node is los
   await cancel(next.id);
   const outage = { code: 'unavailable', message: 'An outage.' };
   const ending = { state: 'failed', error: outage, mayPass: true } as const;
-  await settle(bench.db, { claim: next, ending, counts: {}, now: bench.now(), random: 0 });
+  await settle(bench.db, { claim: next, ending, now: bench.now(), random: 0 });
   assert.deepEqual((await states()).at(-1), ['cancelled', 'cancelled']);
 });
 
@@ -84,7 +83,7 @@ test('a run outlives the loss of nodes with its attempts, and not of any number 
   const resumed = await lose();
   const outage = { code: 'unavailable', message: 'An outage.' };
   const ending = { state: 'failed', error: outage, mayPass: true } as const;
-  const settling = { ending, counts: {}, now: bench.now(), random: 0 };
+  const settling = { ending, now: bench.now(), random: 0 };
   assert.deepEqual([first.maxAttempts - first.attempt, resumed.maxAttempts - resumed.attempt], [2, 2]);
   assert.equal(await settle(bench.db, { claim: resumed, ...settling }), 'waits');
   await bench.db.query(
@@ -107,7 +106,7 @@ test('what a run logs after it was given back stands behind what it logged befor
   };
   const first = await claim();
   await logging(first, 'one');
-  await release(bench.db, first, {});
+  await release(bench.db, first);
   const second = await claim();
   assert.deepEqual([second.id, second.attempt], [first.id, first.attempt]);
   await logging(second, 'two');

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { randomUUIDv7 } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { getFunction } from '../deploys/store.ts';
-import { listRuns, type RunFilter } from './run-list.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
+import { listRuns, type RunFilter } from './runs.ts';
 
 let bench: RunsBench;
 before(async () => {

@@ -1,26 +1,26 @@
-/** What the code of a run writes to its log: kept in batches, bounded, and readable while the run goes on. */
+/** The log of a run: written in batches, bounded, and readable while the run is under way. */
 import { type OperationMessage, sealMessage } from '../../activity/operations.ts';
 import { type Db, first } from '../../db/pool.ts';
-import type { LogLine } from '../isolation/runtime.ts';
+import type { LogLine } from '../isolation/run-order.ts';
 import { type SealingKey, sealLines } from './sealed-output.ts';
 
-/** Of one attempt. Then one line says that the rest is left out. */
+/** The maximum number of lines of an attempt. One more line reports that the rest is left out. */
 const maxLines = 2_000;
 const flushMs = 1_000;
 const linesAtOnce = 100;
-/** Each attempt writes behind those before it, and one that was given back, which does not count, behind itself. */
+/** Positions for each attempt. A run that was given back keeps its attempt, and writes after its earlier lines. */
 const positionsOfAttempt = 100_000;
-/** The last ones, for the activity log. */
-const maxTold = 50;
+/** The maximum number of lines, the last ones, for the activity log. */
+const maxRecent = 50;
 
-/** `by` seals what the code wrote; a line of this service has none. */
+/** `by` seals the lines of customer code. A line of this service has none. */
 export type RunLogLine = LogLine & { by?: SealingKey | undefined };
 
 type RunLog = {
   write(line: RunLogLine): void;
-  /** What was written last, for the activity log. */
-  told(): OperationMessage[];
-  /** Writes what waits; resolves when it is stored, or given up. */
+  /** The last lines, for the activity log. */
+  recent(): OperationMessage[];
+  /** Writes the pending lines, and resolves when they are stored, or when the attempt to store them has failed. */
   end(): Promise<void>;
 };
 
@@ -48,7 +48,7 @@ export function createRunLog({
 
   async function storeAll(lines: readonly Line[]): Promise<void> {
     begin ??= Math.max(attempt * positionsOfAttempt, await behindLast(db, runId));
-    // A few at a time: what other runs wrote is stored in between.
+    // A few at a time, so that other runs can store theirs in between.
     for (let from = 0; from < lines.length; from += linesAtOnce)
       await store(db, { runId, begin, lines: lines.slice(from, from + linesAtOnce) });
   }
@@ -64,15 +64,15 @@ export function createRunLog({
   return {
     write(line) {
       last.push(line);
-      if (last.length > 2 * maxTold) last = last.slice(-maxTold);
+      if (last.length > 2 * maxRecent) last = last.slice(-maxRecent);
       if (count > maxLines) return;
       const kept = count === maxLines ? leftOut : line;
       waiting.push({ ...kept, position: count, at: now() });
       count += 1;
       timer ??= setTimeout(flush, flushMs);
     },
-    told: () =>
-      last.slice(-maxTold).map(({ level, text, by }) => ({
+    recent: () =>
+      last.slice(-maxRecent).map(({ level, text, by }) => ({
         level: level === 'debug' ? 'info' : level,
         ...(by === undefined ? { message: text } : { message: '', sealed: sealMessage(text, by) }),
       })),
@@ -85,7 +85,7 @@ export function createRunLog({
 
 const leftOut: RunLogLine = { level: 'warn', text: 'More lines were written and are left out.' };
 
-/** The position behind all lines that a run has. */
+/** The position after all lines of a run. */
 async function behindLast(db: Db, runId: string): Promise<number> {
   const last = first(
     await db.query<{ position: number }>(
@@ -103,7 +103,7 @@ async function store(
   // PostgreSQL stores neither NUL nor lone surrogates.
   const texts = lines.map(({ text }) => text.replaceAll('\0', '').toWellFormed());
   const sealed = sealedAll(lines, texts);
-  // A run that was removed meanwhile has no log.
+  // A run that was deleted meanwhile has no log.
   await db.query(
     `insert into run_line (run_id, position, at, level, message, sealed)
      select run.id, line.position, line.at, line.level, line.message, line.sealed
@@ -122,7 +122,7 @@ async function store(
   );
 }
 
-/** Those of one key together; null for what is kept as it is. */
+/** Seals the lines of each key together. Null for a line that stays plain text. */
 function sealedAll(lines: readonly Line[], texts: readonly string[]): (Buffer | null)[] {
   const sealed: (Buffer | null)[] = lines.map(() => null);
   const byKey = Map.groupBy(

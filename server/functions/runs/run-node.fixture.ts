@@ -6,18 +6,19 @@ import { BlockList } from 'node:net';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { noActivity } from '../../activity/writer.ts';
+import { authModes } from '../../auth-modes/modes.ts';
 import { brandNames } from '../../brand.ts';
-import { createCredentialSource } from '../../connections/credentials.ts';
-import { createConnectionReader } from '../../connections/reader.ts';
-import { createStatusTransitions } from '../../connections/status-transitions.ts';
+import { createStatusTransitions } from '../../connections/health/status-transitions.ts';
+import { createCredentialSource } from '../../connections/refresh/credentials.ts';
+import { createConnectionReader } from '../../connections/store/reader.ts';
 import { type DbTarget, openDb } from '../../db/pool.ts';
-import { createOutbound } from '../../outbound.ts';
+import { createOutbound } from '../../outbound/outbound.ts';
 import { loadCatalog } from '../../providers/catalog.ts';
 import { createProxy } from '../../proxy/proxy.ts';
 import { createQuota } from '../../proxy/quota/quota.ts';
 import { openVault } from '../../vault.ts';
 import { createInnerProxy } from '../context/inner-proxy.ts';
-import { sdkParts } from '../isolation/harness-text.ts';
+import { sdkParts } from '../isolation/program.ts';
 import { createRuntime } from '../isolation/runtime.ts';
 import { createRunner, type RunnerLimits } from './worker.ts';
 
@@ -36,7 +37,7 @@ export async function openRunNode(
 ) {
   const db = openDb(target, { maxConnections: 8 });
   const vault = openVault([{ id: 'k', key: createSecretKey(Buffer.from(masterKey, 'base64')) }]);
-  const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'));
+  const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
   const log = pino({ level: 'silent' });
   const brand = brandNames('trellis');
   const reading = { vault, catalog, testClient: undefined };
@@ -59,7 +60,7 @@ export async function openRunNode(
         connections: reader,
       }),
   });
-  const runtime = createRuntime(await sdkParts(), { maxProcesses: 4, memoryMb: 96, confinement: 'off' });
+  const runtime = createRuntime(sdkParts, { maxProcesses: 4, memoryMb: 96, confinement: 'off' });
   const baseUrl = 'http://localhost:3003';
   const runner = createRunner({
     ...{ db, vault, brand, baseUrl, reader, credentials, outbound, proxy, runtime, log, nowMs },

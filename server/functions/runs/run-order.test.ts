@@ -7,8 +7,8 @@ import { createIntegration } from '../../integrations/store.ts';
 import { getFunction } from '../deploys/store.ts';
 import { lockSyncs, resetSyncs, type Sync } from '../syncs/syncs.ts';
 import { type Claim, claimWaiting, integrationOf, type Share } from './claims.ts';
+import { queueRuns } from './queue.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
-import { queueRuns } from './runs.ts';
 import { queueDue } from './schedule.ts';
 import { settle } from './settle.ts';
 
@@ -30,7 +30,7 @@ const settling = (of: Claim) =>
   settle(bench.db, {
     claim: of,
     ending: { state: 'succeeded', output: null },
-    ...{ counts: {}, now: bench.now(), random: 0 },
+    ...{ now: bench.now(), random: 0 },
   });
 
 /** Resolves when a statement of this database waits for a lock. */

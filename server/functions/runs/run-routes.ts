@@ -1,18 +1,18 @@
-/** Runs for people and programs: list, look at one, read its log while it goes on, cancel. */
+/** Routes for runs: list, read, read the log while a run is under way, cancel. */
 import { z } from 'zod';
-import { connectionId } from '../../connections/wire.ts';
+import { connectionId } from '../../connections/routes/wire.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
-import { type Caller, hasScope } from '../../http/caller.ts';
+import { type Caller, hasScope } from '../../http/auth/caller.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { functionName } from '../deploys/definition.ts';
-import { kindOf } from '../wire.ts';
-import { listRuns } from './run-list.ts';
-import { cancelRun, getRun, type RunView, runKinds, runStates } from './runs.ts';
+import { functionType, kindOf } from '../wire.ts';
+import { cancelRun, getRun, listRuns, type RunView, runKinds, runStates } from './runs.ts';
 import { goneText, keyReader, openError, openLine, type RunError } from './sealed-output.ts';
 
-type Deps = { db: Db; vault: Vault; now: () => Date; poke: () => void; open: () => Promise<void> };
+/** `open` throws if functions are turned off. */
+type RunRoutesDeps = { db: Db; vault: Vault; now: () => Date; poke: () => void; open: () => Promise<void> };
 
 const counts = z.object({
   added: z.number(),
@@ -23,7 +23,7 @@ const counts = z.object({
 const runWire = z.object({
   id: z.string(),
   provider_config_key: z.string(),
-  /** Null where the connection is gone. */
+  /** Null if the connection is deleted. */
   connection_id: z.string().nullable(),
   function: z.string(),
   version: z.number(),
@@ -32,19 +32,19 @@ const runWire = z.object({
   trigger: z.string(),
   state: z.enum(runStates),
   cancel_requested: z.boolean(),
-  /** 1 at first; 0 where it has not begun. */
+  /** The first is 1; 0 before the run begins. */
   attempt: z.number(),
   most_attempts: z.number(),
   queued_at: z.string(),
-  /** It does not begin before. */
+  /** The run does not begin before this time. */
   not_before: z.string(),
   started_at: z.string().nullable(),
   ended_at: z.string().nullable(),
-  /** `payload`, what the code threw and its stack, is for callers with functions:write alone. */
+  /** `payload`, with the thrown error and its stack, is only for callers with functions:write. */
   error: z.object({ code: z.string(), message: z.string(), payload: z.unknown().optional() }).nullable(),
   /** By model. */
   counts: z.record(z.string(), counts),
-  /** Attempts before the last one, the oldest first: when and by what each ended. */
+  /** The attempts before the last one, oldest first, with the end and the error of each. */
   earlier_attempts: z.array(
     z.object({
       attempt: z.number(),
@@ -58,12 +58,12 @@ const lineWire = z.object({
   at: z.string(),
   level: z.string(),
   message: z.string(),
-  /** The code wrote it, and its connection was deleted: the message says so. */
+  /** A line of the code whose connection was deleted: the message states this. */
   deleted: z.boolean(),
 });
 const one = z.object({ id: z.uuid() });
 
-export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void {
+export function runRoutes(app: App, { db, vault, now, poke, open }: RunRoutesDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
   const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
 
@@ -73,15 +73,15 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
       ...read,
       schema: {
         operationId: 'listRuns',
-        summary: 'Runs, newest first',
-        description: 'Of syncs, actions and event functions, as long as they are kept.',
+        summary: 'List runs, newest first',
+        description: 'Runs of syncs, actions and event functions, for as long as they are kept.',
         errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),
           connection_id: connectionId.optional(),
           function: functionName.optional(),
-          /** Of the function. */
-          type: z.enum(['sync', 'action', 'on-event']).optional(),
+          /** The type of the function. */
+          type: functionType.optional(),
           kind: z.enum(['sync', 'webhook', 'action', 'on-event']).optional(),
           state: z.enum(runStates).optional(),
           cursor: z.uuid().optional(),
@@ -97,7 +97,7 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
         environmentId: caller.environmentId,
         integrationKey: provider_config_key,
         connectionId: connection_id,
-        functionKind: kindOf(type),
+        functionKind: type && kindOf(type),
         kind: runKinds.find((one) => wireKind(one) === kind),
         before: cursor,
         limit: limit + 1,
@@ -114,8 +114,8 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
       ...read,
       schema: {
         operationId: 'getRun',
-        summary: 'A run',
-        description: 'Its state, its attempts, what it saved and what it failed of.',
+        summary: 'Get a run',
+        description: 'Its state, its attempts, the records that it saved, and its error.',
         errors: ['functions_off', 'not_found'],
         params: one,
         response: { 200: runWire },
@@ -123,7 +123,8 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
     },
     async ({ params: { id }, caller }) =>
       toWire(await getRun(db, { environmentId: caller.environmentId, id }), {
-        ...{ caller, keys: keyReader(vault) },
+        caller,
+        keys: keyReader(vault),
       }),
   );
 
@@ -133,10 +134,11 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
       ...read,
       schema: {
         operationId: 'listRunLines',
-        summary: "Lines of a run's log",
+        summary: 'List the log lines of a run',
         description:
-          'Those after a position; while the run goes on more come about each second. With `text` those that hold it, ' +
-          'whatever the case of its letters: a call looks at 1,000 lines, and `next_after` says where the next one goes on.',
+          'The lines after a position. While the run continues, new lines appear about once a second. With `text`, only ' +
+          'lines that contain it, regardless of case: a call examines 1,000 lines, and `next_after` is the position from ' +
+          'which the next call continues.',
         errors: ['functions_off', 'not_found'],
         params: one,
         querystring: z.strictObject({
@@ -147,7 +149,7 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
           200: z.object({
             lines: z.array(lineWire),
             has_more: z.boolean(),
-            /** The `after` of the next call; null where there is no more. */
+            /** The `after` of the next call; null: there are no more lines. */
             next_after: z.number().nullable(),
           }),
         },
@@ -157,7 +159,7 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
       const { environmentId } = caller;
       const { wrappedKey } = await getRun(db, { environmentId, id });
       const key = keyReader(vault)(wrappedKey);
-      const { lines, nextAfter } = await linesOf(db, { ...{ environmentId, id, after, text, key } });
+      const { lines, nextAfter } = await linesOf(db, { environmentId, id, after, text, key });
       return {
         lines: lines.map(({ at, isDeleted, ...line }) => ({
           ...line,
@@ -178,7 +180,7 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: Deps): void 
         operationId: 'cancelRun',
         summary: 'Cancel a run',
         description:
-          'It ends within seconds; what it has saved stays, and the next run goes on from its checkpoint.',
+          'The run ends within seconds. The records that it saved stay, and the next run continues from its checkpoint.',
         errors: ['functions_off', 'not_found'],
         params: one,
         response: { 200: runWire },
@@ -219,7 +221,7 @@ function toWire(
     not_before: run.notBefore.toISOString(),
     started_at: run.startedAt?.toISOString() ?? null,
     ended_at: run.endedAt?.toISOString() ?? null,
-    error: run.error && errorOf(openError(run.error, key), caller),
+    error: run.error && errorWire(openError(run.error, key), caller),
     counts: run.counts,
     earlier_attempts: run.earlier.map(({ ended_at: endedAt, error, ...rest }) => ({
       ...rest,
@@ -229,36 +231,36 @@ function toWire(
   };
 }
 
-/** What the code threw may hold what the account holds. */
-function errorOf({ code, message, payload }: RunError, caller: Caller) {
+/** The thrown error may include data of the account. */
+function errorWire({ code, message, payload }: RunError, caller: Caller) {
   const isShown = payload !== undefined && hasScope(caller, 'functions:write');
   return { code, message, ...(isShown && { payload }) };
 }
-
-/** Reading the log of a run. */
 
 type RunLine = {
   position: number;
   at: Date;
   level: string;
   message: string;
-  /** The code wrote it, and the key that sealed it was destroyed. */
+  /** A line of the code, whose key was destroyed. */
   isDeleted: boolean;
 };
 
-/** Looked at in one call: to open one takes some 20 µs. */
+/** The maximum number of lines that one call decrypts; each takes some 20 µs. */
 const maxLines = 1_000;
 
 /**
- * Lines after a position, in their order; those that hold `text` where it is given. `key` is the run's, undefined where it was
- * destroyed. `nextAfter`: where the next call goes on; undefined: there are no more.
+ * Lines after a position, in their order; with `text`, only the lines that include it. `key` is the run's, undefined if it was
+ * destroyed. `nextAfter` is the position for the next call; undefined: there are no more lines.
  */
 export async function linesOf(
   q: Queryable,
   {
+    environmentId,
+    id,
+    after,
     text,
     key,
-    ...of
   }: {
     environmentId: number;
     id: string;
@@ -267,7 +269,15 @@ export async function linesOf(
     key: DataKey | undefined;
   },
 ): Promise<{ lines: RunLine[]; nextAfter: number | undefined }> {
-  const found = await findLines(q, { ...of, limit: maxLines + 1 });
+  const found = await q.query<Omit<RunLine, 'isDeleted'> & { sealed: Buffer | null }>(
+    `select line.position, line.at, line.level, line.message, line.sealed
+     from run_line line
+     join run on run.id = line.run_id
+     where run.environment_id = $1 and run.id = $2 and line.position > $3
+     order by line.position
+     limit ${maxLines + 1}`,
+    [environmentId, id, after],
+  );
   const looked = found.slice(0, maxLines);
   const nextAfter = found.length > maxLines ? looked.at(-1)?.position : undefined;
   const lines = looked.map(({ sealed, ...line }) => {
@@ -279,21 +289,4 @@ export async function linesOf(
   const wanted = text.toLowerCase();
   const fits = ({ message, isDeleted }: RunLine) => !isDeleted && message.toLowerCase().includes(wanted);
   return { lines: lines.filter(fits), nextAfter };
-}
-
-type Stored = Omit<RunLine, 'isDeleted'> & { sealed: Buffer | null };
-
-function findLines(
-  q: Queryable,
-  { environmentId, id, after, limit }: { environmentId: number; id: string; after: number; limit: number },
-): Promise<Stored[]> {
-  return q.query<Stored>(
-    `select line.position, line.at, line.level, line.message, line.sealed
-     from run_line line
-     join run on run.id = line.run_id
-     where run.environment_id = $1 and run.id = $2 and line.position > $3
-     order by line.position
-     limit $4`,
-    [environmentId, id, after, limit],
-  );
 }

@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { openTestDatabase } from '../../../test/support/database.ts';
-import { insertConnection } from '../../connections/save.ts';
+import { insertConnection } from '../../connections/store/save.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import type { Kind } from '../deploys/definition.ts';

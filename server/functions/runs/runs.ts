@@ -1,17 +1,18 @@
 /**
- * Runs as callers see them: queued, looked up, cancelled. The table `run` and the lines of its log.
+ * Runs as callers see them: listed, read, cancelled. Also the job that deletes old ones.
  *
- * Does not own: who runs them (`claims.ts`, `worker.ts`) and how they end (`settle.ts`).
+ * This folder owns the tables `run` and `run_line`. Neighbours: `queue.ts` and `schedule.ts` queue runs, `worker.ts` executes
+ * them, `settle.ts` ends them.
  */
-import { randomUUIDv7 } from 'node:crypto';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
-import { currentTraceparent } from '../../tracing/cause.ts';
+import type { Job } from '../../jobs/jobs.ts';
 import { lockLeft, tellFailed } from '../action-over.ts';
 import { releaseAllLocks } from '../context/locks.ts';
-import type { RunCounts } from '../context/run-counts.ts';
+import type { RunCounts } from '../context/service-call.ts';
+import type { Kind } from '../deploys/definition.ts';
 import type { RunKind, Trigger } from './claims.ts';
-import { syncAttempts } from './schedule.ts';
+import { bringNearer } from './schedule.ts';
 import { type RunError, type StoredError, wrappedKeySql } from './sealed-output.ts';
 import { cancelled } from './settle.ts';
 
@@ -38,110 +39,17 @@ export type RunView = {
   endedAt: Date | null;
   error: StoredError | null;
   counts: RunCounts;
-  /** Attempts before the last one, the oldest first. */
+  /** The attempts before the last one, oldest first. */
   earlier: EarlierAttempt[];
-  /** The key of what its code wrote and threw; null where it was destroyed. */
+  /** The key that sealed the log and the error of its code; null if it was destroyed. */
   wrappedKey: Buffer | null;
 };
 
 export type EarlierAttempt = { attempt: number; ended_at: string; error: StoredError };
 
-/** What is asked for now comes before what is due by its time. */
-const manualPriority = 5;
-
 /**
- * Lets each of these syncs run now: what has changed until this call is seen by a run. One that has none is queued, one that
- * waits is due now. A run that has begun, also where it waits to go on, may have read before the change: another one follows
- * it, one alone however often this is called meanwhile. To be called with the syncs locked, so that no run of theirs ends in
- * between. Answers how many wait by this.
- */
-export function queueRuns(
-  tx: Tx,
-  { syncIds, at }: { syncIds: readonly number[]; at: Date },
-): Promise<number> {
-  const traceparent = currentTraceparent();
-  return queueAsked(tx, { asked: syncIds.map((syncId) => ({ syncId, traceparent })), at });
-}
-
-/**
- * Queues at most 500 of the runs that were to follow one that is over by now, however it ended and whatever node ended it. To
- * be called again and again. Several nodes share the work.
- */
-export async function queueFollowing(db: Db, at: Date): Promise<void> {
-  const found = await db.query<{ id: number }>(
-    `select sync.id
-     from sync_again as again
-     join sync on sync.id = again.sync_id
-     join function on function.id = sync.function_id and function.version_id is not null
-     join connection on connection.id = sync.connection_id and connection.deleted_at is null
-     where not exists (
-       select from run
-       where sync_id = sync.id and kind = 'sync' and state in ('waiting', 'running') and started_at is not null
-     )
-     limit ${maxFollowing}`,
-  );
-  if (found.length === 0) return;
-  await db.transaction(async (tx) => {
-    const locked = await tx.query<{ id: number }>(
-      'select id from sync where id = any($1) order by id for no key update skip locked',
-      [found.map(({ id }) => id)],
-    );
-    // Read again under the lock: another node may have queued it, and a pause may have taken it back.
-    const asked = await tx.query<Asked>(
-      'select sync_id as "syncId", traceparent from sync_again where sync_id = any($1)',
-      [locked.map(({ id }) => id)],
-    );
-    await queueAsked(tx, { asked, at });
-  });
-}
-
-const maxFollowing = 500;
-type Asked = { syncId: number; traceparent: string | null };
-
-async function queueAsked(tx: Tx, { asked, at }: { asked: readonly Asked[]; at: Date }): Promise<number> {
-  const rows = await tx.query<{ syncId: number; hasBegun: boolean }>(
-    `insert into run
-       (id, environment_id, function_id, version_id, connection_id, sync_id, variant, kind, trigger, priority, most_attempts,
-        not_before, queued_at, traceparent)
-     select
-       given.id, function.environment_id, function.id, function.version_id, sync.connection_id, sync.id, sync.variant, 'sync',
-       'manual', $4, ${syncAttempts}, $5, $5, given.traceparent
-     from unnest($1::bigint[], $2::uuid[], $3::text[]) as given (sync_id, id, traceparent)
-     join sync on sync.id = given.sync_id
-     join function on function.id = sync.function_id
-     order by sync.id
-     on conflict (sync_id) where state in ('waiting', 'running') and kind = 'sync' do update
-     set not_before = least(run.not_before, excluded.not_before),
-       priority = excluded.priority,
-       trigger = excluded.trigger,
-       traceparent = excluded.traceparent
-     where run.state = 'waiting'
-     returning sync_id as "syncId", started_at is not null as "hasBegun"`,
-    [
-      asked.map(({ syncId }) => syncId),
-      asked.map(() => randomUUIDv7()),
-      asked.map(({ traceparent }) => traceparent),
-      ...[manualPriority, at],
-    ],
-  );
-  const ahead = new Set(rows.filter(({ hasBegun }) => !hasBegun).map(({ syncId }) => syncId));
-  const behind = asked.filter(({ syncId }) => !ahead.has(syncId));
-  await tx.query('delete from sync_again where sync_id = any($1)', [[...ahead]]);
-  await tx.query(
-    `insert into sync_again (sync_id, traceparent)
-     select given.sync_id, given.traceparent
-     from unnest($1::bigint[], $2::text[]) as given (sync_id, traceparent)
-     order by given.sync_id
-     on conflict (sync_id) do update
-     set traceparent = excluded.traceparent`,
-    [behind.map(({ syncId }) => syncId), behind.map(({ traceparent }) => traceparent)],
-  );
-  return rows.length;
-}
-
-/**
- * Ends the runs of these syncs at once, on any node: from then on their nodes write nothing more. For operations that must
- * not overlap with them.
+ * Ends the runs of these syncs at once, on any node: their nodes write nothing more. For operations that must not overlap with
+ * runs.
  */
 export async function endRuns(
   tx: Tx,
@@ -167,8 +75,8 @@ export async function endRuns(
 }
 
 /**
- * Asks a run to end: at once where it waits, else when its node hears of it, in half a second. Throws `not_found`; what has
- * ended already stays as it is.
+ * Cancels a run: at once if it waits; otherwise its node reads the cancellation within half a second. A run that has ended
+ * stays as it is. Throws `not_found`.
  */
 export async function cancelRun(
   tx: Tx,
@@ -181,7 +89,7 @@ export async function cancelRun(
       [environmentId, id],
     ),
   );
-  if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
+  if (found === undefined) throw new AppError('not_found', 'The run does not exist, or no longer exists.');
   if (found.state === 'waiting') {
     for (const left of await lockLeft(tx, { environmentId, runId: id })) await tellFailed(tx, left, error);
   }
@@ -197,7 +105,7 @@ export async function cancelRun(
   );
 }
 
-/** Of runs: what a view has, from tables joined to `run`. */
+/** Selects the columns of `RunView`. */
 export const runViewSql = `
   select
     run.id,
@@ -242,12 +150,170 @@ export async function getRun(
       id,
     ]),
   );
-  if (found === undefined) throw new AppError('not_found', 'There is no such run, or no longer.');
+  if (found === undefined) throw new AppError('not_found', 'The run does not exist, or no longer exists.');
   return found;
 }
 
-/** Removes what ended before `before`, at most 1000 at a time; how many. */
-export async function removeOldRuns(q: Queryable, before: Date): Promise<number> {
+export type RunFilter = {
+  environmentId: number;
+  integrationKey?: string | undefined;
+  connectionId?: string | undefined;
+  function?: string | undefined;
+  /** The kind of the function: functions of different kinds may share a name. */
+  functionKind?: Kind | undefined;
+  kind?: RunKind | undefined;
+  state?: RunState | undefined;
+};
+
+/** For more functions than this, a scan of all runs is faster than an index scan for each function. */
+const maxApart = 50;
+
+/**
+ * The runs before `before` that match the filter, newest first. There may be tens of millions of runs: each list reads an
+ * index in its order, and about as many rows as it returns, even if few runs match.
+ */
+export async function listRuns(
+  q: Queryable,
+  { before, limit, ...filter }: RunFilter & { before?: string | undefined; limit: number },
+): Promise<RunView[]> {
+  const functions = await functionIds(q, filter);
+  const connections = await connectionIds(q, filter);
+  if (functions?.length === 0 || connections?.length === 0) return [];
+  const isApart = connections === undefined && functions !== undefined && functions.length <= maxApart;
+  return q.query<RunView>(
+    `${runViewSql}
+     join (${isApart ? ofEachFunction : ofAll}) as found on found.id = run.id
+     order by run.id desc`,
+    [
+      ...[filter.environmentId, before ?? null, filter.kind ?? null, filter.state ?? null],
+      ...[functions ?? null, connections ?? null, limit],
+    ],
+  );
+}
+
+const fits = `
+  run.environment_id = $1
+  and ($2::uuid is null or run.id < $2)
+  and ($3::text is null or run.kind = $3)
+  and ($4::text is null or run.state = $4)
+  and ($5::bigint[] is null or run.function_id = any($5))
+  and ($6::bigint[] is null or run.connection_id = any($6))`;
+
+const ofAll = `
+  select run.id
+  from run
+  where ${fits}
+  order by run.id desc
+  limit $7`;
+
+const ofEachFunction = `
+  select newest.id
+  from unnest($5::bigint[]) as wanted (function_id)
+  cross join lateral (
+    select run.id
+    from run
+    where run.function_id = wanted.function_id and ${fits}
+    order by run.id desc
+    limit $7
+  ) as newest
+  order by newest.id desc
+  limit $7`;
+
+/** The functions that a filter selects. Undefined: all. */
+async function functionIds(q: Queryable, filter: RunFilter): Promise<number[] | undefined> {
+  const { environmentId, integrationKey, function: name, functionKind, kind } = filter;
+  if ([integrationKey, name, functionKind, kind].every((given) => given === undefined)) return undefined;
+  const rows = await q.query<{ id: number }>(
+    `select function.id
+     from function
+     join integration on integration.id = function.integration_id
+     where function.environment_id = $1
+       and ($2::text is null or integration.key = $2)
+       and ($3::text is null or function.name = $3)
+       and ($4::text is null or function.kind = $4)
+       and ($5::text is null or function.kind = $5)`,
+    [
+      ...[environmentId, integrationKey ?? null, name ?? null, functionKind ?? null],
+      // Webhooks run syncs.
+      kind === 'webhook' ? 'sync' : (kind ?? null),
+    ],
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** The connections that a filter selects, without deleted ones. Several integrations may have the ID. Undefined: all. */
+async function connectionIds(
+  q: Queryable,
+  { environmentId, connectionId }: RunFilter,
+): Promise<number[] | undefined> {
+  if (connectionId === undefined) return undefined;
+  const rows = await q.query<{ id: number }>(
+    `select connection.id
+     from integration
+     join connection on connection.integration_id = integration.id
+     where integration.environment_id = $1
+       and connection.connection_id = $2
+       and connection.deleted_at is null`,
+    [environmentId, connectionId],
+  );
+  return rows.map(({ id }) => id);
+}
+
+const dayMs = 86_400_000;
+/** Bounds one run of the job, so that it does not delay the next one. */
+const maxRounds = 50;
+
+/**
+ * Ends lost runs that no node takes over, which are validations of connections that are not stored. Corrects syncs whose next
+ * time is too far off. Deletes runs and their logs after `keptDays`, and syncs of deleted connections with their state.
+ */
+export function runSweepJob({
+  db,
+  now,
+  keptDays,
+}: {
+  db: Db;
+  now: () => Date;
+  keptDays: number;
+}): Job<Record<string, never>> {
+  return {
+    name: 'functions.runs',
+    async run() {
+      await endLost(db, now());
+      await bringNearer(db, now());
+      const before = new Date(now().getTime() - keptDays * dayMs);
+      for (let round = 0; round < maxRounds; round += 1) {
+        if ((await removeOldRuns(db, before)) < 1_000) break;
+      }
+      await db.query(
+        `delete from sync
+         using connection
+         where connection.id = sync.connection_id and connection.deleted_at is not null`,
+      );
+      for (const table of ['function_checkpoint', 'function_state']) {
+        await db.query(
+          `delete from ${table}
+           using connection
+           where connection.id = ${table}.connection_id and connection.deleted_at is not null`,
+        );
+      }
+      await db.query("delete from function_lock where lease_until < now() - interval '1 day'");
+    },
+  };
+}
+
+async function endLost(q: Queryable, at: Date): Promise<void> {
+  const error: RunError = { code: 'function_unavailable', message: 'The node of the run was lost.' };
+  await q.query(
+    `update run
+     set state = 'failed', owner = null, lease_until = null, ended_at = $1, error = $2
+     where connection_id is null and state = 'running' and lease_until <= clock_timestamp()`,
+    [at, JSON.stringify(error)],
+  );
+}
+
+/** Deletes at most 1000 runs that ended before `before`, and returns their number. */
+async function removeOldRuns(q: Queryable, before: Date): Promise<number> {
   const rows = await q.query<{ id: string }>(
     `delete from run
      using (

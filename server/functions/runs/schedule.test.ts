@@ -97,6 +97,11 @@ test('a function that is off, a deleted connection and a paused sync queue nothi
   );
   await bench.db.query(`update sync set frequency_s = 60 where id = $1`, [own]);
   await bench.db.query(`update sync set state = 'paused', next_at = null where id = $1`, [off]);
+  // Its phase is anywhere in the hour, so also in the first minute.
+  await bench.db.query('update sync set next_at = $2 where id = $1', [
+    gone,
+    new Date(bench.now().getTime() + hourMs / 2),
+  ]);
   await setNextTime(bench.db, { syncIds: [own!], at: bench.now() });
   bench.advance(60_000);
   assert.equal(await queueDue(bench.db, bench.now()), 1);

@@ -1,15 +1,15 @@
 /**
- * Which syncs there are, and when each runs next.
+ * The schedule: which syncs exist, and when each runs next.
  *
- * Owns: the table `sync` but for what its runs come to (`settle.ts`). A sync keeps its phase: its times are those that lie a
- * whole number of its frequencies after an offset which a hash of function, connection and variant spreads over the
- * frequency. So 10,000 connections do not start at once, whatever deployed or imported them, and neither a late run nor a
- * restart moves the others.
+ * Owns: the table `sync`, except for the outcomes of runs (`settle.ts`). A sync keeps its phase: each of its times is a whole
+ * number of frequencies after an offset, and a hash of function, connection and variant spreads the offsets over the
+ * frequency. So 10,000 connections do not start at once after a deploy or an import, and neither a late run nor a restart
+ * moves the other syncs.
  */
 import { randomUUIDv7 } from 'node:crypto';
 import { first, type Queryable, type Tx } from '../../db/pool.ts';
 
-/** The next time of a sync after `after`, as SQL; null where it has no frequency. */
+/** SQL for the next time of a sync after `after`; null if it has no frequency. */
 const nextTimeSql = (of: { sync: string; frequency: string; after: string }) => {
   const offset = `(hashtextextended(
     ${of.sync}.function_id || '/' || ${of.sync}.connection_id || '/' || ${of.sync}.variant, 0
@@ -20,15 +20,31 @@ const nextTimeSql = (of: { sync: string; frequency: string; after: string }) => 
   )`;
 };
 
-/** Columns of the function that a sync is of, and its frequency in seconds, beside a row named `sync`. */
+/** SQL for the function of a row named `sync`, and its frequency in seconds. */
 const ofFunction = `
   join function on function.id = sync.function_id
   join function_version version on version.id = function.version_id`;
 const frequencySql = `coalesce(sync.frequency_s, (version.definition ->> 'frequency_s')::integer)`;
 
+/** SQL that sets the next time of the syncs that match `where` to the first one after `after`; to null if paused. */
+const setNextTimeSql = ({ where, after }: { where: string; after: string }) => `
+  update sync
+  set next_at = case
+    when sync.state = 'active' then ${nextTimeSql({ sync: 'sync', frequency: 'found.frequency', after })}
+  end
+  from (
+    select sync.id, ${frequencySql} as frequency
+    from sync
+    ${ofFunction}
+    where ${where}
+    order by sync.id
+    for no key update of sync
+  ) as found
+  where sync.id = found.id`;
+
 /**
- * Makes the syncs of an environment that start by themselves and are not there yet, each with its first time, and moves those
- * that are now to run more often: after a deploy, a roll back, and when a function is switched on.
+ * Creates the missing syncs of functions with `auto_start` in an environment, each with its first time, and moves the syncs
+ * that must run more often now. Called after a deploy, a rollback, and when a function is switched on.
  */
 export async function startNewSyncs(
   tx: Tx,
@@ -54,68 +70,38 @@ export async function startNewSyncs(
      on conflict on constraint sync_unique do nothing`,
     [environmentId, at],
   );
-  await hastenSyncs(tx, { environmentId, at });
+  const hastenSql = setNextTimeSql({
+    where: `
+      function.environment_id = $1
+      and sync.state = 'active'
+      and ${frequencySql} is not null
+      and (sync.next_at is null or sync.next_at > $2::timestamptz + make_interval(secs => ${frequencySql}))`,
+    after: '$2::timestamptz',
+  });
+  await tx.query(hastenSql, [environmentId, at]);
 }
 
-/** Gives active syncs a time that is no further off than their frequency. */
-async function hastenSyncs(
-  tx: Tx,
-  { environmentId, at }: { environmentId: number; at: Date },
-): Promise<void> {
-  await tx.query(
-    `update sync
-     set next_at = ${nextTimeSql({ sync: 'sync', frequency: 'idle.frequency', after: '$2::timestamptz' })}
-     from (
-       select sync.id, ${frequencySql} as frequency
-       from sync
-       ${ofFunction}
-       where function.environment_id = $1
-         and sync.state = 'active'
-         and (
-           sync.next_at is null
-           or sync.next_at > $2::timestamptz + make_interval(secs => ${frequencySql})
-         )
-       order by sync.id
-       for no key update of sync
-     ) as idle
-     where sync.id = idle.id and idle.frequency is not null`,
-    [environmentId, at],
-  );
-}
-
-/** Runs are put off by half a minute where they are tried again, and by no more than some minutes for any other reason. */
-const longestPutOff = `interval '1 hour'`;
+/** Longer than every delay: half a minute before another attempt, and some minutes for other reasons. */
+const longestDelay = `interval '1 hour'`;
 
 /**
- * What a node has put off while its clock was ahead: gives active syncs of all environments a time that is no further off than
- * their frequency, and runs that wait for an hour and more their turn. Only where the clocks of this node and of the database
- * both say that they are so far off. To be called now and then.
+ * Corrects times that a node set while its clock was ahead: of active syncs whose next time is further off than their
+ * frequency, and of runs that wait for an hour or more. Only if they are that far off by the clock of this node and by the
+ * clock of the database. A job calls this periodically.
  */
 export async function bringNearer(q: Queryable, now: Date): Promise<void> {
-  await q.query(
-    `update sync
-     set next_at = ${nextTimeSql({ sync: 'sync', frequency: 'far.frequency', after: 'greatest($1::timestamptz, now())' })}
-     from (
-       select sync.id, ${frequencySql} as frequency
-       from sync
-       ${ofFunction}
-       where sync.state = 'active'
-         and sync.next_at > greatest($1::timestamptz, now()) + make_interval(secs => ${frequencySql})
-       order by sync.id
-       for no key update of sync
-     ) as far
-     where sync.id = far.id`,
-    [now],
-  );
+  const after = 'greatest($1::timestamptz, now())';
+  const where = `sync.state = 'active' and sync.next_at > ${after} + make_interval(secs => ${frequencySql})`;
+  await q.query(setNextTimeSql({ where, after }), [now]);
   await q.query(
     `update run
      set not_before = least($1::timestamptz, now())
-     where state = 'waiting' and not_before > greatest($1::timestamptz, now()) + ${longestPutOff}`,
+     where state = 'waiting' and not_before > greatest($1::timestamptz, now()) + ${longestDelay}`,
     [now],
   );
 }
 
-/** As `startNewSyncs`, of a connection that was made just now: its syncs run at once, and then in their phase. */
+/** As `startNewSyncs`, for a new connection: its syncs run at once, and then in their phase. */
 export async function startSyncsOf(
   tx: Queryable,
   { connectionId, at }: { connectionId: number; at: Date },
@@ -131,7 +117,7 @@ export async function startSyncsOf(
        and function.kind = 'sync'
        and function.is_enabled
        and (version.definition ->> 'auto_start')::boolean
-     -- A function that is removed meanwhile has none.
+     -- A function that is removed meanwhile gets no sync.
      for key share of function
      on conflict on constraint sync_unique do nothing`,
     [connectionId, at],
@@ -139,8 +125,8 @@ export async function startSyncsOf(
 }
 
 /**
- * Queues a run for each of at most 500 syncs that are due and have none, and sets their next time, also where their
- * function is off for now; answers how many were due. Several nodes share the work.
+ * Queues a run for each of at most 500 due syncs without a run, and sets their next time, even if their function is switched
+ * off. Returns the number of due syncs. Nodes share the work.
  */
 export async function queueDue(q: Queryable, now: Date): Promise<number> {
   const row = first(
@@ -150,7 +136,7 @@ export async function queueDue(q: Queryable, now: Date): Promise<number> {
 }
 
 const maxDue = 500;
-/** Of a run of a sync: what failed by an outage is tried twice again, within half a minute or so. */
+/** The attempts of a sync's run: two more after temporary failures, within some 30 s. */
 export const syncAttempts = 3;
 
 const queueDueSql = `
@@ -198,24 +184,10 @@ const queueDueSql = `
   )
   select count(*)::integer as due from due`;
 
-/** Sets a sync's next time in its phase. To be called when its state or its frequency has changed. */
+/** Sets the next time of syncs in their phase. Call it when their state or frequency has changed. */
 export async function setNextTime(
   tx: Queryable,
   { syncIds, at }: { syncIds: readonly number[]; at: Date },
 ): Promise<void> {
-  await tx.query(
-    `update sync
-     set next_at = case
-       when sync.state = 'active'
-       then ${nextTimeSql({ sync: 'sync', frequency: 'known.frequency', after: '$2::timestamptz' })}
-     end
-     from (
-       select sync.id, ${frequencySql} as frequency
-       from sync
-       ${ofFunction}
-       where sync.id = any($1)
-     ) as known
-     where sync.id = known.id`,
-    [syncIds, at],
-  );
+  await tx.query(setNextTimeSql({ where: 'sync.id = any($1)', after: '$2::timestamptz' }), [syncIds, at]);
 }

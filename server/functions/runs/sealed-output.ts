@@ -1,30 +1,30 @@
 /**
- * What the code of a function writes and throws, as the database keeps it: sealed, so that nobody can read it once the
- * connection is deleted. What this service says of a run is plain text.
+ * Log lines and errors of customer code in the database: sealed, so that they cannot be read after the deletion of the
+ * connection. Messages of this service about a run are plain text.
  *
- * Owns: which key seals, the form of a stored error. Does not own: the rows (`run-log.ts`, `settle.ts`).
+ * Owns: the choice of the key, and the form of a stored error. Does not own: the rows (`run-log.ts`, `settle.ts`).
  */
-import type { LiveConnection } from '../../connections/reader.ts';
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import type { Queryable } from '../../db/pool.ts';
 import { environmentKey } from '../../environments/store.ts';
 import type { DataKey, Vault } from '../../vault.ts';
-import { noRow } from '../context/context.ts';
+import { noRow } from '../context/service-call.ts';
 
 export type RunError = { code: string; message: string; payload?: unknown };
 
-/** As `run.error` holds it. `sealed` is base64 of `{message, payload?}`, and `message` says so to services that do not know it. */
+/** The form of `run.error`. `sealed` is base64 of `{message, payload?}`; then `message` is a note for older versions. */
 export type StoredError = RunError & { sealed?: string };
 
-/** What seals, and whose it is: a connection's row; null: the environment's. */
+/** A key and its owner: the row of a connection, or null for the environment. */
 export type SealingKey = { dataKey: DataKey; connectionRow: number | null };
 
 const lineContext = 'run line';
 const errorContext = 'run error';
-/** In the place of what a destroyed key has sealed. */
+/** Replaces text whose key was destroyed. */
 export const goneText = 'Deleted with the connection.';
 const sealedText = 'Sealed. Nodes of a newer version show it.';
 
-/** A run without a connection yet uses the key of its environment: nothing opens what the candidate's own seals. */
+/** A run for a connection that is not stored uses the key of its environment: the candidate's own key is not kept. */
 export async function sealingKeyOf(
   q: Queryable,
   { connection, vault }: { connection: LiveConnection; vault: Vault },
@@ -34,14 +34,14 @@ export async function sealingKeyOf(
   return { dataKey: await environmentKey(q, { environmentId, vault }), connectionRow: null };
 }
 
-/** Of an error of this service, which has no key: as it is. */
+/** An error of this service has no key, and stays plain text. */
 export function storedError({ code, ...thrown }: RunError, by: SealingKey | undefined): StoredError {
   if (by === undefined) return { code, ...thrown };
   const sealed = by.dataKey.sealJson(thrown, errorContext).toString('base64');
   return { code, message: sealedText, sealed };
 }
 
-/** `key` undefined: it was destroyed. */
+/** `key` is undefined if it was destroyed. */
 export function openError({ sealed, ...stored }: StoredError, key: DataKey | undefined): RunError {
   if (sealed === undefined) return stored;
   const opened = openedBy(key, { sealed, context: errorContext });
@@ -53,14 +53,14 @@ export function sealLines(texts: readonly string[], { dataKey }: SealingKey): Bu
   return dataKey.sealMany(texts.map((plain) => ({ plain, context: lineContext })));
 }
 
-/** Undefined where its key was destroyed. */
+/** Undefined if the key was destroyed. */
 export function openLine(sealed: Buffer, key: DataKey | undefined): string | undefined {
   return openedBy(key, { sealed, context: lineContext });
 }
 
 /**
- * `sealed`: bytes, or their base64. Undefined also where another key sealed it, or it is neither: a row that cannot be read must not
- * keep the others from being read.
+ * `sealed`: bytes, or their base64. Undefined also for another key or for invalid data: one unreadable row must not make the
+ * others unreadable.
  */
 function openedBy(
   key: DataKey | undefined,
@@ -74,7 +74,7 @@ function openedBy(
   }
 }
 
-/** Unwraps each key once. For one request, since an unwrapped key must not outlive its connection for long. */
+/** Unwraps each key once. For one request only: an unwrapped key must not outlive its connection for long. */
 export function keyReader(vault: Vault): (wrapped: Buffer | null) => DataKey | undefined {
   const keys = new Map<string, DataKey>();
   return (wrapped) => {
@@ -87,8 +87,8 @@ export function keyReader(vault: Vault): (wrapped: Buffer | null) => DataKey | u
 }
 
 /**
- * Of a row of `run`: the wrapped key of what it has sealed; null where it was destroyed. No join, which would have the planner
- * choose another way to the rows.
+ * SQL for the wrapped key of a row of `run`; null if it was destroyed. A join would make the planner choose another path to
+ * the rows.
  */
 export const wrappedKeySql = `(
     select wrapped

@@ -3,10 +3,9 @@ import { after, before, beforeEach, type TestContext, test } from 'node:test';
 import { openDatabaseCable } from '../../../test/support/database-cable.ts';
 import { openDb } from '../../db/pool.ts';
 import { getFunction } from '../deploys/store.ts';
-import { beginRun } from './asked-run.ts';
+import { beginRun } from './queue.ts';
 import { openRunsBench, type RunsBench } from './runs.fixture.ts';
-import type { Ending } from './settle.ts';
-import { settleWhileHeld } from './settle-while-held.ts';
+import { type Ending, settleWhileHeld } from './settle.ts';
 
 let bench: RunsBench;
 before(async () => {
@@ -49,7 +48,7 @@ test('what a run came to is written when the database is back', async (t) => {
   const told: unknown[] = [];
   const ending = await settleWhileHeld(
     db,
-    { claim, ending: succeeded, counts: {}, now: bench.now(), random: 0 },
+    { claim, ending: succeeded, now: bench.now(), random: 0 },
     {
       vault: bench.one.vault,
       isHeld: () => true,
@@ -69,7 +68,7 @@ test('what was written although nobody heard of it stands', async (t) => {
   cable.loseAnswerTo('commit');
   const ending = await settleWhileHeld(
     db,
-    { claim, ending: succeeded, counts: {}, now: bench.now(), random: 0 },
+    { claim, ending: succeeded, now: bench.now(), random: 0 },
     { vault: bench.one.vault, isHeld: () => true, onFailure: () => {} },
   );
   assert.deepEqual(ending, succeeded);
@@ -79,7 +78,7 @@ test('what was written although nobody heard of it stands', async (t) => {
 test('nothing is written of a run that is another node’s by then, nor once it is held no more', async (t) => {
   const { cable, db } = await cut(t);
   const claim = await begin();
-  const settling = { claim, ending: succeeded, counts: {}, now: bench.now(), random: 0 };
+  const settling = { claim, ending: succeeded, now: bench.now(), random: 0 };
   cable.pull();
   await assert.rejects(
     settleWhileHeld(db, settling, {

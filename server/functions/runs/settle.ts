@@ -1,39 +1,49 @@
 /**
- * How a run ends: its row, its sync and the events of both, in one transaction that only its owner can make.
+ * Ends a run: its row, its sync and the events of both, in one transaction that only the owner of the run can commit.
  */
 import type { OperationDetails } from '../../activity/operations.ts';
-import { type Db, first, type Tx } from '../../db/pool.ts';
+import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { queueEvent } from '../../events/outbox.ts';
+import type { Vault } from '../../vault.ts';
+import { writeWhileHeld } from '../../work.ts';
 import { tellFailed, tellSucceeded } from '../action-over.ts';
-import { noteSuccess } from '../context/checkpoint.ts';
+import { markSucceeded } from '../context/checkpoint.ts';
 import { releaseAllLocks } from '../context/locks.ts';
-import type { ModelCounts, RunCounts } from '../context/run-counts.ts';
+import type { ModelCounts, RunCounts } from '../context/service-call.ts';
 import type { Claim } from './claims.ts';
-import type { EarlierAttempt } from './runs.ts';
-import { type RunError, type SealingKey, storedError } from './sealed-output.ts';
+import type { EarlierAttempt, RunState } from './runs.ts';
+import {
+  keyReader,
+  openError,
+  type RunError,
+  type SealingKey,
+  type StoredError,
+  storedError,
+  wrappedKeySql,
+} from './sealed-output.ts';
 
-/** What a run came to. */
+/** The outcome of an attempt. */
 export type Ending =
   /** `output` is sealed. */
   | { state: 'succeeded'; output: Buffer | null }
-  /** `by` seals an error that the code threw. */
+  /** `by` seals an error of customer code. */
   | { state: 'failed'; error: RunError; mayPass: boolean; by?: SealingKey | undefined }
   | { state: 'cancelled'; error: RunError }
-  /** The code was not called: `error` says what of its connection is in the way. */
+  /** The code was not called, because of its connection: see `error`. */
   | { state: 'held'; error: RunError };
 
-export type Settling = { claim: Claim; ending: Ending; counts: RunCounts; now: Date; random: number };
+export type Settling = { claim: Claim; ending: Ending; now: Date; random: number };
 
-/** Between one attempt and the next: 5 s, then four times as long each time, an hour at most, and a quarter more or less. */
+/** The pause between two attempts: 5 s, then four times as long each time, at most an hour, up to a quarter more or less. */
 function backoffMs(attempt: number, random: number): number {
   return Math.min(5_000 * 4 ** (attempt - 1), 3_600_000) * (0.75 + random / 2);
 }
 
-/** What the row says now; undefined where the run is another node's by now: then nothing was written. */
+/** The new state of the run. Undefined if the run has another owner by now: nothing was written. */
 export async function settle(db: Db, settling: Settling): Promise<'ended' | 'waits' | undefined> {
   return db.transaction(async (tx) => {
     const { claim, ending } = settling;
-    // Before its run, as a trigger and a reset lock them.
+    // A sync is locked before its run, as a trigger and a reset do.
     if (claim.syncId !== null)
       await tx.query('select from sync where id = $1 for no key update', [claim.syncId]);
     const held = first(
@@ -59,34 +69,22 @@ export async function settle(db: Db, settling: Settling): Promise<'ended' | 'wai
   });
 }
 
-/** Of a run that was told to end before it began, or before it began again. */
+/** The ending of a run that was cancelled before it began, or before its next attempt. */
 export const cancelled = {
   state: 'cancelled',
   error: { code: 'cancelled', message: 'The run was cancelled before it began.' },
 } as const satisfies Ending;
 
-/** As the row keeps an attempt that another one follows. */
-function attemptOver({
-  claim,
-  ending: {
-    error: { code, message },
-    by,
-  },
-  now,
-}: {
-  claim: Claim;
-  ending: Thrown;
-  now: Date;
-}): EarlierAttempt {
-  return { attempt: claim.attempt, ended_at: now.toISOString(), error: storedError({ code, message }, by) };
-}
-
-type Thrown = { error: RunError; by?: SealingKey | undefined };
-
 async function tryAgain(
   tx: Tx,
-  { claim, ending, counts, now, random }: Settling & { ending: Thrown },
+  { claim, ending: { error, by }, now, random }: Settling & { ending: Extract<Ending, { state: 'failed' }> },
 ): Promise<void> {
+  const { code, message } = error;
+  const entry: EarlierAttempt = {
+    attempt: claim.attempt,
+    ended_at: now.toISOString(),
+    error: storedError({ code, message }, by),
+  };
   const notBefore = new Date(now.getTime() + backoffMs(claim.attempt, random));
   await tx.query(
     `update run
@@ -94,14 +92,14 @@ async function tryAgain(
        earlier = earlier || $5::jsonb
      where id = $1`,
     [
-      ...[claim.id, notBefore, JSON.stringify(storedError(ending.error, ending.by)), JSON.stringify(counts)],
-      JSON.stringify([attemptOver({ claim, ending, now })]),
+      ...[claim.id, notBefore, JSON.stringify(storedError(error, by))],
+      ...[JSON.stringify(claim.counts), JSON.stringify([entry])],
     ],
   );
 }
 
-/** An input may be megabytes, and nobody asks for it any more. */
-async function end(tx: Tx, { claim, ending, counts, now }: Settling): Promise<void> {
+/** Deletes the input, which may be megabytes. */
+async function end(tx: Tx, { claim, ending, now }: Settling): Promise<void> {
   const by = ending.state === 'failed' ? ending.by : undefined;
   const error = 'error' in ending ? JSON.stringify(storedError(ending.error, by)) : null;
   const ended = first(
@@ -116,19 +114,19 @@ async function end(tx: Tx, { claim, ending, counts, now }: Settling): Promise<vo
         now,
         ending.state === 'succeeded' ? ending.output : null,
         error,
-        JSON.stringify(counts),
+        JSON.stringify(claim.counts),
       ],
     ),
   );
   await actionOver(tx, { claim, ending });
   if (claim.syncId === null) return;
-  const of = { claim, counts, now, startedAt: ended?.startedAt ?? claim.queuedAt };
+  const of = { claim, now, startedAt: ended?.startedAt ?? claim.queuedAt };
   if (ending.state === 'succeeded') await syncSucceeded(tx, of);
   else if (ending.state === 'failed') await syncFailed(tx, { ...of, error: ending.error });
   else await tx.query('update sync set last_ended_at = $2 where id = $1', [claim.syncId, now]);
 }
 
-/** Of an action that nobody waits for. */
+/** Sends the event of an action without a waiting caller. */
 async function actionOver(tx: Tx, { claim, ending }: Pick<Settling, 'claim' | 'ending'>): Promise<void> {
   if (claim.kind !== 'action' || claim.trigger !== 'action') return;
   const { environmentId, id, connection, function: of } = claim;
@@ -137,9 +135,9 @@ async function actionOver(tx: Tx, { claim, ending }: Pick<Settling, 'claim' | 'e
   else await tellSucceeded(tx, action);
 }
 
-type Ended = { claim: Claim; counts: RunCounts; now: Date; startedAt: Date };
+type Ended = { claim: Claim; now: Date; startedAt: Date };
 
-async function syncSucceeded(tx: Tx, { claim, counts, now, startedAt }: Ended): Promise<void> {
+async function syncSucceeded(tx: Tx, { claim, now, startedAt }: Ended): Promise<void> {
   await tx.query(
     `update sync
      set last_ended_at = $2, last_succeeded_at = case when $3 then $4 else last_succeeded_at end, failures = 0, held = null
@@ -149,11 +147,11 @@ async function syncSucceeded(tx: Tx, { claim, counts, now, startedAt }: Ended): 
   if (claim.kind === 'sync') {
     const { connection, function: of, variant, id: runId, versionId } = claim;
     const at = { connectionId: connection.id, functionId: of.id, variant };
-    await noteSuccess(tx, { at, runId, versionId });
+    await markSucceeded(tx, { at, runId, versionId });
   }
   for (const model of claim.definition.models) {
-    const { added = 0, updated = 0, deleted = 0 } = countsOf(counts, model);
-    const about = {
+    const { added = 0, updated = 0, deleted = 0 } = countsOf(claim.counts, model);
+    const data = {
       ...subjectOf(claim),
       model,
       run: claim.id,
@@ -162,10 +160,10 @@ async function syncSucceeded(tx: Tx, { claim, counts, now, startedAt }: Ended): 
     };
     const { environmentId } = claim;
     if (added + updated + deleted === 0)
-      await queueEvent(tx, { environmentId, type: 'sync.unchanged', data: about });
+      await queueEvent(tx, { environmentId, type: 'sync.unchanged', data });
     else {
-      const data = { ...about, added, updated, deleted };
-      await queueEvent(tx, { environmentId, type: 'sync.changed', data });
+      const changed = { ...data, added, updated, deleted };
+      await queueEvent(tx, { environmentId, type: 'sync.changed', data: changed });
     }
   }
 }
@@ -199,8 +197,8 @@ async function syncFailed(
 }
 
 /**
- * What did not start is told once, and by its sync's `held`: of what its time alone would have started no run is kept, else
- * there would be one a minute. Who asked for the run finds it, failed.
+ * A held run is reported once, by `held` of its sync. A scheduled run is deleted: otherwise there might be one a minute. Other
+ * runs remain as failed.
  */
 async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError } }): Promise<void> {
   const { claim, ending, now } = settling;
@@ -215,14 +213,14 @@ async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError 
     );
     await actionOver(tx, { claim, ending });
   }
-  const told = await tx.query(
+  const changed = await tx.query(
     `update sync
      set held = $2
      where id = $1 and (held is null or held ->> 'code' <> $3)
      returning id`,
     [claim.syncId, JSON.stringify(error), error.code],
   );
-  if (told.length === 0) return;
+  if (changed.length === 0) return;
   await queueEvent(tx, {
     environmentId: claim.environmentId,
     type: 'sync.held',
@@ -234,7 +232,7 @@ async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError 
   });
 }
 
-/** A model may have the name of something that every object has. */
+/** The name of a model may be that of a property that every object has. */
 function countsOf(counts: RunCounts, model: string): Partial<ModelCounts> {
   return Object.hasOwn(counts, model) ? counts[model]! : {};
 }
@@ -248,18 +246,15 @@ function subjectOf({ connection, function: of, variant }: Claim) {
   };
 }
 
-function syncTypeOf({
-  kind,
-  lastSucceededAt,
-}: Pick<Claim, 'kind' | 'lastSucceededAt'>): 'INITIAL' | 'INCREMENTAL' | 'WEBHOOK' {
+function syncTypeOf({ kind, lastSucceededAt }: Claim): 'INITIAL' | 'INCREMENTAL' | 'WEBHOOK' {
   if (kind === 'webhook') return 'WEBHOOK';
   return lastSucceededAt === null ? 'INITIAL' : 'INCREMENTAL';
 }
 
-/** For the activity log. */
-export function detailsOf(claim: Claim, counts: RunCounts): OperationDetails {
+/** The details of a run for the activity log. */
+export function detailsOf(claim: Claim): OperationDetails {
   const sum = { added: 0, updated: 0, deleted: 0, unchanged: 0 };
-  for (const of of Object.values(counts)) {
+  for (const of of Object.values(claim.counts)) {
     for (const name of Object.keys(sum) as (keyof typeof sum)[]) sum[name] += of[name];
   }
   return {
@@ -271,4 +266,63 @@ export function detailsOf(claim: Claim, counts: RunCounts): OperationDetails {
     attempt: claim.attempt,
     ...sum,
   };
+}
+
+/**
+ * As `settle`, repeated through outages of the database while this node holds the run: the outcome of an action exists only
+ * here. Returns the ending in the row, which is the same object as `settling.ending` if that was written; undefined if the
+ * run has another owner by now. `onFailure` gets the error of each repeated attempt.
+ */
+export async function settleWhileHeld(
+  db: Db,
+  settling: Settling,
+  { vault, isHeld, onFailure }: { vault: Vault; isHeld: () => boolean; onFailure: (error: unknown) => void },
+): Promise<Ending | undefined> {
+  return writeWhileHeld(
+    async (isInDoubt) => {
+      if ((await settle(db, settling)) !== undefined) return settling.ending;
+      if (!isInDoubt) return undefined;
+      // An earlier attempt may have been committed although its answer was lost.
+      const { ending } = await findEnding(db, { id: settling.claim.id, vault });
+      return ending?.state === settling.ending.state ? settling.ending : ending;
+    },
+    { isHeld, onFailure },
+  );
+}
+
+/**
+ * The ending of a run in its row; undefined while it is not over. The row does not store whether a failure is temporary.
+ * `isLeft`: it is not over, and no node has held it for `leftAfterS`.
+ */
+export async function findEnding(
+  q: Queryable,
+  { id, vault, leftAfterS = 0 }: { id: string; vault: Vault; leftAfterS?: number },
+): Promise<{ ending: Ending | undefined; isLeft: boolean }> {
+  const row = first(
+    await q.query<{
+      state: RunState;
+      output: Buffer | null;
+      error: StoredError | null;
+      wrapped: Buffer | null;
+      isLeft: boolean;
+    }>(
+      `select
+         run.state,
+         run.output,
+         run.error,
+         ${wrappedKeySql} as wrapped,
+         coalesce(run.lease_until <= clock_timestamp() - make_interval(secs => $2), true) as "isLeft"
+       from run
+       where run.id = $1`,
+      [id, leftAfterS],
+    ),
+  );
+  if (row === undefined) return { ending: undefined, isLeft: true };
+  const { state, output, isLeft } = row;
+  if (state === 'waiting' || state === 'running') return { ending: undefined, isLeft };
+  if (state === 'succeeded') return { ending: { state, output }, isLeft };
+  const error = row.error
+    ? openError(row.error, keyReader(vault)(row.wrapped))
+    : { code: 'internal', message: 'unexpected error' };
+  return { ending: state === 'cancelled' ? { state, error } : { state, error, mayPass: false }, isLeft };
 }

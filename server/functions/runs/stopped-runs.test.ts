@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { destroyConnection } from '../../connections/store.ts';
+import { destroyConnection } from '../../connections/store/save.ts';
 import { openRunsBench, syncOf } from './runs.fixture.ts';
 
 /** What a run may not do once it was told to stop, or its connection is another account's. */

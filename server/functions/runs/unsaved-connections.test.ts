@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import type { UnsavedConnection } from '../../connections/hooks.ts';
-import type { ConnectionReader, LiveConnection } from '../../connections/reader.ts';
+import type { UnsavedConnection } from '../../connections/store/hooks.ts';
+import type { ConnectionReader, LiveConnection } from '../../connections/store/reader.ts';
 import { AppError } from '../../errors.ts';
 import { openVault } from '../../vault.ts';
-import { createUnsavedConnections } from './unsaved-connections.ts';
+import { createUnsavedConnections } from './on-event.ts';
 
 test('two candidates of one ID at once are each judged by their own credentials', async () => {
   const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { destroyConnection } from '../../connections/store.ts';
+import { destroyConnection } from '../../connections/store/save.ts';
 import { getFunction } from '../deploys/store.ts';
-import { beginRun } from './asked-run.ts';
+import { beginRun } from './queue.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
 import { cancelRun } from './runs.ts';
 

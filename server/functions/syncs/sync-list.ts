@@ -1,14 +1,14 @@
-/** Syncs as people look at them: of a function or a connection, by what they are at, a page at a time. */
+/** The list of syncs for the dashboard: by function, connection and state, in pages. */
 import { z } from 'zod';
-import { first, type Queryable } from '../../db/pool.ts';
+import type { Queryable } from '../../db/pool.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { spellFrequency } from '../deploys/frequency.ts';
 import { runStates } from '../runs/runs.ts';
 import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
 
 /**
- * What a sync is at, the first that holds: a run waits, goes on or is to follow; nothing starts by itself; its connection
- * keeps its runs from starting; its last run failed; none of these.
+ * The state of a sync, the first that applies: `running`, a run waits, is under way or is to follow; `paused`; `held`, its
+ * connection prevents runs; `failing`, its last run failed; `active`.
  */
 export const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
 type SyncState = (typeof syncStates)[number];
@@ -19,22 +19,22 @@ export const listedSyncWire = z.object({
   id: z.number(),
   provider_config_key: z.string(),
   connection_id: z.string(),
-  /** Of the connection's account. */
+  /** The email address of the connection's account. */
   account_email: z.string().nullable(),
   function: z.string(),
-  /** Of the function: one that is off starts no run. */
+  /** Whether its function is enabled. */
   enabled: z.boolean(),
   variant: z.string(),
   state: z.enum(syncStates),
-  /** What the connection has of its own in place of the function's; null: nothing. */
+  /** The frequency of this connection, which replaces the function's; null if there is none. */
   own_frequency: z.string().nullable(),
   frequency: z.string().nullable(),
   next_at: z.string().nullable(),
   last_succeeded_at: z.string().nullable(),
-  /** Since it last succeeded. */
+  /** Failed runs since the last success. */
   failures: z.number(),
   held: fault.nullable(),
-  /** Deletions of its models that the guard of delete tracking holds, if any; `allowed`: how many the next run may delete. */
+  /** Deletions that the guard of delete tracking holds, if any. `allowed`: the maximum that the next run may delete. */
   held_deletes: z
     .array(
       z.object({
@@ -45,9 +45,9 @@ export const listedSyncWire = z.object({
       }),
     )
     .optional(),
-  /** The run that waits or goes on. */
+  /** The run that waits or is under way. */
   current_run: runRef.nullable(),
-  /** The one that ended last. */
+  /** The run that ended last. */
   last_run: runRef.extend({ ended_at: z.string(), error: fault.nullable() }).nullable(),
 });
 type ListedSync = z.input<typeof listedSyncWire>;
@@ -67,7 +67,7 @@ type SyncFilter = {
   connectionId?: string | undefined;
 };
 
-/** The rows of the filter with their state; parameters 1 to 4 are those of `valuesOf`. */
+/** The syncs of the filter with their state. Parameters 1 to 4 are those of `valuesOf`. */
 const found = `
   select
     sync.*,
@@ -106,7 +106,7 @@ function valuesOf({ environmentId, integrationKey, function: name, connectionId 
   return [environmentId, integrationKey ?? null, name ?? null, connectionId ?? null];
 }
 
-type Row = {
+type SyncRow = {
   id: number;
   integrationKey: string;
   connectionId: string;
@@ -128,7 +128,7 @@ type Row = {
   heldDeletes: NonNullable<ListedSync['held_deletes']>;
 };
 
-/** In the order in which they were made, those after `after`. */
+/** The syncs after `after`, in the order of their creation. */
 export async function listSyncs(
   q: Queryable,
   {
@@ -139,7 +139,7 @@ export async function listSyncs(
     ...filter
   }: SyncFilter & { state?: SyncState | undefined; vault: Vault; after: number; limit: number },
 ): Promise<ListedSync[]> {
-  const rows = await q.query<Row>(
+  const rows = await q.query<SyncRow>(
     `select
        found.id,
        "integrationKey",
@@ -192,19 +192,17 @@ export async function listSyncs(
   return rows.map((row) => toWire(row, keys));
 }
 
-/** How many of them are at what. */
+/** The number of syncs in each state. */
 export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.input<typeof syncCountsWire>> {
-  const row = first(
-    await q.query<z.input<typeof syncCountsWire>>(
-      `select ${syncStates.map((is) => `count(*) filter (where "is" = '${is}') as ${is}`).join(', ')}
-       from (${found}) as found`,
-      valuesOf(filter),
-    ),
+  const [counts] = await q.query<z.input<typeof syncCountsWire>>(
+    `select ${syncStates.map((is) => `count(*) filter (where "is" = '${is}') as ${is}`).join(', ')}
+     from (${found}) as found`,
+    valuesOf(filter),
   );
-  return row ?? { running: 0, paused: 0, held: 0, failing: 0, active: 0 };
+  return counts!;
 }
 
-function toWire(row: Row, keys: ReturnType<typeof keyReader>): ListedSync {
+function toWire(row: SyncRow, keys: ReturnType<typeof keyReader>): ListedSync {
   const own = row.frequencyS === null ? null : spellFrequency(row.frequencyS);
   const { last } = row;
   return {
@@ -221,7 +219,7 @@ function toWire(row: Row, keys: ReturnType<typeof keyReader>): ListedSync {
     next_at: row.nextAt?.toISOString() ?? null,
     last_succeeded_at: row.lastSucceededAt?.toISOString() ?? null,
     failures: row.failures,
-    held: row.held === null ? null : faultOf(row.held),
+    held: row.held === null ? null : withoutPayload(row.held),
     ...(row.heldDeletes.length > 0 && { held_deletes: row.heldDeletes }),
     current_run:
       row.currentId === null || row.currentState === null
@@ -231,14 +229,13 @@ function toWire(row: Row, keys: ReturnType<typeof keyReader>): ListedSync {
   };
 }
 
-function endedOf({ ended_at: endedAt, error }: NonNullable<Row['last']>, key: DataKey | undefined) {
+function endedOf({ ended_at: endedAt, error }: NonNullable<SyncRow['last']>, key: DataKey | undefined) {
   return {
     ended_at: new Date(endedAt).toISOString(),
-    error: error === null ? null : faultOf(openError(error, key)),
+    error: error === null ? null : withoutPayload(openError(error, key)),
   };
 }
 
-/** Without what else it may carry. */
-function faultOf({ code, message }: z.input<typeof fault>): z.input<typeof fault> {
+function withoutPayload({ code, message }: z.input<typeof fault>): z.input<typeof fault> {
   return { code, message };
 }

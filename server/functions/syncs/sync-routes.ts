@@ -1,20 +1,19 @@
-/** Syncs for applications: trigger, pause, start, status, frequency, variants. */
+/** Routes for syncs: trigger, pause, start, status, frequency, variants. */
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../../activity/audit.ts';
-import type { ConnectionReader } from '../../connections/reader.ts';
-import { connectionId } from '../../connections/wire.ts';
+import { connectionId } from '../../connections/routes/wire.ts';
+import type { ConnectionReader } from '../../connections/store/reader.ts';
 import type { Db, Tx } from '../../db/pool.ts';
 import { AppError, fieldError } from '../../errors.ts';
-import type { Caller } from '../../http/caller.ts';
-import { connectionErrors, type RouteError } from '../../http/describe.ts';
+import type { Caller } from '../../http/auth/caller.ts';
+import { connectionErrors, type RouteError } from '../../http/openapi/describe.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import type { Vault } from '../../vault.ts';
 import { functionName } from '../deploys/definition.ts';
 import { readFrequency } from '../deploys/frequency.ts';
-import { queueRuns } from '../runs/runs.ts';
-import { allowances, opts, requireOneSync, resetOf, syncName, wantedOf } from './sync-input.ts';
+import { queueRuns } from '../runs/queue.ts';
 import { syncStatuses, syncStatusWire } from './sync-status.ts';
 import {
   addVariant,
@@ -31,14 +30,31 @@ import {
   startSyncs,
 } from './syncs.ts';
 
-type Deps = {
+/** `rows`, `rows::a-variant`, or an object with both. */
+const syncName = z
+  .union([
+    z.string().transform((given) => {
+      const [name = '', ...variant] = given.split('::');
+      return { name, variant: variant.length === 0 ? undefined : variant.join('::') };
+    }),
+    z.strictObject({ name: z.string(), variant: z.string().optional() }),
+  ])
+  .transform(({ name, variant }) => ({ name, variant: variant ?? 'base' }))
+  .pipe(z.object({ name: functionName, variant: functionName }));
+const opts = z.strictObject({ reset: z.boolean().optional(), emptyCache: z.boolean().optional() });
+/** By model: the maximum number of records that the next end of its delete tracking may delete. */
+const allowances = z
+  .record(z.string().min(1).max(255), z.int().min(1).max(Number.MAX_SAFE_INTEGER))
+  .refine((given) => Object.keys(given).length > 0, 'names no model');
+
+type SyncRoutesDeps = {
   db: Db;
   vault: Vault;
   reader: Pick<ConnectionReader, 'get'>;
   now: () => Date;
-  /** Lets this node look for what is due at once. */
+  /** Makes this node look for due runs immediately. */
   poke: () => void;
-  /** Throws where functions are turned off. */
+  /** Throws if functions are turned off. */
   open: () => Promise<void>;
 };
 
@@ -46,13 +62,13 @@ const place = {
   provider_config_key: integrationKey.optional(),
   connection_id: connectionId.optional(),
 };
-const named = { ...place, syncs: z.array(syncName).max(256) };
-/** Official clients may name the place in headers. */
+const placeAndSyncs = { ...place, syncs: z.array(syncName).max(256) };
+/** Official clients may send the place in headers. */
 const placeHeaders = z.looseObject({
   'provider-config-key': integrationKey.optional(),
   'connection-id': connectionId.optional(),
 });
-/** Of routes that take the connection, or all connections, of an integration. */
+/** Errors of routes for one connection, or for all connections, of an integration. */
 const syncErrors = [
   'functions_off',
   'missing_provider_config_key',
@@ -65,7 +81,7 @@ const done = { 200: z.object({ success: z.literal(true) }) };
 const ofVariant = z.object({ name: functionName, variant: functionName });
 const variantBody = z.strictObject({ provider_config_key: integrationKey, connection_id: connectionId });
 
-export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Deps): void {
+export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: SyncRoutesDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;
   const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
 
@@ -77,10 +93,11 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
         operationId: 'triggerSyncs',
         summary: 'Run syncs now',
         description:
-          'One that waits is due now; one that runs goes on, and runs once more when that is over. No `syncs` are all of the ' +
-          'integration; no `connection_id` all connections. `reset` ends what runs, and forgets checkpoint, delete tracking and ' +
-          'the last success first, with `emptyCache` the records too. `allow_mass_delete` allows a held mass deletion, once: by ' +
-          'model, the maximum number of records, as in the error `mass_delete_held`. The request must name one sync and one connection.',
+          'A waiting sync becomes due now. A running sync continues, and runs once more afterwards. Without `syncs`, the ' +
+          'call applies to all syncs of the integration; without `connection_id`, to all connections. `reset` first ends ' +
+          'the current run and removes the checkpoint, the delete tracking and the last success; with `emptyCache`, also ' +
+          'the records. `allow_mass_delete` allows a held mass deletion once: for each model, the maximum number of ' +
+          'records, as in the error `mass_delete_held`. The request must then name one sync and one connection.',
         errors: [...syncErrors, 'no_delete_tracking'],
         headers: placeHeaders,
         example: {
@@ -92,7 +109,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
           },
         },
         body: z.strictObject({
-          ...named,
+          ...placeAndSyncs,
           opts: opts.optional(),
           sync_mode: z.enum(['incremental', 'full_refresh', 'full_refresh_and_clear_cache']).optional(),
           full_resync: z.boolean().optional(),
@@ -111,15 +128,13 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
         const locked = await syncsOf(tx, syncs);
         if (allowed !== undefined) {
           await allowMassDeletes(tx, { sync: locked[0]!, allowed });
-          const { target, details } = noteOf(syncs);
-          const action = 'sync.mass_delete_allowed';
           const models = Object.entries(allowed).map(([model, count]) => `${model}: ${count}`);
-          await note(tx, { caller, action, target, details: { ...details, models: models.join(', ') } });
+          const details = { models: models.join(', ') };
+          await audit(tx, caller, { ...syncs, action: 'sync.mass_delete_allowed', details });
         }
         if (reset !== undefined) {
           await resetSyncs(tx, { syncs: locked, records: reset, at });
-          const { target, details } = noteOf(syncs);
-          await note(tx, { caller, action: 'sync.reset', target, details: { ...details, records: reset } });
+          await audit(tx, caller, { ...syncs, action: 'sync.reset', details: { records: reset } });
         }
         await queueRuns(tx, { syncIds: locked.map(({ id }) => id), at });
       });
@@ -128,54 +143,21 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
     },
   );
 
-  app.post(
-    '/sync/pause',
-    {
-      ...write,
-      schema: {
-        operationId: 'pauseSyncs',
-        summary: 'Pause syncs',
-        description:
-          'What runs goes on to its end, and none follows it; nothing starts by itself until they are started again.',
-        errors: syncErrors,
-        headers: placeHeaders,
-        example: {
-          body: { provider_config_key: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
-        },
-        body: z.strictObject(named),
-        response: done,
-      },
-    },
-    async ({ body, headers, caller }) => {
-      const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
-      await changeState(syncs, { caller, action: 'sync.paused', change: pauseSyncs });
-      return { success: true as const };
-    },
-  );
-
-  app.post(
-    '/sync/start',
-    {
-      ...write,
-      schema: {
-        operationId: 'startSyncs',
-        summary: 'Start syncs',
-        description: 'They run at their next time.',
-        errors: syncErrors,
-        headers: placeHeaders,
-        example: {
-          body: { provider_config_key: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
-        },
-        body: z.strictObject(named),
-        response: done,
-      },
-    },
-    async ({ body, headers, caller }) => {
-      const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
-      await changeState(syncs, { caller, action: 'sync.started', change: startSyncs });
-      return { success: true as const };
-    },
-  );
+  changeStateRoute('/sync/pause', {
+    action: 'sync.paused',
+    change: pauseSyncs,
+    operationId: 'pauseSyncs',
+    summary: 'Pause syncs',
+    description:
+      'A current run continues to its end. Afterwards no run starts until the syncs are started again.',
+  });
+  changeStateRoute('/sync/start', {
+    action: 'sync.started',
+    change: startSyncs,
+    operationId: 'startSyncs',
+    summary: 'Start syncs',
+    description: 'They run at their next scheduled time.',
+  });
 
   app.get(
     '/sync/status',
@@ -183,9 +165,9 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       ...read,
       schema: {
         operationId: 'getSyncStatus',
-        summary: 'What syncs are at',
+        summary: 'Get the status of syncs',
         description:
-          'Of one connection, or of all of the integration: state, last run, next run, checkpoint.',
+          'For one connection, or for all connections of the integration: state, last run, next run, checkpoint.',
         errors: syncErrors,
         headers: placeHeaders,
         querystring: z.strictObject({
@@ -197,10 +179,9 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       },
     },
     async ({ query, headers, caller }) => {
-      const { environmentId, integrationKey: key, connectionId: id } = placeOf(caller, query, headers);
-      const at = { environmentId, integrationKey: key, connectionId: id };
+      const at = placeOf(caller, query, headers);
       await requirePlace(db, { ...at, names: [] }).catch((error: unknown) => {
-        // An integration without syncs has none to tell of.
+        // An integration without syncs has an empty list.
         if (!(error instanceof AppError && error.code === 'no_syncs_found')) throw error;
       });
       return {
@@ -216,7 +197,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       schema: {
         operationId: 'changeSyncFrequency',
         summary: 'Change how often a sync runs for a connection',
-        description: 'Such as `every 5 minutes`; null brings back what the function says.',
+        description: 'For example `every 5 minutes`; null restores the frequency of the function.',
         errors: [...connectionErrors, ...syncErrors],
         body: z.strictObject({
           sync_name: functionName,
@@ -231,15 +212,13 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
     async ({ body, caller }) => {
       const given = body.frequency === null ? null : readFrequency(body.frequency);
       if (given !== null && 'fault' in given) throw fieldError('invalid_body', ['frequency'], given.fault);
-      const at = placeOf(caller, body, {});
+      const at = await onePlace(caller, body);
       const wanted = { name: body.sync_name, variant: body.sync_variant };
-      await requireConnection(at);
       await db.transaction(async (tx) => {
         await setFrequency(tx, { place: at, wanted, frequencyS: given?.seconds ?? null, at: now() });
+        const details = { frequency: given?.text ?? 'as the function says' };
         const action = 'sync.frequency_changed';
-        const frequency = given?.text ?? 'as the function says';
-        const { target, details } = noteOf({ place: at, wanted: [wanted] });
-        await note(tx, { caller, action, target, details: { ...details, frequency } });
+        await audit(tx, caller, { place: at, wanted: [wanted], action, details });
       });
       if (given !== null) return { frequency: given.text };
       const [status] = await syncStatuses({ db, vault, reader, now }, { ...at, wanted: [wanted] });
@@ -254,7 +233,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       schema: {
         operationId: 'addSyncVariant',
         summary: 'Add a variant of a sync for a connection',
-        description: 'It has a schedule, a checkpoint and records of its own.',
+        description: 'The variant has a separate schedule, a separate checkpoint and separate records.',
         errors: [
           ...connectionErrors,
           ...syncErrors,
@@ -268,14 +247,12 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       },
     },
     async ({ params: { name, variant }, body, caller }) => {
-      const at = placeOf(caller, body, {});
       requireOwn(variant);
-      await requireConnection(at);
+      const at = await onePlace(caller, body);
       const id = await db.transaction(async (tx) => {
         await makeBaseSyncs(tx, { ...at, names: [name] });
         const added = await addVariant(tx, { place: at, name, variant, at: now() });
-        const action = 'sync.variant_added';
-        await note(tx, { caller, action, ...noteOf({ place: at, wanted: [{ name, variant }] }) });
+        await audit(tx, caller, { place: at, wanted: [{ name, variant }], action: 'sync.variant_added' });
         return added;
       });
       return { id: String(id), name, variant };
@@ -289,7 +266,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       schema: {
         operationId: 'removeSyncVariant',
         summary: 'Remove a variant of a sync for a connection',
-        description: 'Its runs end; the records that it saved stay.',
+        description: 'Its runs end. The records that it saved stay.',
         errors: [...connectionErrors, ...syncErrors, 'invalid_variant'],
         params: ofVariant,
         body: variantBody,
@@ -297,52 +274,90 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Dep
       },
     },
     async ({ params: { name, variant }, body, caller }) => {
-      const at = placeOf(caller, body, {});
       requireOwn(variant);
-      await requireConnection(at);
+      const at = await onePlace(caller, body);
       await db.transaction(async (tx) => {
         await removeVariant(tx, { place: at, name, variant, at: now() });
-        const action = 'sync.variant_removed';
-        await note(tx, { caller, action, ...noteOf({ place: at, wanted: [{ name, variant }] }) });
+        await audit(tx, caller, { place: at, wanted: [{ name, variant }], action: 'sync.variant_removed' });
       });
       return { success: true as const };
     },
   );
 
-  async function changeState(
-    syncs: Wanted,
-    { change, ...by }: { caller: Caller; action: string; change: typeof startSyncs },
-  ): Promise<void> {
-    await db.transaction(async (tx) => {
-      const locked = await syncsOf(tx, syncs);
-      await change(tx, { syncIds: locked.map(({ id }) => id), at: now() });
-      await note(tx, { ...by, ...noteOf(syncs) });
-    });
+  function changeStateRoute(
+    path: string,
+    {
+      action,
+      change,
+      ...named
+    }: {
+      action: string;
+      change: typeof startSyncs;
+      operationId: string;
+      summary: string;
+      description: string;
+    },
+  ): void {
+    app.post(
+      path,
+      {
+        ...write,
+        schema: {
+          ...named,
+          errors: syncErrors,
+          headers: placeHeaders,
+          example: {
+            body: { provider_config_key: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
+          },
+          body: z.strictObject(placeAndSyncs),
+          response: done,
+        },
+      },
+      async ({ body, headers, caller }) => {
+        const syncs = { place: placeOf(caller, body, headers), wanted: body.syncs };
+        await db.transaction(async (tx) => {
+          const locked = await syncsOf(tx, syncs);
+          await change(tx, { syncIds: locked.map(({ id }) => id), at: now() });
+          await audit(tx, caller, { ...syncs, action });
+        });
+        return { success: true as const };
+      },
+    );
   }
 
-  async function requireConnection({ environmentId, integrationKey: key, connectionId: id }: SyncPlace) {
-    await reader.get({ environmentId, integrationKey: key, connectionId: id ?? '' });
+  /** The place of one connection. Throws if there is no such connection. */
+  async function onePlace({ environmentId }: Caller, body: z.output<typeof variantBody>) {
+    const { provider_config_key, connection_id } = body;
+    const at = { environmentId, integrationKey: provider_config_key, connectionId: connection_id };
+    await reader.get(at);
+    return at;
   }
 }
 
 type Wanted = { place: SyncPlace; wanted: readonly SyncName[] };
 
-type Noted = { caller: Caller; action: string; target: string; details?: Record<string, string> };
-
-function note(tx: Tx, { caller, ...entry }: Noted): Promise<void> {
-  return writeAudit(tx, { environmentId: caller.environmentId, actor: actorOf(caller), ...entry });
-}
-
-/** In the audit log: whose syncs, and which of them. */
-function noteOf({ place: { integrationKey: key, connectionId: id }, wanted }: Wanted) {
+/** Writes an audit entry that names the place and its syncs. */
+function audit(
+  tx: Tx,
+  caller: Caller,
+  {
+    place: { environmentId, integrationKey: key, connectionId: id },
+    wanted,
+    action,
+    details,
+  }: Wanted & { action: string; details?: Record<string, string> },
+): Promise<void> {
   const names = wanted.map(({ name, variant }) => (variant === 'base' ? name : `${name}::${variant}`));
-  return {
+  return writeAudit(tx, {
+    environmentId,
+    actor: actorOf(caller),
+    action,
     target: id === undefined ? key : `${key}/${id}`,
-    details: { syncs: names.length === 0 ? '*' : names.join(',') },
-  };
+    details: { syncs: names.length === 0 ? '*' : names.join(','), ...details },
+  });
 }
 
-/** Locked; those of the variant `base` are made where they are not there. */
+/** Locks the syncs, and creates missing ones of the variant `base`. */
 async function syncsOf(tx: Parameters<typeof lockSyncs>[0], { place: at, wanted }: Wanted) {
   await requirePlace(tx, { ...at, names: wanted.map(({ name }) => name) });
   const based = wanted.filter(({ variant }) => variant === 'base').map(({ name }) => name);
@@ -374,4 +389,42 @@ function placeOf(
 
 function requireOwn(variant: string): void {
   if (variant === 'base') throw new AppError('invalid_variant');
+}
+
+function wantedOf(given: string): SyncName[] | undefined {
+  if (given === '*') return undefined;
+  const read = z.array(syncName).safeParse(given.split(','));
+  if (read.success) return read.data;
+  throw fieldError('invalid_query_params', ['syncs'], 'is `*` or names of syncs, separated by commas');
+}
+
+/** What a trigger resets first. `sync_mode` and `full_resync` are older than `opts`, and exclude it. */
+function resetOf(body: {
+  opts?: z.output<typeof opts> | undefined;
+  sync_mode?: string | undefined;
+  full_resync?: boolean | undefined;
+}): 'kept' | 'removed' | undefined {
+  const { sync_mode: mode, full_resync: isFull } = body;
+  if (body.opts !== undefined) {
+    if (mode !== undefined || isFull !== undefined)
+      throw fieldError('invalid_body', ['opts'], 'cannot be combined with `sync_mode` or `full_resync`');
+    const { reset, emptyCache } = body.opts;
+    return reset ? (emptyCache ? 'removed' : 'kept') : undefined;
+  }
+  if (mode === 'full_refresh_and_clear_cache') return 'removed';
+  return mode === 'full_refresh' || isFull ? 'kept' : undefined;
+}
+
+/** An allowance is for one sync of one connection, without a reset. */
+function requireOneSync(
+  { place: at, wanted }: { place: SyncPlace; wanted: readonly SyncName[] },
+  reset: 'kept' | 'removed' | undefined,
+): void {
+  const fault =
+    at.connectionId === undefined
+      ? 'needs a `connection_id`'
+      : wanted.length !== 1
+        ? 'needs one name in `syncs`'
+        : reset !== undefined && 'cannot be combined with a reset, which discards the held deletion';
+  if (fault) throw fieldError('invalid_body', ['allow_mass_delete'], fault);
 }

@@ -1,11 +1,11 @@
-/** What a sync is at, in the words that official clients know. */
+/** The status of syncs, in the terms of official clients. */
 import { z } from 'zod';
-import type { ConnectionReader } from '../../connections/reader.ts';
+import type { ConnectionReader } from '../../connections/store/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Vault } from '../../vault.ts';
 import { openCheckpoint } from '../context/checkpoint.ts';
-import type { ModelCounts, RunCounts } from '../context/run-counts.ts';
+import type { ModelCounts, RunCounts } from '../context/service-call.ts';
 import { spellFrequency } from '../deploys/frequency.ts';
 import type { RunState } from '../runs/runs.ts';
 import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
@@ -28,19 +28,19 @@ export const syncStatusWire = z.object({
   latestResult: z.record(z.string(), counts),
   recordCount: z.record(z.string(), z.number()),
   checkpoint: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])).nullable(),
-  /** Of the last run; null where it went well. */
+  /** The error of the last run; null if it succeeded. */
   error: error.nullable(),
-  /** Why its runs do not start; null where they do. */
+  /** Why its runs do not start; null if they do. */
   held: error.nullable(),
   /**
-   * Whether the provider tells of changes by push channels, so that it runs before its time: `open` where it does for all
-   * that is watched, `none` where it does not, and the error says why where it is known. Null where it subscribes to
-   * nothing, or the provider has no such channels.
+   * Whether push channels of the provider notify of changes, so that the sync runs early: `open` if each watch has a channel,
+   * `none` if no watch has one. `error` is the reason, if it is known. Null if the sync subscribes to nothing, or if the
+   * provider has no such channels.
    */
   push: z
     .object({
       state: z.enum(['open', 'partly', 'none']),
-      /** When the first of them ends, unless it is renewed before, as it is at half its life. */
+      /** The end of the channel that ends first. Channels are renewed after half their life. */
       expires_at: z.string().nullable(),
       error: error.nullable(),
     })
@@ -48,7 +48,7 @@ export const syncStatusWire = z.object({
 });
 type SyncStatus = z.input<typeof syncStatusWire>;
 
-type Row = {
+type StatusRow = {
   id: number;
   connectionId: string;
   name: string;
@@ -77,7 +77,7 @@ type Row = {
 
 const maxSyncs = 1_000;
 
-/** Of at most 1000 syncs, by connection, name and variant. `wanted` undefined: all. */
+/** The status of at most 1000 syncs, by connection, name and variant. `wanted` undefined: all. */
 export async function syncStatuses(
   {
     db,
@@ -92,7 +92,7 @@ export async function syncStatuses(
     wanted,
   }: SyncPlace & { wanted: readonly SyncName[] | undefined },
 ): Promise<SyncStatus[]> {
-  const rows = await db.query<Row>(statusSql, [
+  const rows = await db.query<StatusRow>(statusSql, [
     ...[environmentId, integrationKey, connectionId ?? null],
     ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? []],
     ...[wanted === undefined, maxSyncs, now()],
@@ -109,15 +109,15 @@ export async function syncStatuses(
     const error = last?.error && !isOverFailure(row) ? openError(last.error, keys(wrappedKey)) : null;
     statuses.push({
       ...toWire(row),
-      checkpoint: sealed && (await read().catch(nothingWhereDeleted)),
+      checkpoint: sealed && (await read().catch(nullIfDeleted)),
       error: error && { code: error.code, message: error.message },
     });
   }
   return statuses;
 }
 
-/** Of a connection that was deleted since its row was read. */
-function nothingWhereDeleted(error: unknown): null {
+/** For a connection that was deleted after its row was read. */
+function nullIfDeleted(error: unknown): null {
   if (error instanceof AppError && error.code === 'unknown_connection') return null;
   throw error;
 }
@@ -188,7 +188,7 @@ const statusSql = `
   order by connection.id, function.name collate "C", sync.variant collate "C"
   limit $7`;
 
-function toWire(row: Row): Omit<SyncStatus, 'checkpoint' | 'error'> {
+function toWire(row: StatusRow): Omit<SyncStatus, 'checkpoint' | 'error'> {
   const { last, state, isRunning } = row;
   const hasFailed = last !== null && last.state !== 'succeeded';
   return {
@@ -209,12 +209,12 @@ function toWire(row: Row): Omit<SyncStatus, 'checkpoint' | 'error'> {
   };
 }
 
-/** A failure whose cause ended when the account was connected again. */
-function isOverFailure({ last, failures, held }: Row): boolean {
+/** A failure whose cause ended with a new authorization of the account. */
+function isOverFailure({ last, failures, held }: StatusRow): boolean {
   return last?.state === 'failed' && failures === 0 && held === null;
 }
 
-function pushToWire({ watched, open, expiresAt, fault }: NonNullable<Row['push']>): SyncStatus['push'] {
+function pushToWire({ watched, open, expiresAt, fault }: NonNullable<StatusRow['push']>): SyncStatus['push'] {
   return {
     state: open === 0 ? 'none' : open < watched ? 'partly' : 'open',
     expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
@@ -222,7 +222,7 @@ function pushToWire({ watched, open, expiresAt, fault }: NonNullable<Row['push']
   };
 }
 
-function statusOf({ isRunning, state, held, last, failures }: Row): SyncStatus['status'] {
+function statusOf({ isRunning, state, held, last, failures }: StatusRow): SyncStatus['status'] {
   if (isRunning) return 'RUNNING';
   if (state === 'paused') return 'PAUSED';
   if (held !== null || (last?.state === 'failed' && failures > 0)) return 'ERROR';

@@ -1,9 +1,9 @@
-/** Syncs by the names that callers give them: found, made, paused, started, reset. Their times are `schedule.ts`'. */
+/** Operations on syncs: find, create, pause, start, reset. `functions/runs/schedule.ts` owns their times. */
 import { first, isViolationOf, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError, fieldError } from '../../errors.ts';
 import { findDataset, lockDataset } from '../../records/dataset.ts';
-import { emptyDataset } from '../../records/empty.ts';
-import { allowMassDelete, closeTracking } from '../../records/track-deletes.ts';
+import { emptyDataset } from '../../records/write/delete.ts';
+import { allowMassDelete, closeTracking } from '../../records/write/track-deletes.ts';
 import { removeCheckpoint } from '../context/checkpoint.ts';
 import { removeState } from '../context/state.ts';
 import { endRuns } from '../runs/runs.ts';
@@ -47,8 +47,8 @@ export const ofPlace = `
 export const isNamed = '(function.name, sync.variant) in (select * from unnest($4::text[], $5::text[]))';
 
 /**
- * Throws `unknown_provider_config` (400), `unknown_connection` (404), `no_syncs_found` where the integration has no sync, or
- * none of a name that is given.
+ * Throws `unknown_provider_config` (400), `unknown_connection` (404), and `no_syncs_found` if the integration has no sync, or
+ * lacks one of `names`.
  */
 export async function requirePlace(
   q: Queryable,
@@ -79,7 +79,7 @@ export async function requirePlace(
   if (found.syncs.length === 0) throw new AppError('no_syncs_found');
 }
 
-/** Makes the syncs of the variant `base` that are not there; paused until they are started. */
+/** Creates missing syncs of the variant `base`, paused. */
 export async function makeBaseSyncs(
   tx: Tx,
   { environmentId, integrationKey, connectionId, names }: SyncPlace & { names: readonly string[] },
@@ -98,14 +98,14 @@ export async function makeBaseSyncs(
          select from sync
          where function_id = function.id and connection_id = connection.id and variant = 'base'
        )
-     -- A function that is removed meanwhile has none.
+     -- A function that is removed meanwhile gets no sync.
      for key share of function
      on conflict on constraint sync_unique do nothing`,
     [environmentId, integrationKey, connectionId ?? null, names],
   );
 }
 
-/** Those of the given names, all where none is given; in an order in which everybody locks them. */
+/** Locks the syncs with these names, or all if `wanted` is empty, in the order of all lockers. */
 export function lockSyncs(
   tx: Tx,
   { environmentId, integrationKey, connectionId, wanted }: SyncPlace & { wanted: readonly SyncName[] },
@@ -133,9 +133,9 @@ export function lockSyncs(
 
 export async function pauseSyncs(tx: Tx, { syncIds }: { syncIds: readonly number[] }): Promise<void> {
   await tx.query(`update sync set state = 'paused', next_at = null where id = any($1)`, [syncIds]);
-  // What runs is the last one.
+  // No run follows the current one.
   await tx.query('delete from sync_again where sync_id = any($1)', [syncIds]);
-  // Those that nobody asked for and that have not begun: a message of a channel is waited upon for seconds.
+  // Runs that have not begun, except for triggered ones. Runs for a notification wait some seconds.
   await tx.query(
     `delete from run
      where sync_id = any($1)
@@ -148,7 +148,7 @@ export async function pauseSyncs(tx: Tx, { syncIds }: { syncIds: readonly number
   );
 }
 
-/** They run at their next time, not at once. */
+/** The syncs run at their next time, not immediately. */
 export async function startSyncs(
   tx: Tx,
   { syncIds, at }: { syncIds: readonly number[]; at: Date },
@@ -158,15 +158,15 @@ export async function startSyncs(
 }
 
 /**
- * Lets each begin from nothing: its runs end, its checkpoint and its delete tracking are forgotten, and so is when it last
- * succeeded. With `records: 'removed'` its records go too, without tombstones.
+ * Resets syncs: ends their runs, and deletes their checkpoints, their delete tracking and their last success. `removed` also
+ * deletes their records, without tombstones.
  */
 export async function resetSyncs(
   tx: Tx,
   { syncs, records, at }: { syncs: readonly Sync[]; records: 'kept' | 'removed'; at: Date },
 ): Promise<void> {
   const syncIds = syncs.map(({ id }) => id);
-  // First: whatever such a run was writing is written by now, and nothing more comes.
+  // First: after this, no such run writes anything.
   await endRuns(tx, { syncIds, at });
   await tx.query('update sync set last_succeeded_at = null where id = any($1)', [syncIds]);
   for (const { connection, functionId, variant, models } of syncs) {
@@ -181,7 +181,7 @@ export async function resetSyncs(
   }
 }
 
-/** Allows held deletions of a sync, once, each up to its number. Throws `no_delete_tracking` where none is held. */
+/** Allows held deletions of a sync once, each up to its number. Throws `no_delete_tracking` if none is held. */
 export async function allowMassDeletes(
   tx: Tx,
   {
@@ -224,7 +224,7 @@ export async function addVariant(
   return id;
 }
 
-/** Its runs end; the records that it saved stay. Throws `unknown_sync`. */
+/** Ends the runs of the variant. Its records stay. Throws `unknown_sync`. */
 export async function removeVariant(
   tx: Tx,
   { place, name, variant, at }: { place: SyncPlace; name: string; variant: string; at: Date },
@@ -236,7 +236,7 @@ export async function removeVariant(
   await tx.query('delete from sync where id = $1', [sync.id]);
 }
 
-/** In place of the function's own, which null brings back. Throws `unknown_sync`. */
+/** Replaces the function's frequency; null restores it. Throws `unknown_sync`. */
 export async function setFrequency(
   tx: Tx,
   of: { place: SyncPlace; wanted: SyncName; frequencyS: number | null; at: Date },

@@ -64,7 +64,7 @@ test('a token that was held for too long is not used', async () => {
   await bucket.stop();
 });
 
-test('who comes to a long line is told when it will be through, not when the next token comes', async () => {
+test('the expected time in a long queue is its end, not the next token', async () => {
   const slow: Rule = { count: 31, burst: 1, windowMs: 60_000 };
   const { clock, store } = openWindowStore();
   const bucket = new Bucket({ key: 'long', rule: slow, store });
@@ -76,7 +76,7 @@ test('who comes to a long line is told when it will be through, not when the nex
   await bucket.stop();
 });
 
-test('calls that nobody waits for never shut out those that somebody does', async () => {
+test('background calls never displace interactive ones', async () => {
   const { store } = openWindowStore();
   const bucket = new Bucket({ key: 'full', rule: { ...rule, count: 1, burst: 1 }, store });
   for (let lane = 1; lane <= 10; lane += 1)
@@ -139,7 +139,7 @@ test('a caller with occasional calls mostly finds a token available, and writes 
   }
 });
 
-test('who comes after the bucket was stopped is told so, and nothing is asked any more', async () => {
+test('a stopped bucket refuses calls, and reads nothing any more', async () => {
   const { store, writes } = openWindowStore();
   const bucket = new Bucket({ key: 'stopped', rule, store });
   await bucket.stop();

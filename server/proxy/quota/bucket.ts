@@ -1,6 +1,6 @@
 /**
- * One quota on this node: the distribution of its tokens, and the line of the calls that wait for one. The available
- * tokens, and the traffic with the other nodes, are in `quota-reserve.ts`.
+ * One quota on this node: the distribution of its tokens, and the queue of the calls that wait for one. The available
+ * tokens, and the exchange with the other nodes, are in `quota-reserve.ts`.
  *
  * A node reserves one token for each lane (connection) that waits, however many calls wait in it. The reservations of all
  * nodes are served in the order of their requests, so a lane gets as many as any other lane of any node. Beyond that, the
@@ -9,37 +9,37 @@
  * for five cells, and pending writes wait for the next portion.
  */
 import { serviceStops } from '../../http/drain.ts';
-import { FairQueue, type Waiter } from './fair-queue.ts';
 import { priorities, QuotaReserve } from './quota-reserve.ts';
 import { cellAt, cellMsOf, type Priority, type Rule } from './sliding-window.ts';
 import type { WindowStore } from './window-store.ts';
 
-/** What allows one call. Ends by `settle`, `giveBack` or `drop`. */
+/** Allows one call. Must be returned by `settle`, `giveBack` or `drop`. */
 export type Token = { readonly cell: number; readonly priority: Priority };
 
-export type TokenWaiter = Waiter & {
+/** A call that waits for a token. */
+export type TokenWaiter = QueueItem & {
   readonly priority: Priority;
-  /** By the ledger's time (ms): no use to wait beyond it. */
+  /** In the store's time (ms): when it stops waiting. */
   readonly until: number;
   serve(token: Token): void;
-  /** No token comes in time. */
+  /** There is no token in time. */
   refuse(): void;
   fail(error: Error): void;
 };
 
-/** Of each priority: those that nobody waits for never stand in the way of those that somebody does. */
-const maxInLine = 2_000;
+/** Each priority has a queue of its own, so background calls never displace interactive ones. */
+const maxInQueue = 2_000;
 const maxInLane = 200;
-/** Nobody waits longer, so in that time a line is through, served or not. */
-const longestWaitMs = 60_000;
-/** A call that is answered more cells than that after it was sent was counted before; see `maxCellsHeld`. */
+/** No call waits longer, so all calls leave a queue within this time. */
+const maxWaitMs = 60_000;
+/** The provider counts a call at most so many cells after it was sent; see `maxCellsHeld`. */
 const maxCellsUnderWay = 10;
 
 export class Bucket {
   readonly #rule: Rule;
   readonly #store: WindowStore;
   readonly #reserve: QuotaReserve;
-  readonly #lines = { interactive: new FairQueue<TokenWaiter>(), background: new FairQueue<TokenWaiter>() };
+  readonly #queues = { interactive: new FairQueue<TokenWaiter>(), background: new FairQueue<TokenWaiter>() };
   #syncing: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #isRefusing = false;
@@ -51,44 +51,44 @@ export class Bucket {
     this.#reserve = new QuotaReserve(given);
   }
 
-  /** Whether nothing is kept here that the next use would miss. */
+  /** Whether the bucket has no state that the next call needs. */
   get isIdle(): boolean {
     return this.#waiting === 0 && this.#syncing === undefined && this.#timer === undefined;
   }
 
-  /** An available token; undefined: wait for one. */
+  /** Takes an available token; undefined: the call must wait. */
   take(priority: Priority): Token | undefined {
-    if (this.#lines[priority].size > 0 || this.#reserve.isClosed) return undefined;
+    if (this.#queues[priority].size > 0 || this.#reserve.isClosed) return undefined;
     const cell = this.#reserve.take(priority);
     return cell === undefined ? undefined : this.#tokenOf(cell, priority);
   }
 
-  /** Queues for a token; false where the line is full, or no token can come in time. Throws `unavailable` (503). */
+  /** Queues for a token; false if the queue is full, or no token can be there in time. Throws `unavailable` (503). */
   wait(waiter: TokenWaiter): boolean {
     if (this.#isRefusing) throw serviceStops();
-    const line = this.#lines[waiter.priority];
-    if (line.in(waiter.lane) >= maxInLane) return false;
+    const queue = this.#queues[waiter.priority];
+    if (queue.in(waiter.lane) >= maxInLane) return false;
     const opensAt = this.#reserve.opensAt(waiter.priority);
     if (opensAt > this.#store.now() && opensAt >= waiter.until) return false;
-    if (line.size >= maxInLine && !this.#evict(line, waiter.lane)) return false;
-    line.add(waiter);
+    if (queue.size >= maxInQueue && !this.#evict(queue, waiter.lane)) return false;
+    queue.add(waiter);
     this.#pump();
     return true;
   }
 
-  /** Does nothing where the waiter is served already. */
+  /** Has no effect on a waiter that was served. */
   leave(waiter: TokenWaiter): void {
-    this.#lines[waiter.priority].remove(waiter);
+    this.#queues[waiter.priority].remove(waiter);
     if (this.#waiting === 0) this.#pump();
   }
 
-  /** The call that the token allowed, sent at that time (ms), was answered or given up: by now it is counted. */
+  /** The call, sent at this time (ms), was answered or given up: the provider has counted it by now. */
   settle({ cell, priority }: Token, sentAt: number): void {
     const counted = Math.min(this.#reserve.cell, cellAt(this.#rule, sentAt) + maxCellsUnderWay);
     if (counted <= cell) return;
     this.#reserve.note(cell, priority, -1);
     this.#reserve.note(counted, priority, 1);
-    this.#rest();
+    this.#scheduleNext();
   }
 
   /** Whether the token is too old to be used. */
@@ -99,49 +99,49 @@ export class Bucket {
   /** Returns a token that is too old. */
   drop({ cell, priority }: Token): void {
     this.#reserve.note(cell, priority, -1);
-    this.#rest();
+    this.#scheduleNext();
   }
 
-  /** The call that the token allowed was not sent. */
+  /** Returns the token of a call that was not sent. */
   giveBack({ cell, priority }: Token): void {
     this.#reserve.giveBack(cell, priority);
     this.#pump();
   }
 
-  /** Nobody is given a token before this time (ms), on any node. */
+  /** No node gives tokens before this time (ms). */
   close(until: number): void {
     if (until <= this.#reserve.closedUntil) return;
     this.#reserve.close(until);
-    this.#refuseWhoEndsBefore(until);
+    this.#refuseEndingBefore(until);
     this.#sync();
   }
 
-  /** When (ms) who comes to this lane can expect a token: after those who wait here already. */
+  /** When (ms) a new call of this lane can expect a token, after the calls that wait on this node. */
   expectedAt(priority: Priority, lane: number): number {
     const now = this.#store.now();
     const cellMs = cellMsOf(this.#rule);
     const { closedUntil } = this.#reserve;
     const from = Math.max(cellAt(this.#rule, now), this.#reserve.opensIn(priority));
     const sums = this.#reserve.forecast(from, priority);
-    // Before the first look at the book nothing is known.
+    // The window was not read yet.
     if (sums === undefined) return Math.max(closedUntil, now + cellMs);
     const isBehindAll = priority === 'background';
-    const before = this.#lines[priority].before(lane) + (isBehindAll ? this.#lines.interactive.size : 0);
+    const before = this.#queues[priority].before(lane) + (isBehindAll ? this.#queues.interactive.size : 0);
     const opensAt = (tokens: number) => {
       const cells = sums.findIndex((sum) => sum >= tokens);
       return (from + (cells === -1 ? sums.length : cells)) * cellMs;
     };
     const servedAt = opensAt(Math.max(1, before + 1 - this.#reserve.count(priority)));
-    return Math.max(closedUntil, opensAt(1), Math.min(servedAt, now + longestWaitMs));
+    return Math.max(closedUntil, opensAt(1), Math.min(servedAt, now + maxWaitMs));
   }
 
-  /** Nobody waits any more: who does is refused, and who comes. */
+  /** Refuses all waiting calls, and all later calls that would wait. */
   refuse(): void {
     this.#isRefusing = true;
     this.#failAll(serviceStops());
   }
 
-  /** Resolves once nothing is left to be written; who waits is refused. */
+  /** Refuses all waiting calls; resolves when all changes are written. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     this.refuse();
@@ -152,63 +152,63 @@ export class Bucket {
   }
 
   get #waiting(): number {
-    return this.#lines.interactive.size + this.#lines.background.size;
+    return this.#queues.interactive.size + this.#queues.background.size;
   }
 
   #tokenOf(cell: number, priority: Priority): Token {
     this.#reserve.noteDemand();
-    this.#rest();
+    this.#scheduleNext();
     return { cell, priority };
   }
 
-  /** Refuses the last of the longest lane in favour of a shorter one; false where none is longer. */
-  #evict(line: FairQueue<TokenWaiter>, lane: number): boolean {
-    const last = line.lastOfLongest();
-    if (last === undefined || line.in(last.lane) <= line.in(lane) + 1) return false;
-    line.remove(last);
+  /** Refuses the last call of the longest lane in favour of this lane; false if no lane is longer. */
+  #evict(queue: FairQueue<TokenWaiter>, lane: number): boolean {
+    const last = queue.lastOfLongest();
+    if (last === undefined || queue.in(last.lane) <= queue.in(lane) + 1) return false;
+    queue.remove(last);
     last.refuse();
     return true;
   }
 
-  #refuseWhoEndsBefore(until: number): void {
+  #refuseEndingBefore(until: number): void {
     for (const priority of priorities) {
-      const line = this.#lines[priority];
+      const queue = this.#queues[priority];
       const staying: TokenWaiter[] = [];
-      for (const waiter of line.drain()) {
+      for (const waiter of queue.drain()) {
         if (waiter.until <= until) waiter.refuse();
         else staying.push(waiter);
       }
-      for (const waiter of staying) line.add(waiter);
+      for (const waiter of staying) queue.add(waiter);
     }
   }
 
   #failAll(error: Error): void {
-    for (const line of Object.values(this.#lines)) for (const waiter of line.drain()) waiter.fail(error);
+    for (const queue of Object.values(this.#queues)) for (const waiter of queue.drain()) waiter.fail(error);
   }
 
-  /** Serves who can be served, and sees to it that the others will be. */
+  /** Serves calls with the available tokens, and requests more if needed. */
   #pump(): void {
     const isOpen = !this.#reserve.isClosed;
     if (isOpen) for (const priority of priorities) this.#serve(priority);
-    const asks = priorities.some(
+    const needsMore = priorities.some(
       (priority) =>
-        this.#lines[priority].lanes > this.#reserve.count(priority) && !this.#reserve.isShort(priority),
+        this.#queues[priority].lanes > this.#reserve.count(priority) && !this.#reserve.isShort(priority),
     );
-    if (asks && isOpen) this.#sync();
-    else this.#rest();
+    if (needsMore && isOpen) this.#sync();
+    else this.#scheduleNext();
   }
 
   #serve(priority: Priority): void {
-    const line = this.#lines[priority];
-    while (line.size > 0) {
+    const queue = this.#queues[priority];
+    while (queue.size > 0) {
       const taken = this.#reserve.take(priority);
       if (taken === undefined) return;
-      line.next()?.serve(this.#tokenOf(taken, priority));
+      queue.next()?.serve(this.#tokenOf(taken, priority));
     }
   }
 
   /** Continues automatically with the next cell, while a call waits or a token is available. */
-  #rest(): void {
+  #scheduleNext(): void {
     if (this.#isStopped || this.#timer !== undefined || this.#syncing !== undefined) return;
     if (this.#waiting === 0 && !this.#reserve.hasNews) return;
     const now = this.#store.now();
@@ -216,9 +216,9 @@ export class Bucket {
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;
-        // While somebody waits, each cell brings news of what other nodes have closed or given back.
+        // While calls wait, each cell reads what other nodes have closed or returned.
         if (this.#waiting > 0 || this.#reserve.isNewsDue()) this.#sync();
-        else this.#rest();
+        else this.#scheduleNext();
       },
       Math.max(1, Math.ceil(next - now)),
     );
@@ -231,10 +231,10 @@ export class Bucket {
     this.#timer = undefined;
     const { closedUntil } = this.#reserve;
     this.#syncing = this.#reserve
-      .exchange(this.#lines)
+      .exchange(this.#queues)
       .then(
         () => {
-          if (this.#reserve.closedUntil > closedUntil) this.#refuseWhoEndsBefore(this.#reserve.closedUntil);
+          if (this.#reserve.closedUntil > closedUntil) this.#refuseEndingBefore(this.#reserve.closedUntil);
         },
         (error: Error) => this.#failAll(error),
       )
@@ -242,5 +242,86 @@ export class Bucket {
         this.#syncing = undefined;
         this.#pump();
       });
+  }
+}
+
+type QueueItem = {
+  /** The connection. */
+  readonly lane: number;
+};
+
+/**
+ * A queue that serves its lanes round-robin, and each lane in order of arrival: a lane with a thousand items is served as
+ * often as one with a single item.
+ */
+export class FairQueue<Item extends QueueItem> {
+  /** In the order of their turns. */
+  readonly #lanes = new Map<number, Set<Item>>();
+  #size = 0;
+
+  /** The number of items. */
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The number of lanes with items. */
+  get lanes(): number {
+    return this.#lanes.size;
+  }
+
+  /** The number of items in this lane. */
+  in(lane: number): number {
+    return this.#lanes.get(lane)?.size ?? 0;
+  }
+
+  /** The maximum number of items that are served before a new item of this lane. */
+  before(lane: number): number {
+    const own = this.in(lane);
+    let before = own;
+    for (const [other, items] of this.#lanes) {
+      if (other !== lane) before += Math.min(items.size, own + 1);
+    }
+    return before;
+  }
+
+  /** The last item of the longest lane; undefined: the queue is empty. */
+  lastOfLongest(): Item | undefined {
+    let longest: ReadonlySet<Item> | undefined;
+    for (const lane of this.#lanes.values()) if (lane.size >= (longest?.size ?? 0)) longest = lane;
+    return longest && [...longest].at(-1);
+  }
+
+  add(item: Item): void {
+    const lane = this.#lanes.get(item.lane) ?? new Set();
+    this.#lanes.set(item.lane, lane.add(item));
+    this.#size += 1;
+  }
+
+  /** Has no effect if the item is not in the queue. */
+  remove(item: Item): void {
+    const lane = this.#lanes.get(item.lane);
+    if (lane?.delete(item) !== true) return;
+    this.#size -= 1;
+    if (lane.size === 0) this.#lanes.delete(item.lane);
+  }
+
+  /** Removes and returns the next item; its lane's next turn comes after those of all other lanes. */
+  next(): Item | undefined {
+    for (const [lane, items] of this.#lanes) {
+      for (const item of items) {
+        this.remove(item);
+        if (items.size > 0) {
+          this.#lanes.delete(lane);
+          this.#lanes.set(lane, items);
+        }
+        return item;
+      }
+    }
+    return undefined;
+  }
+
+  /** Removes and returns all items. */
+  *drain(): Generator<Item> {
+    for (let item = this.next(); item !== undefined; item = this.next()) yield item;
   }
 }

@@ -51,7 +51,7 @@ test('all attempts of a call together wait no longer than it says', async (t) =>
   const statuses = [200, 503];
   const { call } = await limited(t, { count: 1, statuses });
   assert.deepEqual(await call(), [200, undefined]);
-  // The first attempt waits for 0.6 s, so the second has 0.4 s and not what it needs.
+  // The first attempt waits for 0.6 s, so the second has 0.4 s, which is too little.
   assert.deepEqual(await call({ retries: '1', 'quota-wait': '1' }), [429, 'quota_exhausted']);
   assert.equal(statuses.length, 0);
 });
@@ -64,7 +64,7 @@ test('a call that says it is of a sync stands behind those of people', async (t)
   assert.deepEqual(priorities, ['interactive', 'background', 'interactive']);
 });
 
-test('who waits for a token at a stop is told so at once, and who comes then', async (t) => {
+test('calls that wait for a token are refused at once by a stop, and so are later ones', async (t) => {
   const { call, quota, priorities } = await limited(t, { count: 1 });
   await call();
   const waiting = call({ 'quota-wait': '60' });

@@ -1,8 +1,7 @@
 /**
- * This node's part of one quota: available tokens, pending writes, and the traffic with the ledger. The calls that wait
- * for tokens are in `bucket.ts`.
+ * This node's part of one quota: available tokens, pending writes, and the exchange with the store. The calls that wait for
+ * tokens are in `bucket.ts`.
  */
-
 import {
   cellAt,
   cellMsOf,
@@ -14,16 +13,16 @@ import {
 } from './sliding-window.ts';
 import type { Known, WindowStore } from './window-store.ts';
 
-/** How many wait, and in how many lanes. */
+/** The number of waiting calls, and of their lanes. */
 type Waiting = Readonly<Record<Priority, { readonly size: number; readonly lanes: number }>>;
 
 /**
- * A token that was held for more cells than this is exchanged for another. Together with the cells that may be reserved
- * ahead and those that a call may be under way it stays within a window, so that the cell a token was taken from still
- * counts when it is written down in which one it was used.
+ * A token that was held for more cells is exchanged for a new one. Together with the cells that may be reserved ahead, and
+ * those that a call may take, this is less than a window, so the cell from which a token was taken is still stored when its
+ * use is written.
  */
 const maxCellsHeld = 5;
-/** What is not written by then is written for itself: while nobody can be given a token of a cell beyond the window. */
+/** Changes are written after so many cells at the latest, while no node can take tokens of cells beyond the window. */
 const maxCellsUnwritten = 10;
 export const priorities = ['interactive', 'background'] as const;
 
@@ -31,8 +30,8 @@ export class QuotaReserve {
   readonly #key: string;
   readonly #rule: Rule;
   readonly #store: WindowStore;
-  readonly #hands = { interactive: new Hand(), background: new Hand() };
-  /** Until this cell asking for more is no use. */
+  readonly #held = { interactive: new HeldTokens(), background: new HeldTokens() };
+  /** Requests for more tokens fail before this cell. */
   readonly #shortUntil = { interactive: 0, background: 0 };
   readonly #demand = new Demand();
   #known: Known;
@@ -49,12 +48,12 @@ export class QuotaReserve {
     this.#store = store;
   }
 
-  /** The cell that it is now. */
+  /** The present cell. */
   get cell(): number {
     return cellAt(this.#rule, this.#store.now());
   }
 
-  /** Nothing is given before this time (ms). */
+  /** No tokens are given before this time (ms). */
   get closedUntil(): number {
     return this.#closedUntil;
   }
@@ -63,27 +62,27 @@ export class QuotaReserve {
     return this.#store.now() < this.#closedUntil;
   }
 
-  /** Whether there is something to be written: tokens to be given back, or uses that came late. */
+  /** Whether there are pending writes: a closing, tokens to be returned, or late uses. */
   get hasNews(): boolean {
-    return this.#isClosingNews || this.#moves.size > 0 || priorities.some((one) => this.#hands[one].size > 0);
+    return this.#isClosingNews || this.#moves.size > 0 || priorities.some((one) => this.#held[one].size > 0);
   }
 
   /** The number of available tokens. */
   count(priority: Priority): number {
-    return this.#hands[priority].size;
+    return this.#held[priority].size;
   }
 
-  /** The cell of an available token that may be used now; tokens that are too old are given back. */
+  /** Takes an available token that may be used now, and returns its cell. Tokens that are too old are returned. */
   take(priority: Priority): number | undefined {
     const now = this.cell;
     for (;;) {
-      const cell = this.#hands[priority].take(now);
+      const cell = this.#held[priority].take(now);
       if (cell === undefined || now - cell <= maxCellsHeld) return cell;
       this.note(cell, priority, -1);
     }
   }
 
-  /** A call is to use a token. */
+  /** Counts the use of a token. */
   noteDemand(): void {
     this.#demand.add(this.cell);
   }
@@ -94,38 +93,38 @@ export class QuotaReserve {
   }
 
   giveBack(cell: number, priority: Priority): void {
-    this.#hands[priority].add(cell);
+    this.#held[priority].add(cell);
   }
 
-  /** So many more were used in a cell than was written, or fewer. */
+  /** Adds to the difference between the used tokens of a cell and the stored ones. */
   note(cell: number, priority: Priority, by: number): void {
     const noted = this.#moves.get(cell) ?? { interactive: 0, background: 0 };
     noted[priority] += by;
     this.#moves.set(cell, noted);
   }
 
-  /** Nothing is given before this time (ms), on any node once that is written. */
+  /** No tokens are given before this time (ms); on other nodes once this is written. */
   close(until: number): void {
     this.#closedUntil = until;
     this.#isClosingNews = true;
   }
 
-  /** Whether asking the ledger for more is no use before the next cell. */
+  /** Whether requests for more tokens fail before the next cell. */
   isShort(priority: Priority): boolean {
     return this.#shortUntil[priority] > this.cell;
   }
 
-  /** When (ms) the first token can be had, as far as is known here. */
+  /** The earliest time (ms) for a token, as far as this node can say. */
   opensAt(priority: Priority): number {
     return Math.max(this.#closedUntil, this.#shortUntil[priority] * cellMsOf(this.#rule));
   }
 
-  /** The first cell of which a token can be had that is not yet available. */
+  /** The first cell that may give tokens which are not available yet. */
   opensIn(priority: Priority): number {
     return Math.max(this.#shortUntil[priority], Math.ceil(this.#closedUntil / cellMsOf(this.#rule)));
   }
 
-  /** As `Book.forecast`; undefined before the first look at the book. */
+  /** As `SlidingWindow.forecast`; undefined before the window was read. */
   forecast(from: number, priority: Priority): number[] | undefined {
     const window = this.#window;
     if (window === undefined) return undefined;
@@ -136,11 +135,11 @@ export class QuotaReserve {
     return sums;
   }
 
-  /** Whether what there is to be written is to be written now. */
+  /** Whether pending writes are due. */
   isNewsDue(): boolean {
     const { cell } = this;
     const before = this.#isPlentiful ? cell - maxCellsUnwritten : cell - 1;
-    if (this.#isClosingNews || priorities.some((one) => (this.#hands[one].first() ?? before) < before)) {
+    if (this.#isClosingNews || priorities.some((one) => (this.#held[one].first() ?? before) < before)) {
       return true;
     }
     if (!this.#isPlentiful) return this.#moves.size > 0;
@@ -148,23 +147,23 @@ export class QuotaReserve {
     return false;
   }
 
-  /** Writes what is new and takes what is wanted, in one statement. Rejects where the ledger cannot be reached. */
+  /** Writes pending changes and takes the wanted tokens, in one statement. Rejects if the database cannot be reached. */
   exchange(waiting: Waiting): Promise<void> {
     return this.#write(waiting, this.cell - (this.#isPlentiful ? maxCellsHeld : 1));
   }
 
-  /** Writes pending changes, and gives back all available tokens. */
+  /** Writes pending changes, and returns all available tokens. */
   giveAllBack(): Promise<void> {
-    const nobody = { size: 0, lanes: 0 };
-    return this.#write({ interactive: nobody, background: nobody }, Number.POSITIVE_INFINITY);
+    const none = { size: 0, lanes: 0 };
+    return this.#write({ interactive: none, background: none }, Number.POSITIVE_INFINITY);
   }
 
-  /** Tokens for cells before `from` are given back. */
+  /** Returns tokens of cells before `from`. */
   async #write(waiting: Waiting, from: number): Promise<void> {
     const now = this.cell;
     for (const priority of priorities) {
       const wanted = waiting[priority].lanes;
-      for (const [cell, count] of this.#hands[priority].surplus({ from, now, wanted })) {
+      for (const [cell, count] of this.#held[priority].surplus({ from, now, wanted })) {
         this.note(cell, priority, -count);
       }
     }
@@ -196,13 +195,13 @@ export class QuotaReserve {
       this.#window = window;
       this.#isPlentiful = window.isPlentiful(this.#rule, this.cell);
       for (const { priority, tokens, isShort, cell } of result) {
-        for (const [at, count] of tokens) this.#hands[priority].add(at, count);
+        for (const [at, count] of tokens) this.#held[priority].add(at, count);
         this.#shortUntil[priority] = isShort ? cell + 1 : 0;
       }
       this.#closedUntil = Math.max(this.#closedUntil, window.closedUntil);
     } catch (error) {
       this.#isClosingNews ||= isClosingNews;
-      // It may have been written before the answer was lost: twice too much is safe, twice too little is not.
+      // The write may have succeeded before its response was lost. To count tokens twice is safe; to return them twice is not.
       for (const [cell, by] of moves) {
         for (const priority of priorities) if (by[priority] > 0) this.note(cell, priority, by[priority]);
       }
@@ -214,13 +213,13 @@ export class QuotaReserve {
     const { size, lanes } = waiting[priority];
     const cells = this.#isPlentiful ? maxCellsHeld : 1;
     const lately = priority === 'background' ? 0 : this.#demand.of(cells, this.cell);
-    return { lanes: Math.max(0, lanes - this.#hands[priority].size), spare: lately + size - lanes };
+    return { lanes: Math.max(0, lanes - this.#held[priority].size), spare: lately + size - lanes };
   }
 }
 
 const kept = 10;
 
-/** How many tokens were used in each of the last ten cells. */
+/** The number of used tokens in each of the last ten cells. */
 class Demand {
   readonly #counts = new Array<number>(kept).fill(0);
   #cell = 0;
@@ -230,7 +229,7 @@ class Demand {
     this.#counts[cell % kept] = (this.#counts[cell % kept] as number) + 1;
   }
 
-  /** The most that so many cells together used, of the last two times so many; five at most. */
+  /** The use of the last `cells` cells, or of those before if it was higher; five cells at most. */
   of(cells: number, cell: number): number {
     this.#forget(cell);
     let now = 0;
@@ -242,7 +241,7 @@ class Demand {
     return Math.max(now, before);
   }
 
-  /** What is longer ago than it is kept. */
+  /** Clears the counts of cells that are not kept any more. */
   #forget(cell: number): void {
     for (let next = Math.max(this.#cell + 1, cell - kept + 1); next <= cell; next += 1) {
       this.#counts[next % kept] = 0;
@@ -251,8 +250,8 @@ class Demand {
   }
 }
 
-/** Tokens that this node has taken and not used yet, by the cell they are for. */
-class Hand {
+/** The unused tokens of this node, by their cell. */
+class HeldTokens {
   readonly #cells = new Map<number, number>();
 
   get size(): number {
@@ -265,7 +264,7 @@ class Hand {
     this.#cells.set(cell, (this.#cells.get(cell) ?? 0) + count);
   }
 
-  /** The cell of a token that may be used by now, the oldest first. */
+  /** Takes the oldest token that may be used now, and returns its cell. */
   take(now: number): number | undefined {
     let oldest: number | undefined;
     for (const cell of this.#cells.keys()) {
@@ -278,14 +277,14 @@ class Hand {
     return oldest;
   }
 
-  /** The first cell that a token is for. */
+  /** The first cell that has a token. */
   first(): number | undefined {
     return this.#cells.size === 0 ? undefined : Math.min(...this.#cells.keys());
   }
 
   /**
-   * Takes out what is no use here: tokens for cells before `from`, and of those for cells after `now` all that exceed
-   * `wanted` together with what may be used by now.
+   * Removes and returns unneeded tokens, by cell: those of cells before `from`, and those of cells after `now` beyond the
+   * `wanted` number, which the tokens that may be used now count for too.
    */
   *surplus({
     from,
@@ -309,26 +308,26 @@ class Hand {
   }
 }
 
-/** What a node wants of a book. */
+/** The number of tokens that a node requests. */
 type Want = {
-  /** For each lane that waits and has no token yet. */
+  /** One for each waiting lane without a token. */
   readonly lanes: number;
-  /** Beyond that: for who waits behind the first of a lane, and for calls as they came lately. */
+  /** In addition: for the other waiting calls of the lanes, and for the expected calls. */
   readonly spare: number;
 };
 
 type Portion = {
   readonly priority: Priority;
-  /** How many for which cell. */
+  /** Their number by cell. */
   readonly tokens: ReadonlyMap<number, number>;
-  /** Whether some lanes got none: asking again is no use before the next cell. */
+  /** Whether some lanes got none: a further request fails before the next cell. */
   readonly isShort: boolean;
 };
 
 /**
- * Takes a node's portion. Interactive lanes get tokens of cells that are still to come where this one has none left;
- * a background lane only what is free now, so that it never stands before an interactive call that comes later. Where
- * all lanes have theirs at once, a quarter of what is left at most goes along, so that other nodes find some.
+ * Takes a node's portion. Interactive lanes get tokens of future cells if the present one has none left; background lanes get
+ * only free tokens of the present cell, so they never delay later interactive calls. If all lanes get tokens of the present
+ * cell, up to a quarter of the rest is taken too, which leaves tokens for other nodes.
  */
 function takePortion(
   window: SlidingWindow,

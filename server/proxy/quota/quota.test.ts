@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import type { LiveConnection } from '../../connections/reader.ts';
+import type { LiveConnection } from '../../connections/store/reader.ts';
 import { type Db, openDb } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { definitionAt } from '../proxy.fixture.ts';
-import type { Permit } from './permit.ts';
-import { createQuota, type Quota } from './quota.ts';
+import { createQuota, type Permit, type Quota } from './quota.ts';
 import type { Priority } from './sliding-window.ts';
 import { quotaSweepJob } from './window-store.ts';
 
@@ -111,7 +110,7 @@ test('a provider without a quota, and an integration that switches it off, cost 
   assert.equal(statements(), 0);
 });
 
-test('a setting that was saved and names no limit any more is told as the fault that it is', () => {
+test('a saved setting that names no limit any more is an error', () => {
   const quota = createQuota({ db: database.db });
   const [connection] = subjects(1, { setting: 'Renamed=5' });
   assert.throws(
@@ -145,7 +144,7 @@ test('twenty nodes at once never give more than the limit', async () => {
   await Promise.all(nodes.map((node) => node.stop()));
 });
 
-test('who cannot wait is told when a token is expected', async () => {
+test('a call that cannot wait gets the expected time of a token', async () => {
   const quota = createQuota({ db: database.db });
   const [one] = subjects(1, { account: 1 });
   await send(quota, one);
@@ -210,7 +209,7 @@ test('the share of a node that was killed comes back when its window has passed,
   await living.stop();
 });
 
-test('what a node has not used when it stops is there for the others at once', async () => {
+test('the unused tokens of a stopped node are available to others at once', async () => {
   const stopping = createQuota({ db: database.db });
   const staying = createQuota({ db: database.db });
   const [one, two] = subjects(2, { project: 10 });
@@ -234,7 +233,7 @@ test('a connection that brought its own client takes nothing of the integrationâ
   await quota.stop();
 });
 
-test('who hangs up leaves the line at once', async () => {
+test('a caller that hangs up leaves the queue at once', async () => {
   const quota = createQuota({ db: database.db });
   const [one, two] = subjects(2, { project: 2, windowS: 1 });
   await Promise.all([send(quota, one), send(quota, one)]);
@@ -309,7 +308,7 @@ const olderRefusal = (reason: string) => ({
   ),
 });
 
-/** A call of the connection that is refused; resolves when all nodes can know what it closes. */
+/** A refused call of the connection; resolves when all nodes can read what it closes. */
 async function refusedBy(
   quota: Quota,
   connection: LiveConnection | undefined,
@@ -372,7 +371,7 @@ test('a 403 of an older API closes the bucket that its reason means, until the n
   await quota.stop();
 });
 
-test('a refusal that names no limit closes what there is, where accounts have none of their own', async () => {
+test('a refusal that names no limit closes all limits if accounts have none of their own', async () => {
   const quota = createQuota({ db: database.db });
   const [one, two] = subjects(2, { account: 'none' });
   await refusedBy(quota, one, { status: 429, headers: {}, body: Buffer.from('slow down') });
@@ -393,7 +392,7 @@ test('no answer of a provider closes a bucket for longer than an hour', async ()
   }
 });
 
-test('who cannot wait is told of the bucket that opens last', async () => {
+test('a call that cannot wait gets the time of the bucket that opens last', async () => {
   const quota = createQuota({ db: database.db });
   const [one] = subjects(1, { account: 1, windowS: 3 });
   await refusedBy(quota, one, refusal('ReadsPerProject', '300'));
@@ -404,7 +403,7 @@ test('who cannot wait is told of the bucket that opens last', async () => {
   await quota.stop();
 });
 
-test('a database that is away is told as such, and calls go on when it is back', async () => {
+test('an unavailable database is reported as such, and calls continue when it is back', async () => {
   const line = { isCut: false };
   const query: Db['query'] = async (...given) => {
     if (line.isCut) throw new AppError('unavailable');
@@ -423,7 +422,7 @@ test('a database that is away is told as such, and calls go on when it is back',
   await quota.stop();
 });
 
-test('books that nobody writes any more are removed', async () => {
+test('unused windows are removed', async () => {
   const quota = createQuota({ db: database.db });
   const [one] = subjects(1);
   await send(quota, one);

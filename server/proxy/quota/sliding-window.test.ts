@@ -47,7 +47,7 @@ const step = fc.record({
   /** From being sent to being answered, in cells; the provider counts at any time in between. */
   took: fc.oneof(fc.constant(0), fc.double({ min: 0, max: 15, noNaN: true })),
   counted: fc.double({ min: 0, max: 1, noNaN: true }),
-  /** Whether what was used late is left unwritten for now. */
+  /** Whether late uses stay unwritten for now. */
   isLazy: fc.boolean(),
 });
 /** As in `bucket.ts`: then it is written. */
@@ -128,10 +128,10 @@ function drain(rule: Rule, { cells, priority }: { cells: number; priority: Prior
   return Array.from({ length: cells }, (_, cell) => taken(window, rule, { cell, want: 10_000, priority }));
 }
 
-test('a burst goes at once, and what is left of the window is spread over it', () => {
+test('a burst is given at once, and the rest is spread over the window', () => {
   const given = drain(minute, { cells: cellsPerWindow * 4, priority: 'interactive' });
   assert.equal(given[0], minute.burst);
-  // From then on there is never a cell or two in a row without: nobody waits long.
+  // From then on there are never several cells in a row without tokens, so waits are short.
   const gaps = given.map((count, cell) => (count === 0 && given[cell + 1] === 0 ? 1 : 0));
   assert.deepEqual(gaps.filter(Boolean), []);
   assert.ok(Math.max(...given.slice(1)) <= 12);
@@ -166,7 +166,7 @@ test('tokens that are reserved ahead go to the reservation that was made first',
   assert.deepEqual(second, [4]);
 });
 
-test('a forecast is what can then be had', () => {
+test('a forecast equals the tokens that can be taken then', () => {
   const window = new SlidingWindow();
   taken(window, minute, { cell: 0, want: 60 });
   taken(window, minute, { cell: 1, want: 5 });

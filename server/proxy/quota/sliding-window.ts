@@ -1,33 +1,32 @@
 /**
- * What was taken of one quota, as arithmetic: no clock, no database, no waiting.
+ * The tokens that were taken of one quota. Pure arithmetic: no clock, no database, no waiting.
  *
- * Time is cut into cells, thirty to a window. A token is taken out of a cell and used in it; the sum over any window's
- * cells, the one that has only begun included, never passes the limit. So no window of the provider's holds more,
- * wherever it begins, and all of the limit can be used (30/31 of it), which a token bucket cannot offer: its burst and
- * its rate together must stay below the limit, or a burst and the minute after it count double.
+ * Time is divided into cells, thirty to a window. A token is taken from a cell and used in it; the sum over the cells of any
+ * window, a partial cell included, never exceeds the limit. So no window of the provider has more, wherever it begins, and
+ * 30/31 of the limit can be used. A token bucket cannot do that: its burst and its rate together must stay below the limit,
+ * or a burst and the following minute exceed it.
  *
- * A window that was emptied at once would leave nobody anything for the rest of it. Where many share a limit, `burst`
- * says how much may go at once; beyond that a cell gives no more than can be given on and on until the window's
- * tokens come back.
+ * A window whose tokens are all taken at once has none left for its rest. If many callers share a limit, `burst` limits what
+ * can be taken at once; beyond that, a cell gives only as much as all later cells can give, until the window's tokens return.
  */
 export type Rule = {
-  /** Tokens in any window. */
+  /** The tokens in any window. */
   readonly count: number;
-  /** Tokens that may be taken at once from a window that nobody used. */
+  /** The tokens that may be taken at once from an unused window. */
   readonly burst: number;
   readonly windowMs: number;
 };
 
-/** A person waits for one; the other is a sync's. */
+/** `background` is for syncs. */
 export type Priority = 'interactive' | 'background';
 
 export const cellsPerWindow = 30;
-/** How many cells ahead tokens may be reserved: far enough for a line, near enough that what was used is still known. */
+/** How many cells ahead tokens may be reserved: enough for a queue, while the cells that were used are still stored. */
 export const cellsAhead = 10;
-/** Of the limit, what background calls leave to interactive ones. */
+/** The share of the limit that is reserved for interactive calls. */
 const reservedShare = 0.1;
 
-/** As it is stored. */
+/** The stored form. */
 export type Pages = { closedUntil: number; cells: [cell: number, interactive: number, background: number][] };
 
 export type Moves = Map<number, Record<Priority, number>>;
@@ -52,12 +51,12 @@ export class SlidingWindow {
     );
   }
 
-  /** Nothing is given before this time (ms). */
+  /** No tokens are given before this time (ms). */
   get closedUntil(): number {
     return this.#closedUntil;
   }
 
-  /** Without the cells that no window of `cell` or later reaches. */
+  /** The stored form, without cells that are outside of all windows of `cell` or later. */
   pages(cell: number): Pages {
     const cells = [...this.#cells].filter(
       ([at, taken]) => at >= cell - cellsPerWindow && taken.interactive + taken.background > 0,
@@ -72,7 +71,7 @@ export class SlidingWindow {
     this.#closedUntil = Math.max(this.#closedUntil, until);
   }
 
-  /** Writes down that tokens came back unused, or were used later than in the cell they were taken from. */
+  /** Applies that tokens were returned unused, or used in a later cell than that from which they were taken. */
   move(moves: Moves): void {
     for (const [cell, by] of moves) {
       const taken = this.#at(cell);
@@ -82,8 +81,8 @@ export class SlidingWindow {
   }
 
   /**
-   * Takes up to `want` tokens out of the cells from `from` to `to`, the earliest first; says how many of each. Tokens
-   * of a cell that is still to come are reserved: who asks later gets later ones.
+   * Takes up to `want` tokens from the cells `from` to `to`, the earliest first; returns their number by cell. Tokens of a
+   * future cell are reserved: later requests get later tokens.
    */
   take(given: {
     rule: Rule;
@@ -106,11 +105,11 @@ export class SlidingWindow {
     return granted;
   }
 
-  /** How many tokens the cell gives at the moment. */
+  /** The number of tokens that can be taken from the cell now. */
   allowance(rule: Rule, { priority, cell }: { priority: Priority; cell: number }): number {
     if (cell * cellMsOf(rule) < this.#closedUntil) return 0;
-    // Background calls keep to a smaller limit, and interactive ones are paced as if the background calls did not exist:
-    // tokens that background calls have left are available at once.
+    // Background calls have a smaller limit. Interactive calls are paced as if background calls did not exist, so the tokens
+    // that these have left are available at once.
     const reserve = priority === 'background' ? Math.floor(rule.count * reservedShare) : 0;
     const limit = rule.count - reserve;
     const free = this.#free(limit, cell);
@@ -121,8 +120,8 @@ export class SlidingWindow {
   }
 
   /**
-   * How many tokens could be had from the cell `from` on if all were taken as soon as they can be: up to and including
-   * it, up to and including the next, ... Looks as far as a window reaches. Changes nothing.
+   * The number of tokens that can be taken from the cell `from` on, if each is taken as soon as possible: up to and including
+   * `from`, up to and including the next cell, and so on for a whole window. Changes nothing.
    */
   forecast(rule: Rule, { priority, from }: { priority: Priority; from: number }): number[] {
     const taken = new SlidingWindow(this.pages(from));
@@ -136,12 +135,12 @@ export class SlidingWindow {
     return sums;
   }
 
-  /** Whether half of the limit at least is not taken in any window that reaches the cell. */
+  /** Whether at least half of the limit is free in each window that includes the cell. */
   isPlentiful(rule: Rule, cell: number): boolean {
     return cell * cellMsOf(rule) >= this.#closedUntil && this.#free(rule.count, cell) >= rule.count / 2;
   }
 
-  /** What no window that reaches `cell` has taken yet, windows that hold reserved tokens included. */
+  /** The tokens that are free in each window that includes `cell`, windows with reserved tokens included. */
   #free(limit: number, cell: number): number {
     let inWindow = 0;
     for (let at = cell - cellsPerWindow; at < cell; at += 1) inWindow += this.#taken(at, 'all');
@@ -170,8 +169,8 @@ export class SlidingWindow {
 }
 
 /**
- * What a cell gives in all: a burst where the window is nearly empty, else as much as each cell after it can give too.
- * For any number of cells ahead, that is what is free now and what comes back until then, divided by their number.
+ * The tokens that a cell gives in total: a burst if the window is nearly unused, else as much as each later cell can give
+ * too. For any number of cells ahead, that is the free tokens and those that return by then, divided by the number of cells.
  */
 function paced(given: {
   limit: number;

@@ -29,7 +29,7 @@ function distant(db: Db, trip: Trip): Db {
 /** By how many ms the ledger's time differs from the database's, which is this machine's. */
 const error = (store: ReturnType<typeof createWindowStore>) => Math.abs(store.now() - Date.now());
 
-test("one quick trip tells the database's time, and slow ones before and after it spoil nothing", async () => {
+test("one fast statement yields the database's time, and slow ones before and after do no harm", async () => {
   const trip: Trip = { beforeMs: 400 };
   const store = createWindowStore(distant(database.db, trip));
   const touch = () => store.change({ bucket: 'clock', rule, known: undefined, change: () => {} });
@@ -56,7 +56,7 @@ test("a database's clock that was set is followed at once", async () => {
   }
 });
 
-test('twenty who change a book at once are all written', async () => {
+test('twenty concurrent changes of a window are all written', async () => {
   const stores = Array.from({ length: 20 }, () => createWindowStore(database.db));
   await Promise.all(
     stores.map((store) =>

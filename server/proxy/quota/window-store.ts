@@ -1,22 +1,22 @@
 /**
- * The books of all nodes in PostgreSQL. Owns the table `quota_book` and the time that nodes agree on.
+ * The windows of all quotas in PostgreSQL, in the table `quota_book`, and the time that all nodes share.
  *
- * A change is worked out here from the version that this node saw last and written if that is still the newest: one
- * short statement, and one more for each time that another node was faster. No lock is held between statements.
+ * A change is computed from the version that this node read last, and written if that is still the newest: one short
+ * statement, and one more for each time that another node was faster. No lock is held between statements.
  */
 import type { Db } from '../../db/pool.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import { cellAt, type Pages, type Rule, SlidingWindow } from './sliding-window.ts';
 
-/** A book as this node saw it last; undefined: never, or there was none. */
+/** A stored window as this node read it last; undefined: it was never read, or did not exist. */
 export type Known = { readonly pages: Pages; readonly version: string } | undefined;
 
 export type WindowStore = {
-  /** The database's time in ms, as well as it can be told from here. */
+  /** The estimated time of the database, in ms. */
   now(): number;
   /**
-   * Changes a book and resolves once that is written. `change` may be called several times, each time with a book and
-   * the time to go by; the last call's result counts.
+   * Changes a window and resolves when it is written. `change` may be called several times, each time with the newest window
+   * and the present time; the result of the last call counts.
    */
   change<T>(given: {
     bucket: string;
@@ -26,22 +26,22 @@ export type WindowStore = {
   }): Promise<{ result: T; known: Known; window: SlidingWindow }>;
 };
 
-/** Without writing for so long a book says nothing any more, whatever its window. */
+/** A window that was not written for so long is empty, whatever its length. */
 const keptS = 86_400;
-/** By how much the database's clock and this machine's may drift apart: more than those that are being set do. */
+/** The maximum drift between the clocks of the database and this machine, larger than that of a clock being adjusted. */
 const driftShare = 0.001;
 
-type Row = { wrote: boolean; pages: Pages | null; version: string | null; clock: number };
+type WrittenWindow = { wrote: boolean; pages: Pages | null; version: string | null; clock: number };
 
 export function createWindowStore(db: Db, { monotonic = () => performance.now() } = {}): WindowStore {
-  /** How far the database's clock is ahead of ours at least and at most, and when that was known. */
+  /** The minimum and maximum of the database's lead over our clock, and when they were computed. */
   let clock: { minMs: number; maxMs: number; at: number } | undefined;
 
   /**
-   * The database read its clock between the two ends of a trip, so each trip bounds it, and a slow one spoils nothing:
-   * what agrees with all of them counts. Where nothing does, a clock was set, and only the newest counts.
+   * The database reads its clock between request and response, so each statement bounds the lead, and the intersection of
+   * all bounds counts: a slow statement does no harm. If it is empty, a clock was set, and only the newest bounds count.
    */
-  function learn(sentAt: number, databaseMs: number): void {
+  function updateClock(sentAt: number, databaseMs: number): void {
     const at = monotonic();
     const sample = { minMs: databaseMs - at, maxMs: databaseMs - sentAt, at };
     const driftMs = clock === undefined ? Number.POSITIVE_INFINITY : (at - clock.at) * driftShare;
@@ -55,10 +55,10 @@ export function createWindowStore(db: Db, { monotonic = () => performance.now() 
     const [row] = await db.query<{ clock: number }>(
       `select extract(epoch from clock_timestamp())::float8 * 1000 as clock`,
     );
-    learn(sentAt, row?.clock ?? Date.now());
+    updateClock(sentAt, row?.clock ?? Date.now());
   }
 
-  // Before the database has told, this machine's own time.
+  // The time of this machine, until the first statement.
   const guessMs = Date.now() - monotonic();
   const now = () => monotonic() + (clock === undefined ? guessMs : (clock.minMs + clock.maxMs) / 2);
 
@@ -72,7 +72,7 @@ export function createWindowStore(db: Db, { monotonic = () => performance.now() 
         const pages = window.pages(cellAt(rule, now()));
         const version = crypto.randomUUID();
         const sentAt = monotonic();
-        const [row] = await db.query<Row>(
+        const [row] = await db.query<WrittenWindow>(
           `with written as (
              insert into quota_book (bucket, pages, version)
              values ($1, $2, $3)
@@ -91,7 +91,7 @@ export function createWindowStore(db: Db, { monotonic = () => performance.now() 
           [bucket, JSON.stringify(pages), version, known?.version ?? null],
         );
         if (row === undefined) throw new Error('a statement without a row');
-        learn(sentAt, row.clock);
+        updateClock(sentAt, row.clock);
         if (row.wrote) return { result, known: { pages, version }, window };
         known = row.pages && row.version ? { pages: row.pages, version: row.version } : undefined;
       }
@@ -99,7 +99,7 @@ export function createWindowStore(db: Db, { monotonic = () => performance.now() 
   };
 }
 
-/** Removes the books of quotas that nobody uses any more. */
+/** Removes the windows of unused quotas. */
 export function quotaSweepJob(db: Db): Job<Record<string, never>> {
   return {
     name: 'quota.sweep',

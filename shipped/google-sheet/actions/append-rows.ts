@@ -5,7 +5,7 @@ import { columnLetters, quotedTitle } from '../sheet/a1.ts';
 import { spreadsheets } from '../sheet/api.ts';
 import type { RawCell } from '../sheet/cells.ts';
 import { matchColumns, readColumns } from '../sheet/columns.ts';
-import { fault, sourceFault, told } from '../sheet/faults.ts';
+import { fault, sourceFault, withActionErrors } from '../sheet/faults.ts';
 import {
   cellsOf,
   type Grid,
@@ -24,36 +24,36 @@ import { cellLine, isOutcomeUnknown, lineOf, valuesLine, type Writable } from '.
 const writable = z.union([z.string().max(50_000), z.number(), z.boolean(), z.null()]);
 const Input = z.object({
   variant: z.string().default('base'),
-  rows: z.array(z.record(z.string(), writable)).min(1).max(1_000).describe('Values by the fields'),
-  input: z.enum(['RAW', 'USER_ENTERED']).default('RAW').describe('USER_ENTERED: as if somebody typed it'),
+  rows: z.array(z.record(z.string(), writable)).min(1).max(1_000).describe('Values by field name'),
+  input: z.enum(['RAW', 'USER_ENTERED']).default('RAW').describe('USER_ENTERED: parsed like typed text'),
 });
 const Output = z.object({
   appended: z.int(),
-  /** By Google's answer, or, where it did not come, by looking. */
+  /** Confirmed by Google's response, or by a second request after a lost response. */
   confirmed_by: z.enum(['answer', 'reread']),
 });
 
-/** Left on the tab by an append, to find it by where its answer does not come. */
+/** The key of metadata that an append adds to the tab, to find out after a lost response whether the rows arrived. */
 const sentKey = 'trellis.sent';
 const marksKeptMs = 10 * 60_000;
-/** How long what was sent may take to appear. */
+/** The pauses before each search for the metadata of an append without a response. */
 const waitsMs = [500, 2_000];
 
 export default createAction({
   description:
-    'Appends rows below a tab. One whose outcome is unknown is not sent again: the answer says what was tried, and whether ' +
-    'it was seen.',
+    'Appends rows to a tab. An append with an unknown outcome is not repeated: the error says what was tried, and whether ' +
+    'the rows were found.',
   version: '1.0.0',
   input: Input,
   output: Output,
   once: true,
   exec: (trellis, { variant, rows, input: entering }) =>
-    told(trellis, async () => {
+    withActionErrors(trellis, async () => {
       const target = await targetOf(trellis, variant);
       const head = await headOf(trellis, target);
       const lines = rows.map((values) => lineOf(values, { ...head, entering }));
       if (lines.some((line) => line.every(isBlank))) {
-        throw fault('refused', 'A row in which nothing stands cannot be appended. Nothing was written.');
+        throw fault('refused', 'An empty row cannot be appended. Nothing was written.');
       }
       if (entering === 'RAW') return appendMarked(trellis, { target, head, lines });
       return appendTyped(trellis, { target, head, lines });
@@ -63,22 +63,24 @@ export default createAction({
 type Head = Awaited<ReturnType<typeof headOf>>;
 type Lines = (Writable | undefined)[][];
 
-/** Columns, formats and marks of the tab, by its first rows. */
+/** Columns, formats and metadata of the tab, read from its first rows. */
 async function headOf(trellis: ActionContext, { settings, rights, state }: Target) {
   const { title } = await lookUpTab(trellis, { settings, rights });
-  // From the top, where that is not far: the header may have been pushed down.
+  // Starts at the top unless the header is far below: rows may have been inserted above the header.
   const start = settings.headerRow <= farthestHeader ? 0 : settings.headerRow - 1;
   const rows = { start, end: Math.max(farthestHeader, sampleRows(settings.headerRow - 1).end) };
   const grid: Grid | undefined = await readGrid(trellis, {
     ...{ settings, rights, title, rows },
     fields: wholeCellFields,
   });
-  if (grid === undefined) throw fault('sheet_moving', 'The tab was renamed meanwhile. Nothing was written.');
+  if (grid === undefined) {
+    throw fault('sheet_moving', 'The tab was renamed during the append. Nothing was written. Try again.');
+  }
   const cells: RawCell[][] = cellsOf(grid.grid);
   const headerIndex = start === 0 ? headerIndexOf(cells, { settings, state }) : start;
   const header = cells[headerIndex - start] ?? [];
   if (header.every(isBlank)) {
-    throw fault('header_row_missing', `Row ${settings.headerRow} is empty: there is no header to go by.`);
+    throw fault('header_row_missing', `The header row ${settings.headerRow} is empty. Nothing was written.`);
   }
   const { columns } = matchColumns(state.columns, readColumns(header, cells.slice(headerIndex - start + 1)));
   const { timeZone, marks, tab } = grid;
@@ -108,7 +110,7 @@ async function appendMarked(
     await trellis.post({ endpoint, data: { requests } });
   } catch (error) {
     if (!isOutcomeUnknown(error)) throw sourceFault(error, rights.account);
-    if (await isSeen(trellis, { spreadsheetId, token })) {
+    if (await isMarkFound(trellis, { spreadsheetId, token })) {
       return { appended: lines.length, confirmed_by: 'reread' };
     }
     throw outcomeUnknown(lines, 'not_seen');
@@ -117,8 +119,8 @@ async function appendMarked(
   return { appended: lines.length, confirmed_by: 'answer' };
 }
 
-/** Rows and mark come together or not at all: who sees the mark knows that the rows are there. */
-async function isSeen(
+/** Google applies rows and metadata together or not at all, so the metadata proves that the rows are there. */
+async function isMarkFound(
   trellis: ActionContext,
   { spreadsheetId, token }: { spreadsheetId: string; token: string },
 ): Promise<boolean> {
@@ -137,7 +139,7 @@ async function isSeen(
   return false;
 }
 
-/** Of appends that are over. They are few, so that this costs a call now and then. */
+/** Removes the metadata of old appends, in batches of at least 20 to save calls. */
 async function dropOldMarks(
   trellis: ActionContext,
   { endpoint, marks }: { endpoint: string; marks: readonly Mark[] },
@@ -163,7 +165,7 @@ async function appendTyped(
   if (lines.some((line) => !line.slice(0, start).every(isBlank))) {
     throw fault(
       'refused',
-      `What stands lowest in the tab begins in column ${columnLetters(start)}, and Google would append there. Nothing was written.`,
+      `Google would append the rows in column ${columnLetters(start)}, where the last table of the tab starts, and not in the columns of the header. Nothing was written.`,
     );
   }
   let range = '';
@@ -181,12 +183,18 @@ async function appendTyped(
   if (firstLetters(range) === columnLetters(start)) {
     return { appended: lines.length, confirmed_by: 'answer' };
   }
-  throw fault('outcome_unknown', `Google appended the rows at ${range}, which may be other columns.`, {
-    ...{ tried: 'append', rows: lines.length, arrived: 'unknown' },
-  });
+  throw fault(
+    'outcome_unknown',
+    `Google appended the rows at ${range}, which may be the wrong columns. Check the sheet.`,
+    {
+      tried: 'append',
+      rows: lines.length,
+      arrived: 'unknown',
+    },
+  );
 }
 
-/** The column, from 0, at which Google appends: that of the lowest block of cells between blank rows and columns. */
+/** The column, from 0, where Google appends: the first column of the lowest block of cells, delimited by blank rows and columns. */
 async function startOf(trellis: ActionContext, { settings, rights }: Target): Promise<number> {
   const values = await readValues(trellis, {
     ...{ settings, rights },
@@ -225,15 +233,10 @@ function firstLetters(range: string): string | undefined {
 }
 
 function outcomeUnknown(lines: Lines, arrived: 'not_seen' | 'unknown'): Error {
-  const words =
-    arrived === 'not_seen'
-      ? 'They were not there when it was looked.'
-      : 'Look into the sheet before you send them again.';
+  const check = arrived === 'not_seen' ? 'A second look did not find them' : 'The sheet was not checked';
   return fault(
     'outcome_unknown',
-    `Google did not answer: ${lines.length} rows may have been appended. ${words}`,
-    {
-      ...{ tried: 'append', rows: lines.length, arrived },
-    },
+    `Google returned no response: ${lines.length} rows may have been appended. ${check}. Check the sheet before you send them again.`,
+    { tried: 'append', rows: lines.length, arrived },
   );
 }

@@ -1,7 +1,7 @@
 import { createAction } from 'trellis';
 import { z } from 'zod';
 import { rightsOf, spreadsheets } from '../sheet/api.ts';
-import { fault, sourceFault, told } from '../sheet/faults.ts';
+import { fault, sourceFault, withActionErrors } from '../sheet/faults.ts';
 import { isOutcomeUnknown } from '../sheet/write.ts';
 
 const Output = z.object({
@@ -11,7 +11,7 @@ const Output = z.object({
 });
 
 export default createAction({
-  description: 'Makes a spreadsheet, with tabs and their headers.',
+  description: 'Creates a spreadsheet with tabs and header rows.',
   version: '1.0.0',
   input: z.object({
     title: z.string().min(1).max(255),
@@ -25,7 +25,7 @@ export default createAction({
   output: Output,
   once: true,
   exec: (trellis, { title, tabs }) =>
-    told(trellis, async () => {
+    withActionErrors(trellis, async () => {
       const { account } = await rightsOf(trellis);
       const sheets = tabs.map((tab) => ({
         properties: { title: tab.title },
@@ -43,9 +43,11 @@ export default createAction({
         })
         .catch((error: unknown) => {
           if (!isOutcomeUnknown(error)) throw sourceFault(error, account);
-          throw fault('outcome_unknown', 'Google did not answer: the spreadsheet may have been made.', {
-            ...{ tried: 'create', arrived: 'unknown' },
-          });
+          throw fault(
+            'outcome_unknown',
+            'Google returned no response: the spreadsheet may have been created. Check Drive before you try again.',
+            { tried: 'create', arrived: 'unknown' },
+          );
         });
       return {
         spreadsheetId: data.spreadsheetId,

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { readLink } from '../sheet/a1.ts';
 import { rightsOf } from '../sheet/api.ts';
 import { readBook } from '../sheet/book.ts';
-import { fault, told } from '../sheet/faults.ts';
+import { invalidLink, withActionErrors } from '../sheet/faults.ts';
 import { worksheetModel } from '../sheet/models.ts';
 import { identities } from '../sheet/settings.ts';
 
@@ -13,9 +13,9 @@ const Output = z.object({
   url: z.string(),
   timeZone: z.string(),
   locale: z.string(),
-  /** Which ways to tell rows apart the connection's rights allow. */
+  /** The identities that the connection's permissions allow. */
   identities: z.array(z.enum(identities)),
-  /** The tab that the link names, else the first that is to be seen. */
+  /** The tab in the link, else the first visible tab. */
   sheetId: z.int().nullable(),
   tabs: z.array(worksheetModel.omit({ id: true, spreadsheetId: true })),
 });
@@ -27,10 +27,10 @@ export default createAction({
   input: z.object({ spreadsheet: z.string().min(1).max(2_000).describe('A link, or an ID') }),
   output: Output,
   exec: (trellis, { spreadsheet }) =>
-    told(trellis, async () => {
+    withActionErrors(trellis, async () => {
       const link = readLink(spreadsheet);
       if (link === undefined) {
-        throw fault('invalid_link', 'This is neither a link to a Google spreadsheet nor an ID of one.');
+        throw invalidLink();
       }
       const rights = await rightsOf(trellis);
       const { tabs, ...book } = await readBook(trellis, { spreadsheetId: link.spreadsheetId, rights });

@@ -4,9 +4,9 @@ import { rightsOf } from '../sheet/api.ts';
 import { listFiles } from '../sheet/drive.ts';
 
 const Output = z.object({
-  /** False: the connection may not list files, so that a link is asked for. */
+  /** False if the connection may not list files: the user then has to enter a link. */
   available: z.boolean(),
-  /** The files of this application alone are listed. */
+  /** Only files that this application created or the user picked are listed. */
   ownFilesOnly: z.boolean(),
   spreadsheets: z.array(
     z.object({ spreadsheetId: z.string(), title: z.string(), modifiedAt: z.string(), url: z.string() }),
@@ -17,7 +17,7 @@ const drive = 'https://www.googleapis.com/auth/drive';
 
 export default createAction({
   description:
-    'Spreadsheets that the account can see, changed last first, where the connection may list files.',
+    'Lists the spreadsheets that the account can see, most recently modified first, if the connection may list files.',
   version: '1.0.0',
   readOnly: true,
   input: z.object({

@@ -2,14 +2,13 @@ import { createAction } from 'trellis';
 import { z } from 'zod';
 import { columnLetters, readLink } from '../sheet/a1.ts';
 import { rightsOf } from '../sheet/api.ts';
-import { keyTextOf } from '../sheet/cells.ts';
-import { matchColumns, readColumns } from '../sheet/columns.ts';
-import { fault, told } from '../sheet/faults.ts';
+import { type ColumnKind, keyTextOf, type RawCell, textOf } from '../sheet/cells.ts';
+import { type Column, matchColumns, readColumns } from '../sheet/columns.ts';
+import { invalidLink, withActionErrors } from '../sheet/faults.ts';
 import { kindsOf, readGrid, sampleFields, sampleRows } from '../sheet/grid.ts';
 import { cellValue } from '../sheet/models.ts';
 import { readValues } from '../sheet/read.ts';
 import { sheetSettings } from '../sheet/settings.ts';
-import { describeColumn, suggestHeader, suggestKey } from '../sheet/suggest.ts';
 import { isBlank, recordsOf } from '../sheet/table.ts';
 import { lookUpTab } from '../sheet/take.ts';
 
@@ -19,7 +18,7 @@ const Output = z.object({
   title: z.string(),
   headerRow: z.int(),
   suggestedHeaderRow: z.int(),
-  /** None where no column tells all rows apart. */
+  /** Null if no column identifies all rows. */
   suggestedKeyColumn: z.string().nullable(),
   totalRows: z.int(),
   columns: z.array(
@@ -32,7 +31,7 @@ const Output = z.object({
       distinct: z.int(),
     }),
   ),
-  /** Of the key column that was asked for, or is suggested. */
+  /** The keys of the requested key column, or of the suggested one. */
   keys: z
     .object({ column: z.string(), empty: z.int(), duplicates: z.int(), examples: z.array(z.string()) })
     .nullable(),
@@ -45,26 +44,21 @@ export default createAction({
   readOnly: true,
   input: z.object({
     spreadsheet: z.string().min(1).max(2_000).describe('A link, or an ID'),
-    sheetId: z.int().min(0).optional().describe("The tab's gid; else that of the link, or 0"),
-    headerRow: z
-      .int()
-      .min(1)
-      .max(1_000_000)
-      .optional()
-      .describe('Counts from 1; else the one that looks like it'),
-    keyColumn: z.string().optional().describe('A field'),
+    sheetId: z.int().min(0).optional().describe("The tab's gid; default: the gid in the link, or 0"),
+    headerRow: z.int().min(1).max(1_000_000).optional().describe('Counts from 1; default: detected'),
+    keyColumn: z.string().optional().describe('A field name'),
     limit: z.int().min(1).max(100).default(20),
   }),
   output: Output,
   exec: (trellis, { spreadsheet, keyColumn, limit, ...given }) =>
-    told(trellis, async () => {
+    withActionErrors(trellis, async () => {
       const link = readLink(spreadsheet);
       if (link === undefined) {
-        throw fault('invalid_link', 'This is neither a link to a Google spreadsheet nor an ID of one.');
+        throw invalidLink();
       }
       const { spreadsheetId } = link;
       const sheetId = given.sheetId ?? link.sheetId ?? 0;
-      // By title, as it takes a read-only action.
+      // A read-only action sends no POST, so values are requested by title.
       const rights = { ...(await rightsOf(trellis)), canWrite: false };
       const settings = sheetSettings.parse({ spreadsheetId, sheetId });
       const known = await lookUpTab(trellis, { settings, rights });
@@ -127,4 +121,58 @@ function keysOf(keys: readonly string[], column: string) {
     duplicates: twice.length,
     examples: twice.slice(0, namedExamples).map(([key]) => key),
   };
+}
+
+const maxHeaderRows = 20;
+
+/** The row, from 0, that looks like a header: the first row with the most cells, all of them different texts. */
+function suggestHeader(values: readonly (readonly RawCell[])[]): number {
+  let best = 0;
+  let max = 0;
+  for (const [index, row] of values.slice(0, maxHeaderRows).entries()) {
+    const filled = row.filter((cell) => !isBlank(cell));
+    const texts = filled.filter((cell) => typeof cell === 'string');
+    const isHeader =
+      texts.length === filled.length && new Set(texts.map((cell) => textOf(cell!))).size === texts.length;
+    if (isHeader && filled.length > max) [best, max] = [index, filled.length];
+  }
+  return best;
+}
+
+type ColumnType = 'text' | 'number' | 'boolean' | 'date' | 'time' | 'datetime' | 'mixed' | 'empty';
+
+type Described = { type: ColumnType; filled: number; distinct: number };
+
+/** The type of a column, by the values and formats of its cells. */
+function describeColumn(cells: readonly RawCell[], kind: ColumnKind): Described {
+  const filled = cells.filter((cell) => !isBlank(cell));
+  const types = new Set(
+    filled.map((cell) => (typeof cell === 'number' && kind !== 'plain' ? kind : typeOf(cell))),
+  );
+  const [type] = types;
+  return {
+    type: types.size > 1 ? 'mixed' : (type ?? 'empty'),
+    filled: filled.length,
+    distinct: new Set(filled.map((cell) => textOf(cell!))).size,
+  };
+}
+
+function typeOf(cell: RawCell): ColumnType {
+  if (typeof cell === 'number') return 'number';
+  return typeof cell === 'boolean' ? 'boolean' : 'text';
+}
+
+const keyLike = /(^|[\s_-])(id|key|no\.?|nr\.?|number|code|sku|e-?mail|uuid)$|^(id|key|sku|e-?mail)\b/i;
+
+/** The column that looks like a key: each row has a value, all are different, and the header is a usual name of a key. */
+function suggestKey(
+  columns: readonly Column[],
+  { described, rows }: { described: readonly Described[]; rows: number },
+): string | undefined {
+  const fit = columns.filter((_, at) => {
+    const { type, filled, distinct } = described[at]!;
+    return rows > 0 && filled === rows && distinct === rows && (type === 'text' || type === 'number');
+  });
+  const named = fit.find(({ header }) => keyLike.test(header));
+  return named?.name;
 }

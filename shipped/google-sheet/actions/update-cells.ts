@@ -1,7 +1,7 @@
 import { type ActionContext, createAction } from 'trellis';
 import { z } from 'zod';
 import { anchorRows, dropAnchors, type Line, readAnchored, writeAnchored } from '../sheet/anchored.ts';
-import { fault, told } from '../sheet/faults.ts';
+import { fault, withActionErrors } from '../sheet/faults.ts';
 import { cellValue } from '../sheet/models.ts';
 import { compared, recordsOf } from '../sheet/table.ts';
 import { look, type Seen, type Target, targetOf } from '../sheet/target.ts';
@@ -9,19 +9,19 @@ import { lineOf } from '../sheet/write.ts';
 
 const writable = z.union([z.string().max(50_000), z.number(), z.boolean(), z.null()]);
 const Update = z.object({
-  id: z.string().min(1).describe('Of the record'),
-  values: z.record(z.string(), writable).describe('By the fields; null empties a cell'),
+  id: z.string().min(1).describe('The ID of the record'),
+  values: z.record(z.string(), writable).describe('Values by field name; null clears a cell'),
   last_modified_at: z
     .string()
     .optional()
-    .describe('Of the record as it was read; another one by now is refused'),
-  cursor: z.string().optional().describe('The same, by its cursor'),
+    .describe('From the record as it was read; the update is refused if the record has changed since'),
+  cursor: z.string().optional().describe('From the record as it was read; checked like last_modified_at'),
 });
 const Input = z.object({
   variant: z.string().default('base'),
   updates: z.array(Update).min(1).max(100),
-  force: z.boolean().default(false).describe('Write also where the row has changed since'),
-  input: z.enum(['RAW', 'USER_ENTERED']).default('RAW').describe('USER_ENTERED: as if somebody typed it'),
+  force: z.boolean().default(false).describe('Also write to rows that have changed since'),
+  input: z.enum(['RAW', 'USER_ENTERED']).default('RAW').describe('USER_ENTERED: parsed like typed text'),
 });
 const Output = z.object({
   updated: z.array(
@@ -34,13 +34,13 @@ const maxTries = 3;
 
 export default createAction({
   description:
-    'Writes cells of rows, found by the IDs of their records. Refused where a row has changed since its record was read.',
+    'Writes cells of rows, by the IDs of their records. Refused if a row has changed since its record was read.',
   version: '1.0.0',
   input: Input,
   output: Output,
   once: true,
   exec: (trellis, { variant, updates, force, input: entering }) =>
-    told(trellis, async () => {
+    withActionErrors(trellis, async () => {
       const target = await targetOf(trellis, variant);
       requireOnce(updates);
       if (!force) await requireAsRead(trellis, { variant, updates });
@@ -52,7 +52,7 @@ export default createAction({
         const lines = updates.map(({ values }) => lineOf(values, { columns, kinds, timeZone, entering }));
         const anchors = await anchorsOf(trellis, { target, seen, rows });
         try {
-          if (await isAsSeen(trellis, { target, seen, rows, anchors })) {
+          if (await isAnchoredAsRead(trellis, { target, seen, rows, anchors })) {
             const sent: Line[] = lines.map((line, at) => ({ line, anchor: anchors[at]! }));
             await writeAnchored(trellis, { ...target, lines: sent, entering });
             return {
@@ -62,8 +62,12 @@ export default createAction({
         } finally {
           if (seen.taken.metadata === undefined) await dropAnchors(trellis, { ...target, anchors });
         }
-        if (left === 1)
-          throw fault('sheet_moving', 'The rows move faster than they can be marked. Nothing was written.');
+        if (left === 1) {
+          throw fault(
+            'sheet_moving',
+            'The rows were moved during the update. Nothing was written. Try again.',
+          );
+        }
       }
     }),
 });
@@ -71,7 +75,8 @@ export default createAction({
 function requireOnce(updates: readonly Update[]): void {
   const ids = updates.map(({ id }) => id);
   const twice = ids.find((id, at) => ids.indexOf(id) !== at);
-  if (twice !== undefined) throw fault('refused', `The record ${twice} stands twice.`);
+  if (twice !== undefined)
+    throw fault('refused', `The updates contain the record ${twice} twice. Nothing was written.`);
 }
 
 /** The stored records must be those that the caller read. */
@@ -84,7 +89,8 @@ async function requireAsRead(
   const byId = new Map(stored.map(({ record, metadata }) => [record.id, metadata]));
   for (const { id, last_modified_at, cursor } of updates) {
     const known = byId.get(id);
-    if (known === undefined) throw fault('unknown_row', `There is no record ${id}.`, { id });
+    if (known === undefined)
+      throw fault('unknown_row', `The record ${id} does not exist. Nothing was written.`, { id });
     const isOther =
       (last_modified_at !== undefined &&
         Date.parse(last_modified_at) !== Date.parse(known.last_modified_at)) ||
@@ -96,12 +102,14 @@ async function requireAsRead(
   }
 }
 
-/** The row's place among those of the table. Throws `unknown_row`, and `row_changed` with what it holds by now. */
+/** The index of the row in the table. Throws `unknown_row`, and `row_changed` with the current values. */
 function findRow({ id }: Update, { seen, force }: { seen: Seen; force: boolean }): number {
   const { table, identified, taken, unsaved } = seen;
   const at = identified.ids.indexOf(id);
   if (at === -1)
-    throw fault('unknown_row', `The sheet has no row that is the record ${id} any more.`, { id });
+    throw fault('unknown_row', `The sheet no longer has a row for the record ${id}. Nothing was written.`, {
+      id,
+    });
   const of = identified.from[at]!;
   const isChanged = of === -1 || unsaved.has(id) || table.now[at]!.digest !== table.before[of]!.digest;
   if (!isChanged || force) return at;
@@ -118,7 +126,7 @@ function findRow({ id }: Update, { seen, force }: { seen: Seen; force: boolean }
   );
 }
 
-/** Marks that the rows have anyway, or marks that are made for this. */
+/** The record metadata of the rows if they have it, else new anchors. */
 async function anchorsOf(
   trellis: ActionContext,
   { target, seen, rows }: { target: Target; seen: Seen; rows: readonly number[] },
@@ -129,8 +137,8 @@ async function anchorsOf(
   return anchorRows(trellis, { ...target, rows: places });
 }
 
-/** Whether the marks are on the rows that were meant: between reading and marking they may have moved. */
-async function isAsSeen(
+/** Whether the anchors are on the intended rows: rows may move between reading and anchoring. */
+async function isAnchoredAsRead(
   trellis: ActionContext,
   of: { target: Target; seen: Seen; rows: readonly number[]; anchors: readonly number[] },
 ): Promise<boolean> {

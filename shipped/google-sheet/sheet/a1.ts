@@ -1,4 +1,4 @@
-/** Names of cells and tabs as Sheets writes them, and links to spreadsheets. Indexes count from 0, rows in A1 from 1. */
+/** A1 notation of ranges, and links to spreadsheets. Indexes count from 0, rows in A1 notation from 1. */
 
 /** `A`, `Z`, `AA`, ... */
 export function columnLetters(index: number): string {
@@ -9,17 +9,17 @@ export function columnLetters(index: number): string {
   return name;
 }
 
-/** The title in quotes, so that none is taken for a range. */
+/** The title in quotes, so that Google does not parse it as a range. */
 export function quotedTitle(title: string): string {
   return `'${title.replaceAll("'", "''")}'`;
 }
 
-/** Whole rows of a tab; `end` is beyond the last. */
+/** The range of whole rows of a tab; `end` is exclusive. */
 export function rowsRange(title: string, { start, end }: { start: number; end: number }): string {
   return `${quotedTitle(title)}!${start + 1}:${end}`;
 }
 
-/** The tab's title in a range as Google answers it, such as `'My tab'!A1:Z9`. */
+/** The tab's title in a range of a response, such as `'My tab'!A1:Z9`. */
 export function titleOf(range: string): string {
   const title = range.slice(0, range.lastIndexOf('!'));
   return title.startsWith("'") ? title.slice(1, -1).replaceAll("''", "'") : title;
@@ -27,7 +27,7 @@ export function titleOf(range: string): string {
 
 export type SpreadsheetLink = { spreadsheetId: string; sheetId?: number };
 
-/** What a pasted link or an ID names; undefined where it is neither. */
+/** The spreadsheet, and the tab if any, of a pasted link or an ID; undefined if the text is neither. */
 export function readLink(text: string): SpreadsheetLink | undefined {
   const given = text.trim();
   const [, inLink] =

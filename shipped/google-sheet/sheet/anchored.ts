@@ -1,68 +1,59 @@
 /**
- * Writing to rows that others may move meanwhile: each gets a mark, which goes where the row goes; what stands there is
- * looked at through the marks; and the values are written through them.
+ * Writes to rows that other users may move at the same time: metadata is added to each row, and moves with it. The rows are
+ * checked and written by this metadata (the anchor).
  */
 import { randomInt } from 'node:crypto';
 import type { ActionContext } from 'trellis';
-import { type Rights, spreadsheets } from './api.ts';
+import { batchUpdate, type SheetAccess, spreadsheets } from './api.ts';
 import type { RawCell } from './cells.ts';
 import { fault, sourceFault } from './faults.ts';
+import { rendering } from './read.ts';
 import { mark } from './row-metadata.ts';
-import type { SheetSettings } from './settings.ts';
 import { type Entering, isOutcomeUnknown, valuesLine, type Writable } from './write.ts';
 
 const anchorKey = 'trellis.at';
-/** As metadata ids are: positive, 32 bits. */
+/** Metadata IDs are positive 32-bit integers. */
 const maxId = 2 ** 31 - 1;
 
-type At = { settings: SheetSettings; rights: Rights };
-
-/** Marks rows by their index; answers the mark of each. */
+/** Adds an anchor to each row; returns the anchors in order. */
 export async function anchorRows(
   trellis: ActionContext,
-  { settings, rights, rows }: At & { rows: readonly number[] },
+  { settings, rights, rows }: SheetAccess & { rows: readonly number[] },
 ): Promise<number[]> {
-  const ids = rows.map(() => randomInt(1, maxId));
-  const at = { settings, rights };
-  const requests = rows.map((index, place) =>
-    mark(settings.sheetId, { index, key: anchorKey, metadataId: ids[place]! }),
+  const anchors = rows.map(() => randomInt(1, maxId));
+  const requests = rows.map((index, at) =>
+    mark(settings.sheetId, { index, key: anchorKey, metadataId: anchors[at]! }),
   );
   try {
-    await edit(trellis, { ...at, requests });
+    await batchUpdate(trellis, { settings, rights, requests });
   } catch (error) {
-    if (isOutcomeUnknown(error)) await dropAnchors(trellis, { ...at, anchors: ids });
+    if (isOutcomeUnknown(error)) await dropAnchors(trellis, { settings, rights, anchors });
     throw error;
   }
-  return ids;
+  return anchors;
 }
 
-/** Takes marks away, as far as that can be done. */
+/** Removes anchors. A failure is logged. */
 export async function dropAnchors(
   trellis: ActionContext,
-  { settings, rights, anchors }: At & { anchors: readonly number[] },
+  { settings, rights, anchors }: SheetAccess & { anchors: readonly number[] },
 ): Promise<void> {
   const requests = anchors.map((metadataId) => ({
-    deleteDeveloperMetadata: { dataFilter: { developerMetadataLookup: { metadataId } } },
+    deleteDeveloperMetadata: { dataFilter: filterOf(metadataId) },
   }));
-  await edit(trellis, { settings, rights, requests }).catch((error: Error) =>
-    trellis.log(`Marks were left on rows: ${error.message}`, { level: 'warn' }),
+  await batchUpdate(trellis, { settings, rights, requests }).catch((error: Error) =>
+    trellis.log(`The anchors of the write could not be removed from the rows: ${error.message}`, {
+      level: 'warn',
+    }),
   );
-}
-
-async function edit(trellis: ActionContext, { settings, rights, requests }: At & { requests: object[] }) {
-  await trellis
-    .post({ endpoint: `${spreadsheets}/${settings.spreadsheetId}:batchUpdate`, data: { requests } })
-    .catch((error: unknown) => {
-      throw sourceFault(error, rights.account);
-    });
 }
 
 const filterOf = (metadataId: number) => ({ developerMetadataLookup: { metadataId } });
 
-/** The cells of marked rows, in the order of the marks; undefined where a row is gone. */
+/** The cells of anchored rows, in the order of the anchors; undefined for a deleted row. */
 export async function readAnchored(
   trellis: ActionContext,
-  { settings, rights, anchors }: At & { anchors: readonly number[] },
+  { settings, rights, anchors }: SheetAccess & { anchors: readonly number[] },
 ): Promise<(RawCell[] | undefined)[]> {
   type Found = {
     valueRange: { values?: RawCell[][] };
@@ -73,11 +64,8 @@ export async function readAnchored(
       endpoint: `${spreadsheets}/${settings.spreadsheetId}/values:batchGetByDataFilter`,
       data: {
         dataFilters: anchors.map(filterOf),
-        ...{
-          majorDimension: 'ROWS',
-          valueRenderOption: 'UNFORMATTED_VALUE',
-          dateTimeRenderOption: 'SERIAL_NUMBER',
-        },
+        majorDimension: 'ROWS',
+        ...rendering,
       },
     })
     .catch((error: unknown) => {
@@ -95,12 +83,12 @@ export async function readAnchored(
 export type Line = { anchor: number; line: readonly (Writable | undefined)[] };
 
 /**
- * Writes to marked rows, all or none. Where it is not known whether that was done, the rows are read again: it returns if
- * they hold what was written, and throws `outcome_unknown` if they do not.
+ * Writes to anchored rows, all or none. If the outcome is unknown, the rows are read again, and `outcome_unknown` is thrown
+ * unless they have the written values.
  */
 export async function writeAnchored(
   trellis: ActionContext,
-  { settings, rights, lines, entering }: At & { lines: readonly Line[]; entering: Entering },
+  { settings, rights, lines, entering }: SheetAccess & { lines: readonly Line[]; entering: Entering },
 ): Promise<void> {
   try {
     await trellis.post({
@@ -120,12 +108,13 @@ export async function writeAnchored(
     const rows = await readAnchored(trellis, { settings, rights, anchors }).catch(() => []);
     const isThere = lines.every(({ line }, at) => rows[at] !== undefined && isWritten(rows[at], line));
     if (isThere && rows.length > 0) return;
-    // What was typed may show as something else.
-    const isSeen = rows.length > 0 && entering === 'RAW';
-    throw fault('outcome_unknown', 'Google did not answer, and the rows do not hold what was sent.', {
-      tried: 'update',
-      arrived: isSeen ? 'not_seen' : 'unknown',
-    });
+    // Google may convert a value that is entered as if typed, so a difference proves nothing.
+    const isAbsent = rows.length > 0 && entering === 'RAW';
+    throw fault(
+      'outcome_unknown',
+      'Google returned no response, and the rows do not have the written values. Check the sheet before you try again.',
+      { tried: 'update', arrived: isAbsent ? 'not_seen' : 'unknown' },
+    );
   }
 }
 

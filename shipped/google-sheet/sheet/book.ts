@@ -11,7 +11,7 @@ export type Tab = {
   rows: number;
   columns: number;
   hidden: boolean;
-  /** Nobody but some may change any of it. */
+  /** The whole tab is protected, for editing by selected people only. */
   protected: boolean;
 };
 export type Book = {
@@ -46,10 +46,11 @@ type TabJson = {
   hidden?: boolean;
   gridProperties?: { rowCount?: number; columnCount?: number };
 };
-/** Title, zone and tabs of a spreadsheet: one request, however many tabs. */
+
+/** Title, time zone and tabs of a spreadsheet, in one request. */
 export async function readBook(trellis: Api, of: { spreadsheetId: string; rights: Rights }): Promise<Book> {
   const fields = `${bookFields},sheets(${tabFields},protectedRanges(range,warningOnly))`;
-  return bookOf(await getJson<BookJson>(trellis, { ...of, path: '', params: { fields } }));
+  return bookOf(await getJson<BookJson>(trellis, { ...of, params: { fields } }));
 }
 
 export function bookOf({ spreadsheetId, spreadsheetUrl, properties = {}, sheets = [] }: BookJson): Book {
@@ -77,7 +78,7 @@ export function bookOf({ spreadsheetId, spreadsheetUrl, properties = {}, sheets 
 
 /** The tab with this `gid`. Throws `source_unavailable`. */
 export function tabOf(book: Book, sheetId: number): Tab {
-  const tab = book.tabs.find((one) => one.sheetId === sheetId);
+  const tab = book.tabs.find((candidate) => candidate.sheetId === sheetId);
   if (tab === undefined) throw tabGone();
   return tab;
 }

@@ -1,13 +1,13 @@
 /**
- * What a cell holds, as a record tells it. Pure.
+ * The value of a cell as a field of a record. Pure.
  *
  * Values come unformatted, dates as serial numbers: days since 1899-12-30, the time of day as their fraction, in the
  * spreadsheet's time zone (developers.google.com/workspace/sheets/api/guides/formats).
  */
 
-/** An empty cell is null. What a formula could not work out is marked: `{ "error": "#REF!" }`. */
+/** An empty cell is null. The error of a formula is an object: `{ "error": "#REF!" }`. */
 export type CellValue = string | number | boolean | null | { error: string };
-/** As the values API answers a cell. */
+/** A cell in a response of the values API. */
 export type RawCell = string | number | boolean | null | undefined;
 
 /** How the numbers of a column are shown. */
@@ -17,19 +17,19 @@ const errors = /^#(?:ERROR!|NULL!|DIV\/0!|VALUE!|REF!|NAME\?|NUM!|N\/A)$/;
 
 export type CellReader = (cell: RawCell, kind: ColumnKind) => CellValue;
 
-/** A reader for one spreadsheet. Times of day get the offset that the zone has then; none where the zone is unknown. */
+/** A reader for one spreadsheet. Date-times get the UTC offset of the time zone at that time; none if the zone is unknown. */
 export function cellReader(timeZone: string): CellReader {
   const offsetAt = offsetsOf(timeZone);
   return (cell, kind) => {
     if (cell === undefined || cell === null || cell === '') return null;
     if (typeof cell === 'string') return errors.test(cell) ? { error: cell } : cell;
     if (typeof cell !== 'number') return cell;
-    // Records hold no integers that a double cannot tell from their neighbours.
+    // A double cannot represent these integers exactly.
     if (Number.isInteger(cell) && !Number.isSafeInteger(cell)) return String(cell);
     if (kind === 'plain') return cell;
     if (kind === 'time') return timeOf(cell);
     const at = momentOf(cell);
-    // Beyond the years that a date can have it stays the number that it is.
+    // A number outside the range of dates stays a number.
     if (at === undefined) return cell;
     if (kind === 'date') return at.toISOString().slice(0, 10);
     return at.toISOString().replace(/(?:\.000)?Z$/, '') + offsetAt(at);
@@ -42,13 +42,13 @@ const epochMs = Date.UTC(1899, 11, 30);
 const lastSerial = 2_958_466;
 const firstSerial = -693_593;
 
-/** The moment as if it were UTC, to the millisecond: a double holds no more of a day in our time. */
+/** The local time as if it were UTC, rounded to the millisecond, the precision of a double for current dates. */
 function momentOf(serial: number): Date | undefined {
   if (!(serial >= firstSerial && serial < lastSerial)) return undefined;
   return new Date(Math.round(serial * dayMs) + epochMs);
 }
 
-/** Of a day or of a duration, which may have more than 24 hours. */
+/** A time of day, or a duration, which may have more than 24 hours. */
 function timeOf(serial: number): string {
   const ms = Math.round(Math.abs(serial) * dayMs);
   const part = (size: number, count: number) => String(Math.floor(ms / size) % count).padStart(2, '0');
@@ -57,7 +57,7 @@ function timeOf(serial: number): string {
   return `${serial < 0 ? '-' : ''}${hours}:${part(60_000, 60)}:${part(1000, 60)}${rest}`;
 }
 
-/** The offset of a local time, such as `+01:00`; looked up once an hour of the sheet. */
+/** The UTC offset of a local time, such as `+01:00`. Cached by hour. */
 function offsetsOf(timeZone: string): (local: Date) => string {
   const known = new Map<number, string>();
   return (local) => {
@@ -74,23 +74,23 @@ function offsetsOf(timeZone: string): (local: Date) => string {
 function offsetOf(local: Date, timeZone: string): string {
   try {
     const wall = Temporal.PlainDateTime.from(local.toISOString().slice(0, 19));
-    // Of a local time that the clocks leave out or show twice: the offset from before they change.
+    // A local time that is skipped or repeated by a clock change gets the offset from before the change.
     const { offset } = wall.toZonedDateTime(timeZone, { disambiguation: 'earlier' });
-    // Old local mean times have seconds, which RFC 3339 has no place for.
+    // Offsets of old local mean times have seconds, which RFC 3339 does not allow.
     return offset.length === 6 ? offset : '';
   } catch {
     return '';
   }
 }
 
-/** The kind that `numberFormat.type` stands for. */
+/** The kind for a `numberFormat.type`. */
 export function kindOf(formatType: string | undefined): ColumnKind {
   if (formatType === 'DATE') return 'date';
   if (formatType === 'TIME') return 'time';
   return formatType === 'DATE_TIME' ? 'datetime' : 'plain';
 }
 
-/** What most of the numbers of a column are; plain where there are none. */
+/** The most frequent kind; plain for an empty list. */
 export function commonKind(kinds: readonly ColumnKind[]): ColumnKind {
   const counts = new Map<ColumnKind, number>();
   for (const kind of kinds) counts.set(kind, (counts.get(kind) ?? 0) + 1);
@@ -98,12 +98,12 @@ export function commonKind(kinds: readonly ColumnKind[]): ColumnKind {
   return max?.[0] ?? 'plain';
 }
 
-/** The text that a key has: '' for what a formula could not work out, which tells no row from another. */
+/** The text of a key cell: '' for the error of a formula, which cannot identify a row. */
 export function keyTextOf(cell: RawCell): string {
   return typeof cell === 'string' && errors.test(cell) ? '' : textOf(cell ?? null);
 }
 
-/** The text that a key or a comparison sees: numbers in their shortest form, texts without what surrounds them. */
+/** The text of a value for keys and comparisons: numbers in their shortest form, strings trimmed. */
 export function textOf(value: CellValue): string {
   if (value === null) return '';
   if (typeof value === 'object') return value.error;

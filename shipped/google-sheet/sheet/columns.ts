@@ -1,17 +1,24 @@
 /**
- * The columns of a sheet, and which of them are those of the last run. Pure.
+ * The columns of a sheet, matched with the columns of the last run. Pure.
  *
- * A column is known by its header. Where the header changed it is known by what it holds: a sketch of its values is kept
- * from one run to the next (the smallest of their hashes, so that two sketches tell how much two columns share).
+ * A column is identified by its header. If the header changed, it is identified by its values: a sketch of them is stored
+ * between runs (the smallest hashes, MinHash), and two sketches give the share of common values.
  */
 import { columnLetters } from './a1.ts';
 import type { RawCell } from './cells.ts';
-import { type Sketch, shared, sketchOf } from './sketch.ts';
+import { hashOf } from './hash.ts';
+
+type Sketch = {
+  /** The number of cells that are not empty. */
+  filled: number;
+  /** The smallest hashes of the distinct values, ascending. */
+  min: number[];
+};
 
 export type Column = {
   /** The field's name: the header, made unique. */
   name: string;
-  /** As it stands in the sheet; empty where there is none. */
+  /** The header in the sheet; may be empty. */
   header: string;
   /** From 0. */
   index: number;
@@ -21,16 +28,16 @@ export type Column = {
 export type ColumnChange = {
   change: 'added' | 'removed' | 'renamed' | 'moved';
   field: string;
-  /** Of a field that was renamed: what it was called. */
+  /** The old name of a renamed field. */
   previous?: string;
 };
 
-/** Two columns are one where they share so much of their values. */
-const enoughShared = 0.7;
-/** Columns with fewer different values are alike by chance. */
-const fewestValues = 3;
+/** The share of common values from which two columns are the same column. */
+const minShared = 0.7;
+/** Columns with fewer distinct values are similar by chance. */
+const minValues = 3;
 
-/** The columns that have a header or hold something, with the names they have by themselves. */
+/** The columns that have a header or values, not named yet. */
 export function readColumns(
   headerCells: readonly RawCell[],
   rows: readonly (readonly RawCell[])[],
@@ -45,23 +52,23 @@ export function readColumns(
   return columns;
 }
 
-/** A header without what surrounds it, and with single spaces. */
+/** The text of a header cell, trimmed, with single spaces. */
 export function headerOf(cell: RawCell): string {
   return cell === undefined || cell === null ? '' : String(cell).trim().replace(/\s+/g, ' ').normalize('NFC');
 }
 
 export type Matched = {
-  /** With their names for this run. */
+  /** The columns with their names for this run. */
   columns: Column[];
-  /** For each, the position in the columns of before; -1 where it is new. */
+  /** For each column its index among the previous columns; -1 for a new column. */
   from: number[];
   changes: ColumnChange[];
 };
 
 /**
- * Names the columns. One that was there before under the same header keeps its name; so does one without a header, or
- * with a header that stands twice, which is told by its values. A column whose header is new and whose values are those of
- * a column that is gone is that one, renamed.
+ * Names the columns. A column with the same header as before keeps its name. A column without a header, or with a header that
+ * occurs twice, is identified by its values. A column with a new header and the values of a removed column is a renamed
+ * column.
  */
 export function matchColumns(before: readonly Column[], now: readonly Column[]): Matched {
   const from = now.map(() => -1);
@@ -79,7 +86,7 @@ export function matchColumns(before: readonly Column[], now: readonly Column[]):
     if (header === '' || of === undefined || another !== undefined) continue;
     if (headersNow.get(header)!.length === 1) take(at, of);
   }
-  // Of those with one header, or none, the values tell; where they do not, the place does.
+  // Columns that share a header, or have none, are matched by their values, then by their position.
   for (const at of open()) {
     const { header } = now[at]!;
     const rivals = (headersBefore.get(header) ?? []).filter((of) => left.has(of)).slice(0, maxRivals);
@@ -103,19 +110,19 @@ export function matchColumns(before: readonly Column[], now: readonly Column[]):
       bestOf(now[at]!, rivalsOf(now[at]!, { holders, left }), before);
     if (best !== undefined) take(at, best);
   }
-  // A header that was written over a column whose values say too little: it stands where the other stood, between the same two.
+  // A new header over a column with too few values to compare: the position decides if the number of columns is the same.
   for (const at of open()) {
     const same = inPlace(at);
     if (same === undefined || now.length !== before.length) continue;
-    if (isLittle(before[same]!, now[at]!)) take(at, same);
+    if (isComparedByPlace(before[same]!, now[at]!)) take(at, same);
   }
   return { columns: named(now, { before, from }), from, changes: changesOf(now, { before, from, left }) };
 }
 
-/** A value that more columns than this hold says too little of them. */
+/** A value that more columns share does not identify a column. */
 const maxRivals = 32;
 
-/** The columns that are left, by the hashes of what they hold. */
+/** The unmatched previous columns by the hashes of their values. */
 function holdersOf(before: readonly Column[], left: ReadonlySet<number>): Map<number, number[]> {
   const holders = new Map<number, number[]>();
   for (const of of left) {
@@ -128,7 +135,7 @@ function holdersOf(before: readonly Column[], left: ReadonlySet<number>): Map<nu
   return holders;
 }
 
-/** Those that share a value with this one. */
+/** The unmatched previous columns that share a value with this column. */
 function rivalsOf(
   { sketch }: Column,
   { holders, left }: { holders: ReadonlyMap<number, number[]>; left: ReadonlySet<number> },
@@ -141,22 +148,19 @@ function rivalsOf(
   return [...rivals];
 }
 
-function isLittle(a: Column, b: Column): boolean {
-  const [fewest, max] = [
-    Math.min(a.sketch.filled, b.sketch.filled),
-    Math.max(a.sketch.filled, b.sketch.filled),
-  ];
-  if (a.sketch.min.length > fewestValues && b.sketch.min.length > fewestValues) return false;
-  return fewest === max || shared(a.sketch, b.sketch) === 1;
+/** Whether the columns have too few values to compare, and nothing shows that they are different. */
+function isComparedByPlace(a: Column, b: Column): boolean {
+  if (a.sketch.min.length > minValues && b.sketch.min.length > minValues) return false;
+  return a.sketch.filled === b.sketch.filled || shared(a.sketch, b.sketch) === 1;
 }
 
 function bestOf(column: Column, rivals: readonly number[], before: readonly Column[]): number | undefined {
   let best: { of: number; score: number } | undefined;
   for (const of of rivals) {
     const rival = before[of]!;
-    if (Math.min(rival.sketch.min.length, column.sketch.min.length) < fewestValues) continue;
+    if (Math.min(rival.sketch.min.length, column.sketch.min.length) < minValues) continue;
     const share = shared(rival.sketch, column.sketch);
-    if (share < enoughShared) continue;
+    if (share < minShared) continue;
     const score = share + (rival.index === column.index ? 0.5 : 0);
     if (best === undefined || score > best.score) best = { of, score };
   }
@@ -170,7 +174,7 @@ function named(
   const taken = new Map<string, number>();
   const names = now.map(({ header }, at) => {
     const old = before[from[at]!];
-    // A name that was made up, or made unique, stays; a header that was changed is a new name.
+    // A generated or suffixed name stays while the header is the same. A changed header gives a new name.
     const isKept = old !== undefined && old.header === header && !taken.has(old.name);
     if (!isKept) return undefined;
     taken.set(old.name, 2);
@@ -179,7 +183,7 @@ function named(
   return now.map((column, at) => ({ ...column, name: names[at] ?? freeName(column, taken) }));
 }
 
-/** `taken` has for each name the number with which a free one is looked for. */
+/** An unused name. `taken` holds the next suffix to try for each name. */
 function freeName({ header, index }: Column, taken: Map<string, number>): string {
   const wanted = header === '' ? `Column ${columnLetters(index)}` : header;
   let name = wanted;
@@ -209,9 +213,9 @@ function changesOf(
   return changes;
 }
 
-/** The fewest of these numbers without which the others ascend. */
+/** The smallest set of numbers whose removal leaves an ascending list (longest increasing subsequence). */
 function outOfOrder(order: readonly number[]): number[] {
-  // Of the ascending rows of each length, where the one with the smallest last number ends.
+  // For each length, the index where the ascending list with the smallest last number ends.
   const ends: number[] = [];
   const links: number[] = [];
   for (const [at, value] of order.entries()) {
@@ -227,4 +231,39 @@ function outOfOrder(order: readonly number[]): number[] {
   const kept = new Set<number>();
   for (let at = ends.at(-1) ?? -1; at !== -1; at = links[at]!) kept.add(order[at]!);
   return order.filter((value) => !kept.has(value));
+}
+
+const maxHashes = 64;
+
+function sketchOf(rows: readonly (readonly RawCell[])[], index: number): Sketch {
+  const hashes = new Set<number>();
+  let filled = 0;
+  // A hash above the smallest `maxHashes` so far is not needed.
+  let bound = Number.POSITIVE_INFINITY;
+  for (const row of rows) {
+    const cell = row[index];
+    if (cell === undefined || cell === null || cell === '') continue;
+    filled += 1;
+    const hash = hashOf(cell);
+    if (hash >= bound) continue;
+    hashes.add(hash);
+    if (hashes.size >= 4 * maxHashes) bound = keepLeast(hashes);
+  }
+  keepLeast(hashes);
+  return { filled, min: [...hashes].sort((a, b) => a - b) };
+}
+
+function keepLeast(hashes: Set<number>): number {
+  const kept = [...hashes].sort((a, b) => a - b).slice(0, maxHashes);
+  hashes.clear();
+  for (const hash of kept) hashes.add(hash);
+  return kept.length < maxHashes ? Number.POSITIVE_INFINITY : kept.at(-1)!;
+}
+
+/** An estimate of the share of distinct values that two columns have in common. */
+function shared(a: Sketch, b: Sketch): number {
+  const union = [...new Set([...a.min, ...b.min])].sort((x, y) => x - y).slice(0, maxHashes);
+  if (union.length === 0) return 0;
+  const [ofA, ofB] = [new Set(a.min), new Set(b.min)];
+  return union.filter((hash) => ofA.has(hash) && ofB.has(hash)).length / union.length;
 }

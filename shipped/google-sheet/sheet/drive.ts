@@ -1,13 +1,12 @@
-/** What Drive tells of a spreadsheet, where the connection may ask it. */
-
+/** Requests to the Drive API, for connections with a Drive scope. */
 import type { Api } from './api.ts';
 import { fault } from './faults.ts';
 
 const drive = 'https://www.googleapis.com';
 
 /**
- * The version of the file, which changes with every edit; undefined where Drive does not tell. Throws `source_unavailable`
- * where the file lies in the trash.
+ * The version of the file, which changes with every edit; undefined if Drive does not return it. Throws
+ * `source_unavailable` if the file is in the trash.
  */
 export async function fileVersion(trellis: Api, spreadsheetId: string): Promise<string | undefined> {
   const answer = await trellis
@@ -20,7 +19,7 @@ export async function fileVersion(trellis: Api, spreadsheetId: string): Promise<
   if (answer?.data.trashed === true) {
     throw fault(
       'source_unavailable',
-      'The spreadsheet lies in the trash. Nothing was deleted from the records.',
+      'The spreadsheet is in the trash. Restore it, or choose another spreadsheet. No records were deleted.',
     );
   }
   const version = answer?.data.version;
@@ -29,7 +28,7 @@ export async function fileVersion(trellis: Api, spreadsheetId: string): Promise<
 
 export type FoundFile = { spreadsheetId: string; title: string; modifiedAt: string; url: string };
 
-/** Spreadsheets that the account may see, those changed last first. */
+/** The spreadsheets that the account may see, most recently modified first. */
 export async function listFiles(
   trellis: Api,
   { search, pageToken, limit }: { search: string | undefined; pageToken: string | undefined; limit: number },

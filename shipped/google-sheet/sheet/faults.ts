@@ -1,4 +1,4 @@
-/** The faults that prevent reading or writing a sheet, with messages for the person who can fix them. */
+/** The errors of reading and writing a sheet, with messages for the person who can fix them. */
 import type { ActionContext, ProxyError } from 'trellis';
 
 export type FaultCode =
@@ -20,7 +20,7 @@ export type FaultCode =
   | 'refused'
   | 'outcome_unknown';
 
-/** An error with a code, which a run shows as its own. */
+/** An error with a code. The run that throws it shows code and message. */
 export function fault(code: FaultCode, message: string, payload?: Record<string, unknown>): Error {
   return Object.assign(new Error(message), { name: 'SheetFault', code, ...(payload && { payload }) });
 }
@@ -31,14 +31,13 @@ type GoogleError = {
   details?: { reason?: string; links?: { url?: string }[] }[];
 };
 
-/** Google's error object; undefined where it answered none. */
+/** The error object in Google's response; undefined if there was no response. */
 export function googleError(error: unknown): (GoogleError & { httpStatus: number }) | undefined {
   const { response } = (error ?? {}) as Partial<ProxyError>;
-  const body: unknown = response?.data;
   if (response === undefined) return undefined;
-  const parsed = Buffer.isBuffer(body) ? parse(body) : body;
-  const told = (parsed as { error?: unknown } | null)?.error;
-  return { ...(typeof told === 'object' && told !== null ? told : {}), httpStatus: response.status };
+  const parsed: unknown = Buffer.isBuffer(response.data) ? parse(response.data) : response.data;
+  const body = (parsed as { error?: unknown } | null)?.error;
+  return { ...(typeof body === 'object' && body !== null ? body : {}), httpStatus: response.status };
 }
 
 function parse(bytes: Buffer): unknown {
@@ -49,54 +48,70 @@ function parse(bytes: Buffer): unknown {
   }
 }
 
-/** What a refused read of a spreadsheet means; what passes by itself stays the error that it is. */
+/** The error to throw for a failed request to Google. Failures that a retry can fix are returned unchanged. */
 export function sourceFault(error: unknown, account: string | undefined): unknown {
-  const told = googleError(error);
-  if (told === undefined) return error;
-  const { httpStatus, message = '', status, details = [] } = told;
+  const google = googleError(error);
+  if (google === undefined) return error;
+  const { httpStatus, message = '', status, details = [] } = google;
   const reasons = details.map(({ reason }) => reason);
   const isPage = status === undefined && httpStatus === 403;
   if (httpStatus === 429 || isPage) {
-    // A run that says so is tried again a little later.
-    return fault('quota_exhausted', 'Google takes no more calls of the account, or of the project, for now.');
+    // A run that fails with this code is retried a little later.
+    return fault(
+      'quota_exhausted',
+      'Google refused the request because the account or the project has reached its rate limit. Try again in a minute.',
+    );
   }
   if (reasons.includes('ACCESS_TOKEN_SCOPE_INSUFFICIENT')) {
-    return fault('missing_scopes', 'The connection was not granted the right to do this. Connect it again.');
+    return fault(
+      'missing_scopes',
+      'The connection lacks a permission that this request needs. Reconnect it and grant all permissions.',
+    );
   }
   if (reasons.includes('SERVICE_DISABLED')) {
-    return fault('integration_misconfigured', message || 'The Google Sheets API is not enabled.');
+    return fault(
+      'integration_misconfigured',
+      message || 'The Google Sheets API is not enabled. Enable it in the Google Cloud project.',
+    );
   }
   if (httpStatus === 404) {
     return fault(
       'source_unavailable',
-      'There is no such spreadsheet, or the account may not see it any more.',
+      'The spreadsheet does not exist, or the account has no access to it. Check the link and the sharing settings.',
     );
   }
   if (httpStatus === 403 && status === 'PERMISSION_DENIED') {
-    const whom = account === undefined ? 'the connected account' : account;
-    return fault('source_unavailable', `Share the spreadsheet with ${whom}: it may not be read.`);
+    const user = account ?? 'the connected account';
+    return fault(
+      'source_unavailable',
+      `Google denied access to the spreadsheet. Share the spreadsheet with ${user}.`,
+    );
   }
   if (httpStatus !== 400) return error;
   if (/No grid with id|Unable to parse range/.test(message)) return tabGone();
   if (status === 'FAILED_PRECONDITION' || /not supported for this document/.test(message)) {
-    return fault('source_unavailable', 'The file is an Office file: save it as a Google spreadsheet.');
+    return fault('source_unavailable', 'The file is an Office file. Save it as a Google spreadsheet.');
   }
   if (/protected cell/.test(message)) return fault('refused', message);
   if (/exceeds grid limits/.test(message)) {
-    return fault('header_row_missing', 'The sheet has no such row as the header row.');
+    return fault('header_row_missing', 'The header row of the settings is beyond the last row of the sheet.');
   }
-  return fault('refused', `Google refused: ${message}`);
+  return fault('refused', `Google refused the request: ${message}`);
 }
 
-export function tabGone(): Error {
+export function invalidLink(): Error {
   return fault(
-    'source_unavailable',
-    'The tab was deleted. Choose another one; nothing was deleted from the records.',
+    'invalid_link',
+    'The text is neither a link to a Google spreadsheet nor an ID of a spreadsheet.',
   );
 }
 
-/** Runs an action's work; a fault reaches its caller as `payload` with `type` and `message`. */
-export async function told<T>(
+export function tabGone(): Error {
+  return fault('source_unavailable', 'The tab was deleted. Choose another tab. No records were deleted.');
+}
+
+/** Runs the body of an action. Callers get a fault as an `ActionError` with `type`, `message` and the fault's payload. */
+export async function withActionErrors<T>(
   trellis: Pick<ActionContext, 'ActionError'>,
   work: () => Promise<T>,
 ): Promise<T> {

@@ -1,10 +1,9 @@
-/** Cells with their formats and marks, in one answer with the properties of their tab. */
+/** Cells with their formats and developer metadata, in one response with the properties of their tab. */
 import { quotedTitle, rowsRange } from './a1.ts';
-import { type Api, getJson, type Rights } from './api.ts';
+import { type Api, getJson, type SheetAccess } from './api.ts';
 import { type BookJson, bookFields, bookOf, type Tab, tabFields } from './book.ts';
 import { type ColumnKind, commonKind, kindOf, type RawCell } from './cells.ts';
 import { tabGone } from './faults.ts';
-import type { SheetSettings } from './settings.ts';
 
 const sampledRows = 200;
 
@@ -24,18 +23,12 @@ type RowJson = { developerMetadata?: { metadataId: number; metadataKey: string }
 export type Grid = { tab: Tab; timeZone: string; grid: GridJson | undefined; marks: Mark[] };
 
 /**
- * What `fields` names of the cells of some rows, with the properties of their tab, in one answer. Undefined where the title
- * is not, or not any more, that of the tab.
+ * The `fields` of the cells of some rows, with the properties of their tab, in one response. Undefined if the tab has another
+ * title by now.
  */
 export async function readGrid(
   trellis: Api,
-  of: {
-    settings: SheetSettings;
-    rights: Rights;
-    title: string;
-    rows: { start: number; end: number } | undefined;
-    fields: string;
-  },
+  of: SheetAccess & { title: string; rows: { start: number; end: number } | undefined; fields: string },
 ): Promise<Grid | undefined> {
   const { settings, rights, title, rows, fields } = of;
   const range = rows === undefined ? quotedTitle(title) : rowsRange(title, rows);
@@ -45,7 +38,9 @@ export async function readGrid(
     fields: `${bookFields},sheets(${tabFields},${markFields},data(${fields}))`,
   };
   const json = await getJson<BookJson>(trellis, {
-    ...{ spreadsheetId: settings.spreadsheetId, rights, path: '', params },
+    spreadsheetId: settings.spreadsheetId,
+    rights,
+    params,
   }).catch((error: Error & { code?: string }) => {
     if (error.code === 'source_unavailable' && error.message === tabGone().message) return undefined;
     throw error;
@@ -67,21 +62,21 @@ export const wholeFields =
   `startRow,rowData(values(effectiveValue,${formatFields})),` +
   'rowMetadata(developerMetadata(metadataId,metadataKey))';
 
-/** The first rows below the header, whose formats stand for those of their columns. */
+/** The header and the first rows below it, whose formats determine the kinds of the columns. */
 export function sampleRows(headerIndex: number): { start: number; end: number } {
   return { start: headerIndex, end: headerIndex + 1 + sampledRows };
 }
 
-/** How the numbers of each column are shown, by its index. */
+/** The kind of each column, by its index. */
 export function kindsOf(grid: GridJson | undefined, headerIndex: number): ColumnKind[] {
   const rows = (grid?.rowData ?? []).slice(Math.max(0, headerIndex + 1 - (grid?.startRow ?? 0)));
   const width = rows.reduce((widest, { values = [] }) => Math.max(widest, values.length), 0);
   return Array.from({ length: width }, (_, column) => {
     const cells = rows.flatMap(({ values }) => values?.[column] ?? []);
     const numbers = cells.filter(({ effectiveValue }) => effectiveValue?.numberValue !== undefined);
-    const told =
+    const formatted =
       numbers.length > 0 ? numbers : cells.filter(({ effectiveFormat }) => effectiveFormat?.numberFormat);
-    return commonKind(told.map(({ effectiveFormat }) => kindOf(effectiveFormat?.numberFormat?.type)));
+    return commonKind(formatted.map(({ effectiveFormat }) => kindOf(effectiveFormat?.numberFormat?.type)));
   });
 }
 
@@ -96,7 +91,7 @@ const errorTexts: Readonly<Record<string, string>> = {
   N_A: '#N/A',
 };
 
-/** The values of a grid as the values API answers them. */
+/** The values of a grid in the form of the values API. */
 export function cellsOf(grid: GridJson | undefined): RawCell[][] {
   return (grid?.rowData ?? []).map(({ values = [] }) =>
     values.map(({ effectiveValue: value }) => {

@@ -1,4 +1,4 @@
-/** Hashes of cells and rows, for comparisons within one sheet. They guard against nobody. */
+/** Hashes of cells and rows, for comparisons within one sheet. Not for security. */
 import { hash } from 'node:crypto';
 import type { RawCell } from './cells.ts';
 
@@ -8,7 +8,7 @@ export function hashOf(cell: RawCell): number {
   const text = typeof cell === 'string' ? cell : `${typeof cell}:${cell}`;
   let value = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) value = Math.imul(value ^ text.charCodeAt(at), 0x01000193);
-  // Mixed once more, so that the smallest of many are a fair sample (the finalizer of MurmurHash3).
+  // The finalizer of MurmurHash3 spreads the values, so that the smallest of many hashes are a fair sample.
   value = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
   value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
   return (value ^ (value >>> 16)) >>> 0;

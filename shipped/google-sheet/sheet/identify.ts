@@ -1,25 +1,24 @@
-/** The record that each row of a sheet is, from one run to the next. Pure. */
-
-import type { MatchRow } from './alike-rows.ts';
+/** Assigns a record ID to each row of a sheet, stable from one run to the next. Pure. */
 import { digestOf } from './hash.ts';
-import { matchRows } from './match-rows.ts';
+import { type MatchRow, matchRows } from './match-rows.ts';
 import type { Identity } from './settings.ts';
 
-/** A row of the last run, also one that is gone while its deletion is held. `key` where the id does not say it. */
+/** A row of the last run, or a removed row whose deletion is held. `key` if it differs from the ID. */
 export type KnownRow = MatchRow & { id: string; key?: string };
 /**
- * A row as it stands. `whole` is the digest of all that it holds. `key` and `metadataId` where the identity asks for them; an
- * empty key is ''.
+ * A row of this run. `whole` is the digest of all its cells. `key` and `metadataId` if the identity uses them; an empty key
+ * is ''.
  */
 export type SheetRow = MatchRow & { whole: string; key?: string; metadataId?: number };
 
 export type Identified = {
-  /** Of each row; no id stands twice. */
+  /** The ID of each row, without duplicates. */
   ids: string[];
-  /** For each row its position among those of before, -1 where it is new. */
+  /** For each row its index among the previous rows; -1 for a new row. */
   from: Int32Array;
-  /** Keys that stand in more than one row, and rows without one. */
+  /** Keys of more than one row. */
   duplicateKeys: string[];
+  /** The number of rows without a key. */
   blankKeys: number;
 };
 
@@ -48,8 +47,8 @@ function byMetadata(before: readonly KnownRow[], now: readonly SheetRow[]): Iden
 }
 
 /**
- * The first row with a key has it as its id. Further ones are `key~2`, `key~3`; which of them is which is told by their
- * content, so that sorting changes nothing. Rows without a key are told by content.
+ * The ID of the first row with a key is the key. Further rows get `key~2`, `key~3`; their content decides which is which, so
+ * that sorting changes no ID. Rows without a key are identified by content.
  */
 function byKey(before: readonly KnownRow[], now: readonly SheetRow[]): Identified {
   const groups = Map.groupBy(now.keys(), (at) => keyOf(now[at]!.key ?? ''));
@@ -63,7 +62,7 @@ function byKey(before: readonly KnownRow[], now: readonly SheetRow[]): Identifie
     pairGroup({ rows, there, isKey: key !== '' }, { before, now, from });
     for (const at of rows) {
       const id = before[from[at]!]?.id;
-      // What is a key of its own by now belongs to the row that has it.
+      // An ID that is also a key belongs to the row with this key.
       const isUsable = id !== undefined && !taken.has(id) && (id === key || !groups.has(id));
       if (!isUsable) late.push(at);
       else {
@@ -86,7 +85,7 @@ function byKey(before: readonly KnownRow[], now: readonly SheetRow[]): Identifie
   return { ids, from, duplicateKeys, blankKeys: groups.get('')?.length ?? 0 };
 }
 
-/** Of rows with one key: the same content is the same row, and the rest go by their order. */
+/** Pairs rows that share a key: by equal or similar content first, then by order. */
 function pairGroup(
   { rows, there, isKey }: { rows: readonly number[]; there: readonly number[]; isKey: boolean },
   { before, now, from }: { before: readonly KnownRow[]; now: readonly SheetRow[]; from: Int32Array },
@@ -111,7 +110,7 @@ function pairGroup(
   for (const at of rows) if (from[at] === -1) from[at] = rest.shift() ?? -1;
 }
 
-/** A key as an id may be: what is too long is cut and told by its digest. */
+/** The key in the form of an ID. A key that is too long is cut and gets its digest as a suffix. */
 export function keyOf(text: string): string {
   const key = text.replaceAll('\0', '').toWellFormed();
   const characters = [...key];
@@ -120,7 +119,7 @@ export function keyOf(text: string): string {
   return `${characters.slice(0, 200).join('')}~${digestOf(key)}`;
 }
 
-/** An id made from the content, so that the same sheet gives the same ids when it is read again. */
+/** An unused ID derived from the content, so that a repeated first run gives the same IDs. */
 function freeId(whole: string, taken: Set<string>): string {
   let id = `~${whole}`;
   for (let count = 2; taken.has(id); count++) id = `~${whole}~${count}`;
@@ -128,7 +127,7 @@ function freeId(whole: string, taken: Set<string>): string {
   return id;
 }
 
-/** The rows to know at the next run: those of now, and among them, where they stood, those that are gone. */
+/** The rows to store for the next run: the current rows, with the removed rows at their previous places. */
 export function merged<Row>({
   before,
   now,

@@ -1,4 +1,4 @@
-/** What the syncs save. */
+/** The models of the syncs. */
 import { z } from 'zod';
 
 export const cellValue = z.union([
@@ -6,12 +6,12 @@ export const cellValue = z.union([
   z.number(),
   z.boolean(),
   z.null(),
-  z.object({ error: z.string() }).describe('What a formula could not work out, such as #REF!'),
+  z.object({ error: z.string() }).describe('The error of a formula, such as #REF!'),
 ]);
 
 export const rowModel = z.object({
   id: z.string(),
-  fields: z.record(z.string(), cellValue).describe('By the headers of the columns'),
+  fields: z.record(z.string(), cellValue).describe('The values by column header'),
 });
 
 export const worksheetModel = z.object({
@@ -24,5 +24,5 @@ export const worksheetModel = z.object({
   rows: z.int(),
   columns: z.int(),
   hidden: z.boolean(),
-  protected: z.boolean().describe('All of it, for everybody but some'),
+  protected: z.boolean().describe('The whole tab can be edited by selected people only'),
 });

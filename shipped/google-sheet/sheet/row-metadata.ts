@@ -1,22 +1,20 @@
 /**
- * Developer metadata that marks rows. It moves with its row through sorting, inserting and moving, and is gone with it
+ * Developer metadata that marks rows. It moves with its row when rows are sorted, inserted or moved, and is deleted with it
  * (developers.google.com/workspace/sheets/api/guides/metadata).
  */
-
-import { type Api, type Rights, spreadsheets } from './api.ts';
-import { fault, sourceFault } from './faults.ts';
+import { type Api, batchUpdate, type SheetAccess } from './api.ts';
+import { fault } from './faults.ts';
 import type { GridJson } from './grid.ts';
-import type { SheetSettings } from './settings.ts';
 import type { RowMetadata } from './table.ts';
 
-/** Marks a row as a record. The number that Google gives the mark is the record's id. */
+/** The metadata key of a row that is a record. The record's ID is the metadata ID that Google assigns. */
 export const recordKey = 'trellis';
-/** Characters of keys and values that a tab may have. */
+/** Google's limit for the characters of metadata keys and values in a tab. */
 const maxCharacters = 30_000;
 const maxRows = Math.floor(maxCharacters / recordKey.length);
 const rowsAtOnce = 1_000;
 
-/** The mark of each row by its index; of two on one row the older counts. */
+/** The metadata ID of each row by its index; the lower of two IDs on one row. */
 export function rowMetadataOf(grid: GridJson | undefined): RowMetadata {
   const found = new Map<number, number>();
   for (const [at, { developerMetadata = [] }] of (grid?.rowMetadata ?? []).entries()) {
@@ -27,29 +25,25 @@ export function rowMetadataOf(grid: GridJson | undefined): RowMetadata {
   return found;
 }
 
-/** Marks rows. Throws `too_many_rows` where the tab cannot hold so many marks. */
+/** Adds the record metadata to rows. Throws `too_many_rows` above Google's limit for a tab. */
 export async function tagRows(
   trellis: Api,
-  of: { settings: SheetSettings; rights: Rights; rows: readonly number[]; tagged: number },
+  of: SheetAccess & { rows: readonly number[]; tagged: number },
 ): Promise<void> {
   const { settings, rights, rows } = of;
   if (of.tagged + rows.length > maxRows) {
     throw fault(
       'too_many_rows',
-      `The tab has more rows than the ${maxRows} that metadata can mark. Choose a key column or content instead.`,
+      `The tab has more than ${maxRows} rows, Google's limit for rows with metadata. Identify rows by a key column or by content.`,
     );
   }
   for (let from = 0; from < rows.length; from += rowsAtOnce) {
     const requests = rows.slice(from, from + rowsAtOnce).map((index) => mark(settings.sheetId, { index }));
-    await trellis
-      .post({ endpoint: `${spreadsheets}/${settings.spreadsheetId}:batchUpdate`, data: { requests } })
-      .catch((error: unknown) => {
-        throw sourceFault(error, rights.account);
-      });
+    await batchUpdate(trellis, { settings, rights, requests });
   }
 }
 
-/** A request that marks one row. */
+/** The request that adds metadata to one row. */
 export function mark(
   sheetId: number,
   { index, key = recordKey, metadataId }: { index: number; key?: string; metadataId?: number },

@@ -1,9 +1,9 @@
-/** What a connection's metadata says of its sheets: one variant of the syncs for each spreadsheet and tab. */
+/** The sheets in a connection's metadata: one variant of the syncs for each spreadsheet and tab. */
 import { z } from 'zod';
 
 /**
- * How a row is told from others. `key`: by the cell of a column. `metadata`: by developer metadata that the service puts on
- * each row, which takes the right to write. `content`: by what it holds and where it stands.
+ * How rows are identified. `key`: by the cell of a column. `metadata`: by developer metadata that the service adds to each
+ * row, which needs write access. `content`: by content and position.
  */
 export const identities = ['key', 'metadata', 'content'] as const;
 export type Identity = (typeof identities)[number];
@@ -21,14 +21,14 @@ export const sheetSettings = z
   })
   .refine(({ identity, keyColumn }) => identity !== 'key' || keyColumn !== undefined, {
     path: ['keyColumn'],
-    error: 'is needed where rows are told apart by key',
+    error: 'is required if identity is key',
   });
 export type SheetSettings = z.infer<typeof sheetSettings>;
 
-/** What else stands in the metadata is the application's. */
+/** All other properties of the metadata belong to the application. */
 export const sheetMetadata = z.looseObject({ sheets: z.record(z.string(), z.unknown()).optional() });
 
-/** The settings of a variant: undefined where none are there, a fault where they do not fit. */
+/** The settings of a variant: undefined if there are none, a fault if they are invalid. */
 export function readSettings(
   metadata: unknown,
   variant: string,

@@ -1,4 +1,4 @@
-/** What a sync keeps from one run to the next: columns and rows as they were, without their values. */
+/** The state of a sync between two runs: the columns and rows of the last run, without their values. */
 import type { Column } from './columns.ts';
 import { fault } from './faults.ts';
 import { signatureLength } from './hash.ts';
@@ -6,21 +6,19 @@ import type { KnownRow } from './identify.ts';
 import type { SheetSettings } from './settings.ts';
 
 export type SheetState = {
-  /** Which tab it is of. */
+  /** The spreadsheet and the tab, as `spreadsheetId/sheetId`. */
   sheet: string;
   columns: Column[];
   rows: KnownRow[];
-  /** What the settings call the key column, and the header that it has by now. */
+  /** The key column in the settings, and its current name. */
   key?: { configured: string; name: string };
-  /** Which row the settings called the header. */
+  /** The header row in the settings of the last run. */
   headerRow?: number;
-  /**
-   * While a run saves records, and after one that did not end: the ids of rows whose records may not hold what the rows held.
-   */
+  /** During a save, and after a run that was interrupted: the IDs of rows whose records may be out of date. */
   unsaved?: ReadonlySet<string>;
 };
 
-/** As much as a function can keep. */
+/** The size limit of a function's state. */
 const maxCharacters = 64 * 1024 * 1024;
 
 type Packed = {
@@ -48,12 +46,15 @@ export function packState({ sheet, columns, rows, key, headerRow, unsaved }: She
   };
   const text = JSON.stringify(packed);
   if (text.length * 3 > maxCharacters && Buffer.byteLength(text) > maxCharacters) {
-    throw fault('sheet_too_large', 'The tab has more rows than can be known from one run to the next.');
+    throw fault(
+      'sheet_too_large',
+      'The tab has too many rows: their hashes do not fit into the 64 MB that a sync can store between runs.',
+    );
   }
   return text;
 }
 
-/** An empty one where there is none, or one of another tab or version. */
+/** The stored state; an empty state if there is none, or if it is of another tab or version. */
 export function unpackState(text: string | null, { spreadsheetId, sheetId }: SheetSettings): SheetState {
   const sheet = `${spreadsheetId}/${sheetId}`;
   const packed = text === null ? undefined : (JSON.parse(text) as Packed);

@@ -1,40 +1,39 @@
-/** A tab as a table: its header, its columns and its rows, beside those of the last run. Pure. */
-
-import type { MatchRow } from './alike-rows.ts';
+/** A tab as a table: its header, columns and rows, compared with those of the last run. Pure. */
 import { type CellValue, type ColumnKind, cellReader, keyTextOf, type RawCell } from './cells.ts';
 import { type Column, type ColumnChange, headerOf, matchColumns, readColumns } from './columns.ts';
 import { fault } from './faults.ts';
 import { digestOf, emptySignature, signatureOf } from './hash.ts';
 import { type Identified, identify, type KnownRow, keyOf, type SheetRow } from './identify.ts';
+import type { MatchRow } from './match-rows.ts';
 import type { SheetSettings } from './settings.ts';
 import type { SheetState } from './state.ts';
 
 export type Table = {
-  /** Where the header stands; from 0. */
+  /** The row of the header, from 0. */
   headerIndex: number;
   columns: Column[];
   changes: ColumnChange[];
   key: SheetState['key'];
-  /** Rows that hold something, in order. */
+  /** Rows that are not empty, in order. */
   rows: (SheetRow & { index: number; cells: readonly RawCell[] })[];
-  /** These rows and those of before, as they are compared with each other. */
+  /** The current rows and the previous rows, in the form in which they are compared. */
   now: SheetRow[];
   before: KnownRow[];
-  /** The rows of before, as those are to be known that are gone. */
+  /** The previous rows in the form in which removed rows are stored. */
   gone: KnownRow[];
 };
 
-/** Of each row by its index, where the identity is metadata. */
+/** The metadata ID of each row by its index. */
 export type RowMetadata = ReadonlyMap<number, number>;
 
-/** Columns beyond these count in no comparison of changed rows. */
+/** The comparison of changed rows uses this many columns. */
 const maxCompared = 64;
-/** How many rows a header is looked for in. */
+/** The number of rows in which a moved header is searched. */
 export const farthestHeader = 50;
 
 /**
- * The table in these values. Throws `key_column_missing` where the column of keys is neither there nor to be known by what
- * it holds, and `header_row_missing` where the header is gone and one of its rows has come into its place.
+ * The table in these values. Throws `key_column_missing` if the key column is not found by its header or its values, and
+ * `header_row_missing` if a known row is in the place of the header.
  */
 export function readTable(
   values: readonly (readonly RawCell[])[],
@@ -43,7 +42,7 @@ export function readTable(
   const headerIndex = headerIndexOf(values, { settings, state });
   const header = values[headerIndex] ?? [];
   const data = values.slice(headerIndex + 1);
-  // An emptied sheet has no renamed columns, nor does a sheet whose formula still loads all of it.
+  // The columns of an emptied sheet are unchanged, also while the formula that fills the sheet still loads.
   const isBare = data.every((row) => row.every(isBlank));
   const isEmpty = isBare && (state.columns.length > 0 || header.every(isBlank));
   if (!isEmpty && state.headerRow === settings.headerRow) requireHeader(header, state);
@@ -77,7 +76,7 @@ export function isBlank(cell: RawCell): boolean {
   return cell === undefined || cell === null || cell === '';
 }
 
-/** A row as it is compared with others of the same columns. */
+/** The hashes of a row, for comparison with rows of the same columns. */
 export function compared(cells: readonly RawCell[], columns: readonly Column[]) {
   const own = columns.map(({ index }) => cells[index] ?? null);
   const digest = digestOf(JSON.stringify(own.map((cell) => (cell === '' ? null : cell))));
@@ -88,8 +87,8 @@ export function compared(cells: readonly RawCell[], columns: readonly Column[]) 
 }
 
 /**
- * Where the header stands, from 0. The one that was there before may have been pushed down: it is looked for where it is not in
- * its place, unless the settings have another place for it by now.
+ * The row of the header, from 0. If the previous header is not in its place, the first rows are searched for it, since rows may
+ * have been inserted above it. The setting wins if it has changed since the last run.
  */
 export function headerIndexOf(
   values: readonly (readonly RawCell[])[],
@@ -114,7 +113,7 @@ function requireHeader(header: readonly RawCell[], { columns, rows }: SheetState
   if (!rows.some((row) => row.digest === digest)) return;
   throw fault(
     'header_row_missing',
-    'The header is gone: one of its rows stands in its place. Bring it back; nothing was deleted from the records.',
+    'The header row was removed: a data row is in its place. Restore the header row. No records were deleted.',
   );
 }
 
@@ -132,13 +131,13 @@ function keyColumnOf(
   if (renamed !== undefined) return { configured, name: renamed.name };
   throw fault(
     'key_column_missing',
-    `The sheet has no column "${wanted}", which tells its rows apart. Bring it back, or choose another column; ` +
-      'nothing was deleted from the records.',
+    `The sheet has no column "${wanted}", which is the key column. Restore it, or choose another key column. ` +
+      'No records were deleted.',
     { columns: columns.map(({ name }) => name) },
   );
 }
 
-/** Where columns came, went or moved, rows are compared by those that are on both sides. */
+/** After a change of columns, rows are compared by the columns of both runs. */
 function onCommon(
   columns: readonly Column[],
   { from, rows, before }: { from: readonly number[]; rows: Table['rows']; before: readonly KnownRow[] },
@@ -156,7 +155,7 @@ function onCommon(
   };
 }
 
-/** Rows as they are known by other columns than their own. */
+/** Previous rows with the signatures of the current columns. */
 function inColumns(from: readonly number[], rows: readonly KnownRow[]): KnownRow[] {
   return rows.map((row) => {
     const signatures = from.slice(0, maxCompared).map((of) => row.signatures[of] ?? emptySignature);
@@ -164,7 +163,7 @@ function inColumns(from: readonly number[], rows: readonly KnownRow[]): KnownRow
   });
 }
 
-/** The rows as they are to be known at the next run, beside the ids they have. */
+/** The rows to store for the next run. */
 export function knownRows(
   { rows, key }: Pick<Table, 'rows' | 'key'>,
   { ids }: Pick<Identified, 'ids'>,
@@ -175,7 +174,7 @@ export function knownRows(
   }));
 }
 
-/** The ids of rows that are new, or hold something else than before. */
+/** The IDs of new and changed rows. */
 export function changedIds(
   { now, before }: Pick<Table, 'now' | 'before'>,
   { ids, from }: Identified,
@@ -183,14 +182,14 @@ export function changedIds(
   return ids.filter((_, at) => before[from[at]!]?.digest !== now[at]!.digest);
 }
 
-/** Which record each row is. */
+/** The record ID of each row. */
 export function identifyRows(table: Table, settings: SheetSettings): Identified {
   return identify(settings.identity, { before: table.before, now: table.now });
 }
 
 export type RowRecord = { id: string; fields: Record<string, CellValue> };
 
-/** The records of a table: a field for each column, null where a cell is empty. */
+/** The records of a table: a field for each column, null for an empty cell. */
 export function recordsOf(
   { rows, columns }: Pick<Table, 'rows' | 'columns'>,
   { ids, kinds, timeZone }: { ids: readonly string[]; kinds: readonly ColumnKind[]; timeZone: string },

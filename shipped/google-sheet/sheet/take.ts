@@ -1,25 +1,23 @@
-/** One look at a tab: its values, and all that it takes to make records of them. */
-
-import type { Api, Rights } from './api.ts';
+/** A reading of a tab: its values, and the formats and metadata that its records need. */
+import type { Api, SheetAccess } from './api.ts';
 import { readBook, tabOf } from './book.ts';
 import type { ColumnKind, RawCell } from './cells.ts';
 import { fault, tabGone } from './faults.ts';
 import { cellsOf, type Grid, kindsOf, readGrid, sampleFields, sampleRows, wholeFields } from './grid.ts';
 import { readValues, type Values } from './read.ts';
 import { rowMetadataOf, tagRows } from './row-metadata.ts';
-import type { SheetSettings } from './settings.ts';
 import type { SheetState } from './state.ts';
 import { headerIndexOf, isBlank, type RowMetadata } from './table.ts';
 
-export type At = { settings: SheetSettings; rights: Rights };
-/** What was known of the tab when it was read last. */
+/** Title and size of the tab at the last reading. */
 export type KnownTab = { title: string; cellCount: number };
 
-/** The tab's name and size now: one request. */
-export async function lookUpTab(trellis: Api, { settings, rights }: At): Promise<KnownTab> {
+/** The current title and size of the tab, in one request. */
+export async function lookUpTab(trellis: Api, { settings, rights }: SheetAccess): Promise<KnownTab> {
   const book = await readBook(trellis, { spreadsheetId: settings.spreadsheetId, rights });
   const tab = tabOf(book, settings.sheetId);
-  if (tab.kind !== 'grid') throw fault('source_unavailable', `The tab "${tab.title}" has no cells.`);
+  if (tab.kind !== 'grid')
+    throw fault('source_unavailable', `The tab "${tab.title}" has no cells. Choose another tab.`);
   return { title: tab.title, cellCount: tab.rows * tab.columns };
 }
 
@@ -27,25 +25,25 @@ export type Taken = {
   cells: RawCell[][];
   digest: string;
   title: string;
-  /** Of those that are used, blank ones between them included. */
+  /** The number of cells of the used range, including blank cells. */
   cellCount: number;
   timeZone: string;
-  /** Of the columns by index. Asked for once the header's place is known. */
+  /** The kinds of the columns by index. */
   kinds: ColumnKind[];
   metadata?: RowMetadata;
 };
 
 const maxTries = 3;
 
-/** The tab where developer metadata tells its rows apart: values, formats and metadata in one answer, so of one moment. */
+/** Reads a tab whose rows are identified by metadata: one response with values, formats and metadata of the same moment. */
 export async function takeTagged(
   trellis: Api,
-  { settings, rights, known, state }: At & { known: KnownTab | undefined; state: SheetState },
+  { settings, rights, known, state }: SheetAccess & { known: KnownTab | undefined; state: SheetState },
 ): Promise<Taken> {
   if (!rights.canWrite) {
     throw fault(
       'missing_scopes',
-      'Telling rows apart by metadata takes the right to write to the spreadsheet. Choose a key column or content.',
+      'The connection has no write access, which metadata needs. Reconnect the account with it, or identify rows by a key column or by content.',
     );
   }
   let title = known?.title ?? (await lookUpTab(trellis, { settings, rights })).title;
@@ -62,7 +60,7 @@ export async function takeTagged(
       index > headerIndex && !row.every(isBlank) && !metadata.has(index) ? [index] : [],
     );
     if (untagged.length === 0) {
-      // Ids are part of what is compared: a row that lost its metadata is another row.
+      // The digest includes the metadata: a row that lost its metadata is a new row.
       const digest = JSON.stringify([read.timeZone, [...metadata], kindsOf(read.grid, headerIndex), cells]);
       return { cells, metadata, digest, kinds: kindsOf(read.grid, headerIndex), ...placeOf(read, cells) };
     }
@@ -70,14 +68,14 @@ export async function takeTagged(
   }
   throw fault(
     'sheet_moving',
-    'Rows are added faster than they can be marked; the sheet is read again at the next time.',
+    'Rows were added while metadata was written. The next run reads the sheet again.',
   );
 }
 
-/** Formats, zone and size that go with values that were read: one request, and two more where the tab was renamed meanwhile. */
+/** Adds formats, time zone and size to values: one request, and two more if the tab was renamed in between. */
 export async function takeFormats(
   trellis: Api,
-  { settings, rights, values }: At & { values: Values },
+  { settings, rights, values }: SheetAccess & { values: Values },
 ): Promise<Taken> {
   const rows = sampleRows(settings.headerRow - 1);
   let read = values;
@@ -89,7 +87,7 @@ export async function takeFormats(
       return { cells, digest: read.digest, kinds, ...placeOf(grid, cells) };
     }
     const known = await lookUpTab(trellis, { settings, rights });
-    // Read by a title that was another tab's: those values are not ours.
+    // Without write access the values were requested by title, so they are those of another tab.
     read = rights.canWrite
       ? { ...read, title: known.title }
       : await readValues(trellis, { settings, rights, ...known });

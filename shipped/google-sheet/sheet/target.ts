@@ -1,17 +1,17 @@
-/** The tab that a variant of the sync `rows` follows, as an action that writes to it sees it. */
+/** The tab of a variant of the sync `rows`, for actions that write to it. */
 import type { ActionContext } from 'trellis';
-import { type Rights, rightsOf } from './api.ts';
+import { rightsOf, type SheetAccess } from './api.ts';
 import { fault } from './faults.ts';
 import type { Identified } from './identify.ts';
 import { readValues } from './read.ts';
-import { readSettings, type SheetSettings } from './settings.ts';
+import { readSettings } from './settings.ts';
 import { type SheetState, unpackState } from './state.ts';
 import { identifyRows, readTable, type Table } from './table.ts';
 import { lookUpTab, type Taken, takeFormats, takeTagged } from './take.ts';
 
-export type Target = { settings: SheetSettings; rights: Rights; state: SheetState };
+export type Target = SheetAccess & { state: SheetState };
 
-/** Throws `invalid_settings` where no sheet is chosen, `missing_scopes` where it may not be written. */
+/** Throws `invalid_settings` if no sheet is chosen, `missing_scopes` if the connection has no write access. */
 export async function targetOf(trellis: ActionContext, variant: string): Promise<Target> {
   const chosen = readSettings(await trellis.getMetadata(), variant);
   if (chosen === undefined) throw fault('invalid_settings', `No sheet is chosen for the variant ${variant}.`);
@@ -19,7 +19,10 @@ export async function targetOf(trellis: ActionContext, variant: string): Promise
   const { settings } = chosen;
   const rights = await rightsOf(trellis);
   if (!rights.canWrite) {
-    throw fault('missing_scopes', 'The connection was not granted the right to write to spreadsheets.');
+    throw fault(
+      'missing_scopes',
+      'The connection has no write access to spreadsheets. Reconnect the account and grant it.',
+    );
   }
   const state = unpackState(await trellis.getState({ sync: 'rows', variant }), settings);
   return { settings, rights, state };
@@ -29,11 +32,11 @@ export type Seen = {
   taken: Taken;
   table: Table;
   identified: Identified;
-  /** Ids of records that may not hold what was read last. */
+  /** The IDs of records that may be out of date. */
   unsaved: ReadonlySet<string>;
 };
 
-/** The whole tab now, and which record each of its rows is. */
+/** Reads the whole tab and identifies its rows. */
 export async function look(trellis: ActionContext, { settings, rights, state }: Target): Promise<Seen> {
   const taken = await take(trellis, { settings, rights, state });
   const { metadata } = taken;

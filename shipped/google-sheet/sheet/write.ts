@@ -1,4 +1,4 @@
-/** Values on their way into a sheet. Pure. */
+/** Conversion of values that are written to a sheet. Pure. */
 import type { ColumnKind } from './cells.ts';
 import type { Column } from './columns.ts';
 import { fault } from './faults.ts';
@@ -11,8 +11,8 @@ const dayMs = 86_400_000;
 const epochMs = Date.UTC(1899, 11, 30);
 
 /**
- * A day or a time as the number that a cell of such a column holds, so that what was read can be written; anything else as
- * it is. A time without an offset is in the spreadsheet's zone.
+ * The serial number of a date or time in a column of this kind, so that values can be written as they were read; any other
+ * value unchanged. A time without an offset is in the spreadsheet's time zone.
  */
 export function enteredValue(
   value: Writable,
@@ -30,14 +30,14 @@ export function enteredValue(
   return local === undefined ? value : (local - epochMs) / dayMs;
 }
 
-/** Milliseconds as if the time in the spreadsheet's zone were UTC. */
+/** The local time of the spreadsheet as if it were UTC, in milliseconds. */
 function localTime(text: string, timeZone: string): number | undefined {
   const [, day, time = 'T00:00:00', offset] =
     /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(Z|[+-]\d\d:?\d\d)?$/.exec(text) ?? [];
   if (day === undefined) return undefined;
   try {
     if (offset === undefined) {
-      // A day that no calendar has is a text.
+      // An invalid date stays a text.
       const wall = Temporal.PlainDateTime.from(`${day}${time}`, { overflow: 'reject' });
       return Date.parse(`${wall.toString({ smallestUnit: 'millisecond' })}Z`);
     }
@@ -48,7 +48,7 @@ function localTime(text: string, timeZone: string): number | undefined {
   }
 }
 
-/** The cells of a row from its first on; `undefined` for those that nothing is said of. Throws `unknown_field`. */
+/** The cells of a row from the first column; `undefined` for columns without a value. Throws `unknown_field`. */
 export function lineOf(
   values: Readonly<Record<string, Writable>>,
   of: { columns: readonly Column[]; kinds: readonly ColumnKind[]; timeZone: string; entering: Entering },
@@ -67,12 +67,12 @@ export function lineOf(
   return Array.from(line);
 }
 
-/** As the values API takes a row: null leaves a cell as it is, and a text without characters empties it. */
+/** A row in the form of the values API: null leaves a cell unchanged, and an empty string clears it. */
 export function valuesLine(line: readonly (Writable | undefined)[]): (string | number | boolean | null)[] {
   return line.map((value) => (value === undefined ? null : (value ?? '')));
 }
 
-/** As `appendCells` takes a row: numbers, texts and booleans as they are, never as formulas. */
+/** A row in the form of `appendCells`: numbers, strings and booleans, never formulas. */
 export function cellLine(line: readonly (Writable | undefined)[]): { values: object[] } {
   return {
     values: line.map((value) => {
@@ -84,7 +84,7 @@ export function cellLine(line: readonly (Writable | undefined)[]): { values: obj
   };
 }
 
-/** What of an error says that the provider may have done what it was asked for. */
+/** Whether the provider may have carried out the request that failed with this error. */
 export function isOutcomeUnknown(error: unknown): boolean {
   const { code, status } = (error ?? {}) as { code?: unknown; status?: unknown };
   if (typeof status === 'number' && code !== undefined && String(code).startsWith('ERR_BAD'))

@@ -1,6 +1,6 @@
 import { createSync, type SyncContext } from 'trellis';
 import { z } from 'zod';
-import { rightsOf } from '../sheet/api.ts';
+import { rightsOf, type SheetAccess } from '../sheet/api.ts';
 import { fileVersion } from '../sheet/drive.ts';
 import { fault } from '../sheet/faults.ts';
 import { digestOf } from '../sheet/hash.ts';
@@ -18,18 +18,18 @@ import {
   recordsOf,
   type Table,
 } from '../sheet/table.ts';
-import { type At, type KnownTab, lookUpTab, type Taken, takeFormats, takeTagged } from '../sheet/take.ts';
+import { type KnownTab, lookUpTab, type Taken, takeFormats, takeTagged } from '../sheet/take.ts';
 
 const models = { Row: rowModel };
-/** What the last run ended with. */
+/** The result of the last run. */
 const checkpoint = z.object({
-  /** Of the settings that it ran with. */
+  /** The digest of the settings. */
   settings: z.string(),
-  /** Of all that it read. */
+  /** The digest of everything that was read. */
   digest: z.string(),
   title: z.string(),
   cellCount: z.number(),
-  /** The file's version in Drive; empty where Drive does not tell. */
+  /** The file's version in Drive; empty if Drive does not return it. */
   version: z.string(),
   /** The number of runs since then that found nothing changed and read no further. The name is in stored checkpoints. */
   believed: z.number(),
@@ -39,7 +39,7 @@ const checkpoint = z.object({
 type Checkpoint = z.infer<typeof checkpoint>;
 type Sync = SyncContext<typeof models, Record<string, unknown>, Checkpoint>;
 
-/** Counts up where records are made in another way from the same sheet. */
+/** Incremented when a release makes other records from the same sheet. */
 const edition = 1;
 /**
  * The number of consecutive runs that rely on the file's version, or on unchanged values. The next run reads everything again:
@@ -47,16 +47,16 @@ const edition = 1;
  */
 const maxUnchangedRuns = 11;
 const namedInLog = 5;
-/** What the service takes of an event. */
+/** The service's limits for an event. */
 const maxChanges = 1_000;
 const maxNameCharacters = 1_000;
-/** Of the texts of records that are sent at once; a message may have 16 MB. */
+/** The limit for the texts of one batch of records; a message may have 16 MB. */
 const maxCharacters = 2_000_000;
 
 export default createSync({
   description:
-    'The rows of a tab: one record a row, by the header. A variant for each spreadsheet and tab, set up in ' +
-    '`sheets` of the connection metadata.',
+    'The rows of a tab: one record a row, with the header as field names. One variant for each spreadsheet and tab, ' +
+    'configured in `sheets` of the connection metadata.',
   version: '1.0.0',
   frequency: 'every 5 minutes',
   models,
@@ -64,16 +64,17 @@ export default createSync({
   checkpoint,
   exec: async (trellis) => {
     const chosen = readSettings(await trellis.getMetadata(), trellis.variant);
-    if (chosen === undefined) return trellis.log(`No sheet is chosen for the variant ${trellis.variant}.`);
+    if (chosen === undefined)
+      return trellis.log(`No sheet is chosen for the variant ${trellis.variant}. Nothing is synced.`);
     if ('fault' in chosen) throw fault('invalid_settings', chosen.fault);
     const { settings } = chosen;
     const rights = await rightsOf(trellis);
     const last = await lastOf(trellis, settings);
     const isDue = last === undefined || last.believed >= maxUnchangedRuns;
     const unchangedRuns = isDue ? 0 : last.believed + 1;
-    // Drive does not tell of every file that the Sheets API reads: where it did not, it is asked again when all is taken again.
-    const asksDrive = rights.canSeeFiles && (isDue || (!last.volatile && last.version !== ''));
-    const version = asksDrive ? ((await fileVersion(trellis, settings.spreadsheetId)) ?? '') : '';
+    // Drive returns no version for some files that the Sheets API can read. It is requested again with the next full reading.
+    const checksVersion = rights.canSeeFiles && (isDue || (!last.volatile && last.version !== ''));
+    const version = checksVersion ? ((await fileVersion(trellis, settings.spreadsheetId)) ?? '') : '';
     const isSameVersion = version !== '' && version === last?.version;
     if (!isDue && isSameVersion) return trellis.saveCheckpoint({ ...last, believed: unchangedRuns });
     const unchanged = isDue ? undefined : last.digest;
@@ -91,16 +92,21 @@ function settingsDigest(settings: SheetSettings): string {
   return digestOf(JSON.stringify([edition, settings]));
 }
 
-/** Undefined where it was made with other settings. */
+/** The checkpoint of the last run; undefined if the settings have changed since. */
 async function lastOf(trellis: Sync, settings: SheetSettings): Promise<Checkpoint | undefined> {
   const read = checkpoint.safeParse(await trellis.getCheckpoint());
   return read.success && read.data.settings === settingsDigest(settings) ? read.data : undefined;
 }
 
-/** What the tab holds; undefined where its digest is that of an unchanged one. */
+/** Reads the tab; undefined if its digest is `unchanged`. */
 async function take(
   trellis: Sync,
-  { settings, rights, known, unchanged }: At & { known: KnownTab | undefined; unchanged: string | undefined },
+  {
+    settings,
+    rights,
+    known,
+    unchanged,
+  }: SheetAccess & { known: KnownTab | undefined; unchanged: string | undefined },
 ): Promise<Taken | undefined> {
   if (settings.identity === 'metadata') {
     const state = await stateOf(trellis, settings);
@@ -124,38 +130,38 @@ async function save(
   const state = await stateOf(trellis, settings);
   const { metadata } = taken;
   const table = readTable(taken.cells, { settings, state, ...(metadata && { metadata }) });
-  await tell(trellis, { settings, table });
+  await reportColumns(trellis, { settings, table });
   const identified = identifyRows(table, settings);
   if (identified.blankKeys > 0) {
-    await warn(trellis, `${identified.blankKeys} rows have no key: they are told apart by their content.`);
+    await warn(trellis, `${identified.blankKeys} rows have no key and are identified by their content.`);
   }
   if (identified.duplicateKeys.length > 0) {
     const { duplicateKeys: keys } = identified;
     const named = keys.slice(0, namedInLog).join(', ') + (keys.length > namedInLog ? ', …' : '');
     await warn(
       trellis,
-      `${keys.length} keys stand in more than one row (${named}): the others are key~2, key~3.`,
+      `${keys.length} keys are in more than one row (${named}). The IDs of the further rows are key~2, key~3.`,
     );
   }
   const rows = knownRows(table, identified);
   const { sheet } = state;
   const { columns, key } = table;
   const kept = { sheet, columns, headerRow: settings.headerRow, ...(key && { key }) };
-  // Before the records: whatever ends the run now, the next one knows which id it gave to which row. And those that are
-  // gone stay known until their deletion was not held.
+  // Saved before the records, so that the next run has the ID of each row even if this run is interrupted. Removed rows stay
+  // in the state until their deletion is done.
   const all = merged({ before: table.gone, now: rows, from: identified.from });
   const unsaved = new Set([...(state.unsaved ?? []), ...changedIds(table, identified)]);
   await trellis.saveState(packState({ ...kept, rows: all, unsaved }));
   const { kinds, timeZone } = taken;
   const records = recordsOf(table, { ids: identified.ids, kinds, timeZone });
   await saveAll(trellis, records).catch(async (error: Error & { code?: string }) => {
-    // All of them are saved; what is held is their end.
+    // All records are saved; only the deletion of the others is held.
     if (error.code === 'mass_delete_held') {
       await trellis.saveState(packState({ ...kept, rows: all, unsaved: new Set() }));
     }
     throw error;
   });
-  // A run that did not end has left a tracking which counts as seen what it saw, and what may be gone since.
+  // An interrupted run has left a deletion tracking that counts its records as present, even if they were removed since.
   if (state.unsaved !== undefined) await saveAll(trellis, records);
   await trellis.saveState(packState({ ...kept, rows }));
 }
@@ -186,23 +192,23 @@ function* portionsOf(records: readonly RowRecord[]): Generator<RowRecord[]> {
   if (portion.length > 0) yield portion;
 }
 
-/** Says how the columns have changed, before anything is deleted. */
-async function tell(
+/** Reports changes of the columns, before anything is deleted. */
+async function reportColumns(
   trellis: Sync,
   { settings, table }: { settings: SheetSettings; table: Table },
 ): Promise<void> {
   if (table.headerIndex !== settings.headerRow - 1) {
-    await warn(trellis, `The header has moved to row ${table.headerIndex + 1}.`);
+    await warn(trellis, `The header row has moved to row ${table.headerIndex + 1}.`);
   }
   if (table.changes.length === 0) return;
   const changes = table.changes.slice(0, maxChanges).map(({ change, field, previous }) => ({
     ...{ change, field: field.slice(0, maxNameCharacters) },
     ...(previous !== undefined && { previous: previous.slice(0, maxNameCharacters) }),
   }));
-  const words = changes.map(({ change, field, previous }) =>
-    previous === undefined ? `"${field}" was ${change}` : `"${previous}" is called "${field}"`,
+  const texts = changes.map(({ change, field, previous }) =>
+    previous === undefined ? `"${field}" was ${change}` : `"${previous}" was renamed to "${field}"`,
   );
-  await warn(trellis, `The columns have changed: ${words.join(', ')}.`);
+  await warn(trellis, `The columns have changed: ${texts.join(', ')}.`);
   await trellis.schemaChanged('Row', changes);
 }
 

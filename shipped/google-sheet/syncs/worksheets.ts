@@ -7,8 +7,8 @@ import { readSettings, sheetMetadata } from '../sheet/settings.ts';
 
 export default createSync({
   description:
-    'The tabs of the chosen spreadsheets: one record a tab. The variant `base` has those of all; another one those of ' +
-    'its spreadsheet.',
+    'The tabs of the chosen spreadsheets: one record a tab. The variant `base` has the tabs of all spreadsheets; any other ' +
+    'variant has the tabs of its spreadsheet.',
   version: '1.0.0',
   frequency: 'every 30 minutes',
   models: { Worksheet: worksheetModel },
@@ -22,9 +22,10 @@ export default createSync({
       if (chosen !== undefined && 'fault' in chosen) throw fault('invalid_settings', chosen.fault);
       if (chosen !== undefined) ids.add(chosen.settings.spreadsheetId);
     }
-    if (ids.size === 0) return trellis.log(`No sheet is chosen for the variant ${trellis.variant}.`);
+    if (ids.size === 0)
+      return trellis.log(`No sheet is chosen for the variant ${trellis.variant}. Nothing is synced.`);
     const rights = await rightsOf(trellis);
-    // All of them are read before anything is written: a spreadsheet that cannot be read loses no tab.
+    // All spreadsheets are read before anything is written, so a spreadsheet that cannot be read loses no tab.
     const books: Book[] = [];
     for (const spreadsheetId of ids) books.push(await readBook(trellis, { spreadsheetId, rights }));
     await trellis.trackDeletesStart('Worksheet');

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** docs/compatibility.md */
+/** docs/reference/compatibility.md */
 export const compatibilityPage = readFileSync(
-  join(import.meta.dirname, '../../../docs/compatibility.md'),
+  join(import.meta.dirname, '../../../docs/reference/compatibility.md'),
   'utf8',
 );
 

@@ -1,5 +1,5 @@
 /** Functions that mean harm, and what becomes of each. */
-import type { FailureCause, RunLimits } from '../../../server/functions/isolation/runtime.ts';
+import type { FailureCause, RunLimits } from '../../../server/functions/isolation/run-order.ts';
 
 export type Hostile = {
   code: string;
@@ -16,7 +16,7 @@ const soon = { timeoutMs: 400 };
 const ways = `
   const modules = ['buffer', 'crypto', 'events', 'stream', 'url', 'util'].map((name) => require(name));
   const given = [...modules, Buffer, URL, URLSearchParams, AbortController, TextEncoder, EventTarget, Blob, console,
-    setTimeout, setTimeout(() => {}, 1), service, service.ask, service.log, service.signal, require, module, exports,
+    setTimeout, setTimeout(() => {}, 1), service, service.call, service.log, service.signal, require, module, exports,
     Buffer.from('a'), new URL('http://a'), require('util').inspect, require('events').prototype.on];
 `;
 
@@ -101,9 +101,9 @@ export const hostileFunctions: Record<string, Hostile> = {
       try { null.x } catch (error) { climb(error) }
       try { require('fs') } catch (error) { climb(error) }
       try { new URL('') } catch (error) { climb(error) }
-      try { service.ask(Symbol()) } catch (error) { climb(error) }
+      try { service.call(Symbol()) } catch (error) { climb(error) }
       await import('fs').catch(climb);
-      await service.ask('a').catch(climb);
+      await service.call('a').catch(climb);
       return out;`),
     returns: [],
   },
@@ -126,7 +126,7 @@ export const hostileFunctions: Record<string, Hostile> = {
       emitter.on('a', () => look(new Error().stack)).emit('a');
       util.inspect({ [util.inspect.custom]: () => look(new Error().stack) });
       require('crypto').randomBytes(1, () => look(new Error().stack));
-      service.ask('a', { toJSON: () => look(new Error().stack) });
+      service.call('a', { toJSON: () => look(new Error().stack) });
       await new Promise((resolve) => setTimeout(resolve, 20));
       return out;`),
     returns: [],
@@ -143,7 +143,7 @@ export const hostileFunctions: Record<string, Hostile> = {
       }
       console.log({ toJSON: look });
       console.log({ toString: look, toJSON() { throw 1 } });
-      service.ask('a', { toJSON: look });
+      service.call('a', { toJSON: look });
       setTimeout(look, 1);
       require('crypto').randomBytes(1, look);
       new (require('events'))().on('a', look).emit('a');
@@ -221,25 +221,25 @@ export const hostileFunctions: Record<string, Hostile> = {
   },
   'waits forever': {
     code: run(`await new Promise(() => {})`),
-    fails: ['stalled', /nothing is left to settle/],
+    fails: ['stalled', /no call and no timer can settle/],
   },
   'returns a thenable that never answers': {
     code: run(`return { then() {} }`),
-    fails: ['stalled', /nothing is left to settle/],
+    fails: ['stalled', /no call and no timer can settle/],
   },
   'fills the heap with 2 GB': {
     code: run(`const all = []; for (;;) all.push(new Array(1000).fill({ a: all.length }))`),
-    fails: ['out_of_memory', /more memory than it may have/],
+    fails: ['out_of_memory', /exceeded its memory limit/],
   },
   'fills buffers with 2 GB': {
     code: run(`const all = []; for (let at = 0; at < 200; at++) all.push(Buffer.alloc(10e6, 1))`),
-    fails: ['out_of_memory', /more memory/],
+    fails: ['out_of_memory', /memory limit/],
   },
-  'asks for one buffer of 2 GB': {
+  'allocates one buffer of 2 GB': {
     code: run(`return Buffer.alloc(2e9, 1).length`),
-    fails: ['out_of_memory', /more memory/],
+    fails: ['out_of_memory', /memory limit/],
   },
-  'asks for one array of 2 GB': {
+  'allocates one array of 2 GB': {
     code: run(`return new Uint8Array(2e9).length`),
     fails: ['threw', /allocation failed/],
   },
@@ -271,7 +271,7 @@ export const hostileFunctions: Record<string, Hostile> = {
     fails: ['threw', /late/],
   },
   'sends __proto__': {
-    code: run(`await service.ask('save', JSON.parse('{"a":[{"__proto__":{"polluted":true}}]}'))`),
+    code: run(`await service.call('save', JSON.parse('{"a":[{"__proto__":{"polluted":true}}]}'))`),
     fails: ['threw', /key `__proto__`/],
   },
   'returns __proto__': {
@@ -280,24 +280,24 @@ export const hostileFunctions: Record<string, Hostile> = {
   },
   'sends deep JSON': {
     code: run(
-      `let deep = {}; for (let at = 0; at < 3_000; at++) deep = { deep }; await service.ask('save', deep)`,
+      `let deep = {}; for (let at = 0; at < 3_000; at++) deep = { deep }; await service.call('save', deep)`,
     ),
     fails: ['threw', /nested deeper than 128 levels/],
   },
   'sends bottomless JSON': {
     code: run(
-      `let deep = {}; for (let at = 0; at < 1e5; at++) deep = { deep }; await service.ask('save', deep)`,
+      `let deep = {}; for (let at = 0; at < 1e5; at++) deep = { deep }; await service.call('save', deep)`,
     ),
     fails: ['threw', /nested deeper than 128 levels/],
   },
   'sends 20 MB at once': {
-    code: run(`await service.ask('save', 'x'.repeat(20e6))`),
+    code: run(`await service.call('save', 'x'.repeat(20e6))`),
     fails: ['threw', /the most is 16777216/],
   },
   'returns 20 MB': { code: run(`return 'x'.repeat(20e6)`), fails: ['threw', /the most is 10485760/] },
-  'asks 5,000 times at once': {
+  'calls 5,000 times at once': {
     code: run(
-      `return (await Promise.all(Array.from({ length: 5_000 }, (_, at) => service.ask('a', at)))).length`,
+      `return (await Promise.all(Array.from({ length: 5_000 }, (_, at) => service.call('a', at)))).length`,
     ),
     returns: 5_000,
   },
@@ -330,7 +330,7 @@ export const hostileFunctions: Record<string, Hostile> = {
   },
   'hands over a proxy': {
     code: run(
-      `const fake = new Proxy({}, { ownKeys() { throw new Error('trapped') } }); await service.ask('save', fake)`,
+      `const fake = new Proxy({}, { ownKeys() { throw new Error('trapped') } }); await service.call('save', fake)`,
     ),
     fails: ['threw', /trapped/],
   },
@@ -343,10 +343,10 @@ export const hostileFunctions: Record<string, Hostile> = {
       throw new Error('the true one');`),
     fails: ['threw', /the true one|forged|then/],
   },
-  'names another connection in what it asks': {
+  'names another connection in a call': {
     code: run(`
-      const forged = { t: 'ask', id: 1, connectionId: 'of another', environmentId: 2, integrationKey: 'other' };
-      return Object.keys((await service.ask('records","connectionId":"of another', forged)).value);`),
+      const forged = { t: 'call', id: 1, connectionId: 'of another', environmentId: 2, integrationKey: 'other' };
+      return Object.keys((await service.call('records","connectionId":"of another', forged)).value);`),
     returns: ['name', 'args'],
   },
   'answers with a thenable, getters and a proxy': {

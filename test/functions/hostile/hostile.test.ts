@@ -7,11 +7,12 @@ import { hostileVolumes } from './volumes.ts';
 
 const neighbour = `exports.default = async (service, input) => {
   await new Promise((resolve) => setTimeout(resolve, 1));
-  return (await service.ask('echo', input)).value.args;
+  return (await service.call('echo', input)).value.args;
 };`;
 
 test('no function harms the service or its neighbours, and each is told what went wrong', {
   concurrency: 3,
+  timeout: 600_000,
 }, async (t) => {
   const runtime = openRuntime(t, { maxProcesses: 4 });
   const { outcome } = await runCode(runtime, neighbour, { environmentId: 7, input: 0 });

@@ -75,7 +75,7 @@ export const hostileActions: Record<string, () => string> = {
       const send = () => trellis.uncontrolledFetch({ url, method: "POST", body: "x".repeat(9e6) });
       await Promise.race([new Promise((r) => setTimeout(r, 2_000)), Promise.all(Array.from({ length: 8 }, send))])`),
     ),
-  'logs-and-asks': () =>
+  'logs-and-calls': () =>
     action(`for (let n = 0; n < 480; n++) trellis.log("x".repeat(8000) + n);
       for (let n = 0; n < 20; n++) await Promise.all(Array.from({ length: 500 }, () => trellis.getCheckpoint()));
       throw Object.assign(new Error("x".repeat(4096)), { payload: Array(3e4).fill(1), stack: "  at x".repeat(4000) })`),

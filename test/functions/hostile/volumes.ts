@@ -8,26 +8,26 @@ const values = (count: string, value: string) =>
 
 export const hostileVolumes: Record<string, Hostile> = {
   'sends a million values too many': {
-    code: run(`${values('1.1e6', '0')} await service.ask('save', value)`),
+    code: run(`${values('1.1e6', '0')} await service.call('save', value)`),
     fails: ['threw', /more than 1,000,000 values/],
   },
   'sends a million arrays in arrays': {
-    code: run(`const nested = [[[[]]]]; ${values('3e5', 'nested')} await service.ask('save', value)`),
+    code: run(`const nested = [[[[]]]]; ${values('3e5', 'nested')} await service.call('save', value)`),
     fails: ['threw', /more than 1,000,000 values/],
   },
-  'sends too many values in 20 asks at once': {
+  'sends too many values in 20 calls at once': {
     code: run(`${values('1.2e6', '0')}
-      const asks = Array.from({ length: 20 }, () => service.ask('save', value).catch(({ code }) => code));
-      return [...new Set(await Promise.all(asks))]`),
+      const calls = Array.from({ length: 20 }, () => service.call('save', value).catch(({ code }) => code));
+      return [...new Set(await Promise.all(calls))]`),
     returns: ['invalid_body'],
   },
-  'sends a large ask and ends at once': {
-    code: run(`for (let n = 0; n < 3; n++) service.ask('save', 'x'.repeat(4e6)); return 'over'`),
+  'sends large calls and ends immediately': {
+    code: run(`for (let n = 0; n < 3; n++) service.call('save', 'x'.repeat(4e6)); return 'over'`),
     returns: 'over',
   },
-  'sends 40 asks of 1 MB at once': {
+  'sends 40 calls of 1 MB at once': {
     code: run(`const text = 'x'.repeat(1e6);
-      return (await Promise.all(Array.from({ length: 40 }, (_, n) => service.ask('save', [n, text])))).map(({ value }) => value.args[0])
+      return (await Promise.all(Array.from({ length: 40 }, (_, n) => service.call('save', [n, text])))).map(({ value }) => value.args[0])
         .every((n, at) => n === at)`),
     returns: true,
   },
@@ -76,11 +76,11 @@ export const hostileVolumes: Record<string, Hostile> = {
   },
   'sends a body by single bytes that nobody reads': {
     code: run(`async function* bytes() { for (let n = 0; n < 1e5; n++) yield 'x' }
-      return (await service.ask('upload', null, bytes())).value.name`),
+      return (await service.call('upload', null, bytes())).value.name`),
     returns: 'upload',
   },
-  'names an ask at length': {
-    code: run(`return (await service.ask('x'.repeat(5e6))).value.name.length`),
+  'makes a call with a very long name': {
+    code: run(`return (await service.call('x'.repeat(5e6))).value.name.length`),
     returns: 200,
   },
 };

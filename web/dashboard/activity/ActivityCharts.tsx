@@ -1,10 +1,11 @@
 import { BarChart, LineChart } from '@mantine/charts';
-import { Box, SimpleGrid, Text } from '@mantine/core';
+import { Box, SimpleGrid } from '@mantine/core';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import '@mantine/charts/styles.css';
 import { duration } from './OperationsTable.tsx';
 import type { Point } from './queries.ts';
 
-/** The number of operations and of failures, and the durations, side by side if the space suffices. */
+/** The number of operations and of failures, and the durations, side by side if the width allows it. */
 export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: number }) {
   const at = new Intl.DateTimeFormat(undefined, {
     ...(stepS >= 21_600 && { month: 'short', day: 'numeric' }),
@@ -31,7 +32,7 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
   return (
     <>
       <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-        <Box role="img" aria-label="How many operations there were over time, and how many failed.">
+        <Box role="img" aria-label="The number of operations and of failures over time.">
           <BarChart
             {...shared}
             type="stacked"
@@ -44,7 +45,7 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
             ]}
           />
         </Box>
-        <Box role="img" aria-label="The time that half of them, and 95 of a hundred, were done within.">
+        <Box role="img" aria-label="The 50th and 95th percentile of the duration over time.">
           <LineChart
             {...shared}
             curveType="linear"
@@ -59,11 +60,11 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
           />
         </Box>
       </SimpleGrid>
-      <Text size="sm" c="dimmed" mt="xs">
+      <Dimmed mt="xs">
         {isAtLeast
-          ? 'Too many operations to count all of them with this filter. The numbers are lower bounds, from the newest operations of each step; a shorter time gives better ones. p50 and p95 are of the same operations.'
+          ? 'Too many operations match to count all of them. The numbers are lower bounds, from the newest operations of each step. A shorter time range gives better numbers. p50 and p95 use the same operations.'
           : 'Counts are exact. p50 and p95 may differ by up to 12%.'}
-      </Text>
+      </Dimmed>
     </>
   );
 }

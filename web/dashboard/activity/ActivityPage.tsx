@@ -1,19 +1,26 @@
-import { Card, Group, Skeleton, Text } from '@mantine/core';
+import { Badge, Button, Card, Group, Select, Skeleton, Stack, Text, TextInput } from '@mantine/core';
+import { useDocumentVisibility } from '@mantine/hooks';
+import { IconActivity, IconPlayerPause, IconPlayerPlay } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { lazyRouteComponent, useNavigate, useSearch } from '@tanstack/react-router';
-import { Suspense } from 'react';
+import { Suspense, useState } from 'react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { localTime } from '../../ui/local-time.ts';
 import { Page } from '../../ui/Page.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { useNow } from '../../ui/time.ts';
+import { CursorPager, defined, type Filter, FilterBar } from '../lists.tsx';
 import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
-import { FilterBar, filtersOf } from './FilterBar.tsx';
 import { OperationDrawer } from './OperationDrawer.tsx';
-import { OperationsList } from './OperationsList.tsx';
-import { type Filters, type Point, seriesQuery } from './queries.ts';
-import { chartTimesOf, timesOf } from './time-range.ts';
+import { OperationsTable } from './OperationsTable.tsx';
+import { type Filters, operationsQuery, type Point, seriesQuery } from './queries.ts';
+import { chartTimesOf, isoOfLocal, type RangeName, ranges, timesOf } from './time-range.ts';
+import { newestFirst, type TailState, useTail } from './useTail.ts';
 
-// The chart library is as big as everything else together; the list does not wait for it.
+// The chart library is as large as the rest of the dashboard, so it is loaded separately from the list.
 const ActivityCharts = lazyRouteComponent(() => import('./ActivityCharts.tsx'), 'ActivityCharts');
 
 export function ActivityPage() {
@@ -21,28 +28,26 @@ export function ActivityPage() {
   const search = useSearch({ from: '/$environment/activity' });
   const navigate = useNavigate({ from: '/$environment/activity' });
   const nowMs = useNow();
-  const filters = filtersOf(search);
+  const given = filtersOf(search);
   const change = (next: Partial<ActivitySearch>) =>
     void navigate({ search: (former) => ({ ...former, cursor: undefined, ...next }), replace: true });
   return (
     <Page
       title="Activity"
-      about="What the service has done: proxied calls, connects, refreshes, deliveries and changes of records."
+      about="The log of the service: proxied calls, connects, refreshes, deliveries and changes of records."
     >
       <Card component="section" aria-label="Over time">
-        <Charts environment={environment} search={search} filters={filters} nowMs={nowMs} />
+        <Charts search={search} filters={given} nowMs={nowMs} />
       </Card>
-      <FilterBar search={search} onChange={change} />
+      <ActivityFilters search={search} onChange={change} />
       <OperationsList
-        key={JSON.stringify([environment, filters, search.range, search.from, search.to])}
-        environment={environment}
+        key={JSON.stringify([environment, given, search.range, search.from, search.to])}
         search={search}
-        filters={filters}
+        filters={given}
         times={timesOf(search, nowMs)}
         onNewest={() => change({})}
       />
       <OperationDrawer
-        environment={environment}
         id={search.operation}
         onClose={() => void navigate({ search: (former) => ({ ...former, operation: undefined }) })}
       />
@@ -50,17 +55,8 @@ export function ActivityPage() {
   );
 }
 
-function Charts({
-  environment,
-  search,
-  filters,
-  nowMs,
-}: {
-  environment: string;
-  search: ActivitySearch;
-  filters: Filters;
-  nowMs: number;
-}) {
+function Charts({ search, filters, nowMs }: { search: ActivitySearch; filters: Filters; nowMs: number }) {
+  const environment = useEnvironment();
   const { label, ...times } = chartTimesOf(search, nowMs);
   const query = useQuery(seriesQuery(environment, { ...filters, ...times }));
   const waiting = <Skeleton h={170} />;
@@ -68,9 +64,7 @@ function Charts({
     <>
       <Group justify="space-between" mb="xs" gap="xs">
         <Text fw={600}>{label}</Text>
-        <Text size="sm" c="dimmed">
-          {query.data !== undefined && countsOf(query.data)}
-        </Text>
+        <Dimmed>{query.data !== undefined && countsOf(query.data)}</Dimmed>
       </Group>
       <Loaded query={query} loading={waiting}>
         {(points) => (
@@ -83,7 +77,7 @@ function Charts({
   );
 }
 
-/** "1,204 operations, 3 failed", or "at least 1,204 operations, at least 3 failed", which says nothing where it is 0. */
+/** "1,204 operations, 3 failed", or "at least 1,204 operations, at least 3 failed" without a count of 0. */
 function countsOf(points: Point[]): string {
   const sum = (pick: (point: Point) => number) => points.reduce((total, point) => total + pick(point), 0);
   const count = sum((point) => point.count);
@@ -92,4 +86,209 @@ function countsOf(points: Point[]): string {
   const operations = count === 1 ? 'operation' : 'operations';
   const all = `${min}${count.toLocaleString()} ${operations}`;
   return min !== '' && failed === 0 ? all : `${all}, ${min}${failed.toLocaleString()} failed`;
+}
+
+const types = [
+  'proxy',
+  'connect',
+  'refresh',
+  'delivery',
+  'records.save',
+  'records.update',
+  'records.delete',
+  'records.prune',
+  'records.retention',
+  'run',
+  'key_rotation',
+] as const;
+
+const filters: (Filter<ActivitySearch> | 'integration')[] = [
+  { name: 'text', label: 'Search', placeholder: 'Path, error code or message' },
+  { name: 'connection', label: 'Connection ID' },
+  'integration',
+  { name: 'type', label: 'Kind', placeholder: 'Every kind', options: [...types] },
+  {
+    name: 'status',
+    label: 'Outcome',
+    placeholder: 'Every outcome',
+    options: [
+      { value: 'success', label: 'Succeeded' },
+      { value: 'failed', label: 'Failed' },
+    ],
+  },
+];
+
+/** The filters of the list. All of them are in the address. */
+function ActivityFilters({
+  search,
+  onChange,
+}: {
+  search: ActivitySearch;
+  onChange: (next: Partial<ActivitySearch>) => void;
+}) {
+  const isBetween = search.from !== undefined || search.to !== undefined;
+  const [isChoosing, setChoosing] = useState(isBetween);
+  const isReversed =
+    search.from !== undefined && search.to !== undefined && Date.parse(search.to) < Date.parse(search.from);
+  const between = isChoosing || isBetween;
+  return (
+    <FilterBar search={search} filters={filters} onChange={onChange}>
+      <Select
+        flex="1 1 140px"
+        maw={240}
+        aria-label="Time"
+        placeholder="Any time"
+        clearable
+        data={[
+          ...Object.entries(ranges).map(([value, { label }]) => ({ value, label })),
+          { value: 'between', label: 'Between …' },
+        ]}
+        value={search.range ?? (between ? 'between' : null)}
+        onChange={(value) => {
+          setChoosing(value === 'between');
+          const range = value === null || value === 'between' ? undefined : (value as RangeName);
+          onChange({ range, from: undefined, to: undefined });
+        }}
+      />
+      {between && search.range === undefined && (
+        <>
+          <TextInput
+            type="datetime-local"
+            aria-label="From"
+            value={localTime(search.from)}
+            onChange={({ currentTarget: { value } }) => onChange({ from: isoOfLocal(value) })}
+          />
+          <TextInput
+            type="datetime-local"
+            aria-label="To"
+            value={localTime(search.to)}
+            error={isReversed && 'The end is before the start.'}
+            onChange={({ currentTarget: { value } }) => onChange({ to: isoOfLocal(value) })}
+          />
+        </>
+      )}
+    </FilterBar>
+  );
+}
+
+/** The filters without the time, as the API takes them. */
+function filtersOf(search: ActivitySearch): Omit<Filters, 'from' | 'to' | 'cursor' | 'limit'> {
+  const { text, status, integration: provider_config_key, connection: connection_id } = search;
+  const type = types.find((one) => one === search.type);
+  return defined({ text, type, status, provider_config_key, connection_id });
+}
+
+const pageSize = 50;
+/** The polling interval while the stream is disconnected. */
+const pollMs = 5_000;
+
+/** A page of operations. The newest page is updated live until it is paused. */
+export function OperationsList({
+  search,
+  filters,
+  times,
+  onNewest,
+}: {
+  search: ActivitySearch;
+  filters: Omit<Filters, 'from' | 'to' | 'cursor' | 'limit'>;
+  times: { from?: string; to?: string };
+  onNewest: () => void;
+}) {
+  const environment = useEnvironment();
+  const [isPaused, setPaused] = useState(false);
+  // Older pages and ranges with an end are not updated.
+  const mayGrow = search.cursor === undefined && search.to === undefined;
+  const [isPolled, setPolled] = useState(false);
+  const query = useQuery(
+    operationsQuery(
+      environment,
+      { ...filters, ...times, limit: pageSize, ...defined({ cursor: search.cursor }) },
+      mayGrow && isPolled && !isPaused ? pollMs : false,
+    ),
+  );
+  const isSeen = useDocumentVisibility() === 'visible';
+  const tail = useTail({
+    environment,
+    filters,
+    newestId: query.data?.operations[0]?.id,
+    // A browser has six connections to a service for all its tabs, so a hidden tab keeps no stream open.
+    isOn: mayGrow && !isPaused && isSeen && query.data !== undefined,
+  });
+  const isAway = tail.state === 'connecting' || tail.state === 'waiting';
+  const fetched = query.data?.operations ?? [];
+  // A stream without a last ID starts when it opens. It misses operations that were logged shortly before and
+  // stored after the list was read.
+  const isPollNeeded = isAway || (fetched.length === 0 && tail.operations.length === 0);
+  if (isPolled !== isPollNeeded) setPolled(isPollNeeded);
+  const all = mayGrow ? newestFirst([...tail.operations, ...fetched]) : fetched;
+  const shown = all.slice(0, pageSize);
+  const next = all.length > pageSize ? (shown.at(-1)?.id ?? null) : (query.data?.next_cursor ?? null);
+  const isFiltered =
+    Object.keys(filters).length > 0 ||
+    [search.range, search.from, search.to].some((part) => part !== undefined);
+  return (
+    <Stack gap="sm">
+      <Group justify="space-between" gap="xs" mih={36}>
+        {mayGrow ? (
+          <Liveness state={tail.state} isPaused={isPaused} />
+        ) : (
+          <Dimmed>{search.cursor !== undefined ? 'Older operations' : 'A range with an end'}</Dimmed>
+        )}
+        {mayGrow && (
+          <Button
+            size="compact-sm"
+            variant="default"
+            leftSection={isPaused ? <IconPlayerPlay size={14} /> : <IconPlayerPause size={14} />}
+            onClick={() => setPaused(!isPaused)}
+          >
+            {isPaused ? 'Resume' : 'Pause'}
+          </Button>
+        )}
+      </Group>
+      <Loaded query={query}>
+        {({ searched_until: searchedUntil }) => (
+          <Stack>
+            {shown.length > 0 ? (
+              <OperationsTable operations={shown} search={search} />
+            ) : (
+              <EmptyState
+                icon={<IconActivity size={26} />}
+                title={next !== null ? 'No match so far' : isFiltered ? 'No match' : 'No entries yet'}
+              >
+                {next !== null ? (
+                  <>
+                    No match back to <RelativeTime at={searchedUntil} />. Older entries are not searched yet.
+                  </>
+                ) : isFiltered ? (
+                  'No operation matches these filters.'
+                ) : (
+                  'Calls of your application through the proxy appear here.'
+                )}
+              </EmptyState>
+            )}
+            <CursorPager
+              onFirst={search.cursor === undefined ? undefined : onNewest}
+              next={next === null ? undefined : { cursor: next }}
+            />
+          </Stack>
+        )}
+      </Loaded>
+    </Stack>
+  );
+}
+
+const tailLabels: Record<TailState, { label: string; color: string }> = {
+  off: { label: 'Not live', color: 'gray' },
+  connecting: { label: 'Connecting', color: 'gray' },
+  live: { label: 'Live', color: 'teal' },
+  waiting: { label: 'Reconnecting', color: 'yellow' },
+};
+
+function Liveness({ state, isPaused }: { state: TailState; isPaused: boolean }) {
+  const { label, color } = isPaused ? { label: 'Paused', color: 'gray' } : tailLabels[state];
+  return (
+    <Badge color={color} variant="dot" size="lg" role="status" aria-label={`Live list: ${label}`}>
+      {label}
+    </Badge>
+  );
 }

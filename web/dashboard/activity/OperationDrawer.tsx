@@ -1,39 +1,31 @@
-import { Anchor, Button, Code, Drawer, Group, Stack, Table, Text, Title } from '@mantine/core';
+import { Code, Drawer, Group, Stack, Table, Text, Title } from '@mantine/core';
 import { IconTerminal2 } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { AnchorLink, ButtonLink, connectionPage, integrationPage, runPage } from '../links.tsx';
 import { emptyForm } from '../playground/request.ts';
 import { curlOf } from '../playground/snippets.ts';
-import { duration, Outcome } from './OperationsTable.tsx';
-import { Phases } from './Phases.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import { duration, Outcome, Phases } from './OperationsTable.tsx';
 import { operationQuery, type WholeOperation } from './queries.ts';
 
-/** One operation in full, beside the list it was chosen from. */
-export function OperationDrawer({
-  environment,
-  id,
-  onClose,
-}: {
-  environment: string;
-  id: string | undefined;
-  onClose: () => void;
-}) {
+/** One operation in full, beside the list. */
+export function OperationDrawer({ id, onClose }: { id: string | undefined; onClose: () => void }) {
+  const environment = useEnvironment();
   const query = useQuery({ ...operationQuery(environment, id ?? ''), enabled: id !== undefined });
   return (
     <Drawer opened={id !== undefined} onClose={onClose} title="Operation">
-      <Loaded query={query}>
-        {(operation) => <Whole environment={environment} operation={operation} />}
-      </Loaded>
+      <Loaded query={query}>{(operation) => <Whole operation={operation} />}</Loaded>
     </Drawer>
   );
 }
 
-function Whole({ environment, operation }: { environment: string; operation: WholeOperation }) {
+function Whole({ operation }: { operation: WholeOperation }) {
   const { messages, details } = operation;
   return (
     <Stack>
@@ -41,18 +33,18 @@ function Whole({ environment, operation }: { environment: string; operation: Who
         <Title order={3}>{operation.type}</Title>
         <Outcome operation={operation} />
         {operation.error_code !== null && <Text size="sm">{operation.error_code}</Text>}
-        <Text size="sm" c="dimmed">
+        <Dimmed>
           <RelativeTime at={operation.created_at} />
           {operation.duration_ms !== null && `, took ${duration(operation.duration_ms)}`}
-        </Text>
+        </Dimmed>
       </Group>
       {operation.path !== null && (
         <Copyable value={`${operation.method} ${operation.path}`} what="the request" />
       )}
-      <Again environment={environment} operation={operation} />
+      <Again operation={operation} />
       <Phases operation={operation} />
       {messages.length > 0 && <Messages messages={messages} />}
-      <Facts environment={environment} operation={operation} />
+      <Facts operation={operation} />
       {Object.keys(details).length > 0 && (
         <Stack gap={6}>
           <Title order={4}>Details</Title>
@@ -65,23 +57,18 @@ function Whole({ environment, operation }: { environment: string; operation: Who
   );
 }
 
-/** A proxied call once more: as curl, or in the playground; bodies and headers are not logged. A run leads to its page. */
-function Again({ environment, operation }: { environment: string; operation: WholeOperation }) {
+/**
+ * Repeats a proxied call with curl or in the playground; bodies and headers are not logged. For a run, a link to its
+ * page.
+ */
+function Again({ operation }: { operation: WholeOperation }) {
+  const environment = useEnvironment();
   const { type, method, path, provider_config_key: integration, connection_id: connection } = operation;
   if (type === 'run' && operation.request_id !== null) {
     return (
-      <Anchor
-        size="sm"
-        renderRoot={(props) => (
-          <Link
-            to="/$environment/functions/runs/$run"
-            params={{ environment, run: operation.request_id ?? '' }}
-            {...props}
-          />
-        )}
-      >
-        To the run, with its log
-      </Anchor>
+      <AnchorLink size="sm" {...runPage(environment, operation.request_id ?? '')}>
+        Open the run
+      </AnchorLink>
     );
   }
   if (type !== 'proxy' || method === null || path === null || integration === null || connection === null) {
@@ -95,20 +82,15 @@ function Again({ environment, operation }: { environment: string; operation: Who
         what="the call as curl"
         label="Copy as curl"
       />
-      <Button
+      <ButtonLink
         variant="default"
         leftSection={<IconTerminal2 size={16} />}
-        renderRoot={(props) => (
-          <Link
-            to="/$environment/playground"
-            params={{ environment }}
-            search={{ integration, connection, method, path }}
-            {...props}
-          />
-        )}
+        to="/$environment/playground"
+        params={{ environment }}
+        search={{ integration, connection, method, path }}
       >
         Open in the playground
-      </Button>
+      </ButtonLink>
     </Group>
   );
 }
@@ -117,7 +99,7 @@ function Messages({ messages }: { messages: WholeOperation['messages'] }) {
   const colorOf = (level: string) => (level === 'error' ? 'red' : level === 'warn' ? 'yellow' : 'teal');
   return (
     <Stack gap={6}>
-      <Title order={4}>What happened</Title>
+      <Title order={4}>Messages</Title>
       <Stack component="ol" gap={8} m={0} p={0} style={{ listStyle: 'none' }}>
         {messages.map(({ level, message, details }, at) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: messages stand in their order and never move
@@ -142,52 +124,38 @@ function Messages({ messages }: { messages: WholeOperation['messages'] }) {
   );
 }
 
-function Facts({ environment, operation }: { environment: string; operation: WholeOperation }) {
+function Facts({ operation }: { operation: WholeOperation }) {
+  const environment = useEnvironment();
   const { provider_config_key: integration, connection_id: connection, request_id: requestId } = operation;
   const facts: [string, ReactNode][] = [
     [
       'Integration',
       integration && (
-        <Anchor
-          size="sm"
-          renderRoot={(props) => (
-            <Link
-              to="/$environment/integrations/of/$key"
-              params={{ environment, key: integration }}
-              {...props}
-            />
-          )}
-        >
+        <AnchorLink size="sm" {...integrationPage(environment, integration)}>
           {integration}
-        </Anchor>
+        </AnchorLink>
       ),
     ],
     [
       'Connection',
       connection &&
         (integration ? (
-          <Anchor
+          <AnchorLink
             size="sm"
             className="wrap"
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/connections/$integration/$id"
-                params={{ environment, integration, id: connection }}
-                {...props}
-              />
-            )}
+            {...connectionPage(environment, { integration, id: connection })}
           >
             {connection}
-          </Anchor>
+          </AnchorLink>
         ) : (
           connection
         )),
     ],
     ['Called by', operation.actor],
     ['Requests to the provider', numbered(operation.requests)],
-    ['Of them retries', numbered(operation.retries)],
+    ['Retries among them', numbered(operation.retries)],
     ['Bytes sent', numbered(operation.request_bytes)],
-    ['Bytes back', numbered(operation.answer_bytes)],
+    ['Bytes received', numbered(operation.answer_bytes)],
     ['Request ID', requestId && <Copyable value={requestId} what="the request ID" />],
     ['Operation ID', <Copyable key="id" value={operation.id} what="the operation ID" />],
   ];

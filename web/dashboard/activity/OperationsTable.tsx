@@ -1,77 +1,88 @@
-import { Badge, Box, Group, Table, Text } from '@mantine/core';
+import { Badge, Box, Group, Progress, Stack, Text, Tooltip } from '@mantine/core';
 import { Link } from '@tanstack/react-router';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { ActivitySearch } from '../search.ts';
+import { useEnvironment } from '../shell/environment.ts';
 import type { Operation } from './queries.ts';
 
-/** Operations, newest first; a row leads to the whole of it and keeps the filters. */
+/** Operations, newest first. Each row is a link to the operation and keeps the filters. */
 export function OperationsTable({
   operations,
-  environment,
   search = {},
 }: {
   operations: Operation[];
-  environment: string;
   search?: ActivitySearch;
 }) {
+  const environment = useEnvironment();
   return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing={10} horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Outcome</Table.Th>
-            <Table.Th>What</Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              Took
-            </Table.Th>
-            <Table.Th visibleFrom="md">Connection</Table.Th>
-            <Table.Th>When</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {operations.map((operation) => (
-            <Table.Tr key={operation.id} className="fill-row">
-              <Table.Td>
-                <Outcome operation={operation} />
-                <Text
-                  size="xs"
-                  c="dimmed"
-                  truncate
-                  maw={{ base: 96, lg: 168 }}
-                  title={operation.error_code ?? undefined}
-                >
-                  {operation.error_code}
-                </Text>
-              </Table.Td>
-              {/* It has what the others leave. */}
-              <Table.Td w="100%" maw={0} miw={{ base: 110, xs: 200 }}>
-                <Link
-                  className="fill-link"
-                  to="/$environment/activity"
-                  params={{ environment }}
-                  search={{ ...search, operation: operation.id }}
-                >
-                  <What operation={operation} />
-                </Link>
-              </Table.Td>
-              <Table.Td ta="right" visibleFrom="sm" className="unbroken">
-                {operation.duration_ms === null ? '' : duration(operation.duration_ms)}
-              </Table.Td>
-              <Table.Td maw={200} visibleFrom="md">
-                <Text size="sm" truncate title={operation.connection_id ?? undefined}>
-                  {operation.connection_id}
-                </Text>
-              </Table.Td>
-              <Table.Td className="unbroken">
-                <Box pos="relative" w="fit-content">
-                  <RelativeTime at={operation.created_at} size="sm" />
-                </Box>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <ListTable
+      rows={operations}
+      keyOf={(operation) => operation.id}
+      rowClass="fill-row"
+      verticalSpacing={10}
+      columns={[
+        {
+          title: 'Outcome',
+          cell: (operation) => (
+            <>
+              <Outcome operation={operation} />
+              <Text
+                size="xs"
+                c="dimmed"
+                truncate
+                maw={{ base: 96, lg: 168 }}
+                title={operation.error_code ?? undefined}
+              >
+                {operation.error_code}
+              </Text>
+            </>
+          ),
+        },
+        {
+          title: 'What',
+          w: '100%',
+          maw: 0,
+          miw: { base: 110, xs: 200 },
+          cell: (operation) => (
+            <Link
+              className="fill-link"
+              to="/$environment/activity"
+              params={{ environment }}
+              search={{ ...search, operation: operation.id }}
+            >
+              <What operation={operation} />
+            </Link>
+          ),
+        },
+        {
+          title: 'Took',
+          ta: 'right',
+          visibleFrom: 'sm',
+          className: 'unbroken',
+          cell: (operation) => (operation.duration_ms === null ? '' : duration(operation.duration_ms)),
+        },
+        {
+          title: 'Connection',
+          maw: 200,
+          visibleFrom: 'md',
+          cell: (operation) => (
+            <Text size="sm" truncate title={operation.connection_id ?? undefined}>
+              {operation.connection_id}
+            </Text>
+          ),
+        },
+        {
+          title: 'When',
+          className: 'unbroken',
+          cell: (operation) => (
+            <Box pos="relative" w="fit-content">
+              <RelativeTime at={operation.created_at} size="sm" />
+            </Box>
+          ),
+        },
+      ]}
+    />
   );
 }
 
@@ -109,4 +120,44 @@ export function Outcome({ operation }: { operation: Operation }) {
 /** "412 ms", "1.2 s". */
 export function duration(ms: number): string {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+type Timed = Pick<Operation, 'credentials_ms' | 'quota_ms' | 'connect_ms' | 'first_byte_ms' | 'body_ms'>;
+
+/** The duration of each phase of a proxied call; nothing if the phases are unknown. */
+export function Phases({ operation }: { operation: Timed }) {
+  const phases = [
+    { name: 'credentials', ms: operation.credentials_ms, color: 'violet' },
+    { name: 'quota', ms: operation.quota_ms, color: 'yellow' },
+    { name: 'connect', ms: operation.connect_ms, color: 'teal' },
+    { name: 'first byte', ms: operation.first_byte_ms, color: 'trellis' },
+    { name: 'body', ms: operation.body_ms, color: 'cyan' },
+  ].filter((phase): phase is typeof phase & { ms: number } => phase.ms !== null && phase.ms > 0);
+  const total = phases.reduce((sum, { ms }) => sum + ms, 0);
+  if (total === 0) return null;
+  return (
+    <Stack gap={6} role="group" aria-label="Phases">
+      <Progress.Root size={18}>
+        {phases.map(({ name, ms, color }) => (
+          <Tooltip key={name} label={`${name}: ${duration(ms)}`}>
+            <Progress.Section
+              value={(ms / total) * 100}
+              color={color}
+              aria-label={`${name}: ${duration(ms)}`}
+            />
+          </Tooltip>
+        ))}
+      </Progress.Root>
+      <Group gap="md">
+        {phases.map(({ name, ms, color }) => (
+          <Text key={name} size="sm">
+            <Text span c={`${color}.6`} aria-hidden>
+              ■
+            </Text>{' '}
+            {name} {duration(ms)}
+          </Text>
+        ))}
+      </Group>
+    </Stack>
+  );
 }

@@ -1,13 +1,12 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { type Answer, ask, call, type Query } from '../../api/client.ts';
-import { eventsOf } from './event-source.ts';
+import { type Answer, call, type Query, request } from '../../api/client.ts';
 
 export type Operation = Answer<'GET /operations'>['operations'][number];
 export type WholeOperation = Answer<'GET /operations/{id}'>;
 export type Filters = Query<'GET /operations'>;
 export type Point = NonNullable<Answer<'GET /operations/stats'>['series']>[number];
 
-/** Newest first; fetched again every few seconds if no other source reports new operations. */
+/** Newest first. Polled every few seconds if there is no stream. */
 export const operationsQuery = (environment: string, query: Filters, everyMs: number | false = 3_000) =>
   queryOptions({
     queryKey: [environment, 'operations', query],
@@ -23,7 +22,7 @@ export const operationQuery = (environment: string, id: string) =>
     staleTime: 60_000,
   });
 
-/** How many there were and failed, and how long they took, step by step. */
+/** The number of operations and of failures, and the durations, for each step. */
 export const seriesQuery = (
   environment: string,
   query: Query<'GET /operations/stats'> & { step_s: number },
@@ -37,14 +36,14 @@ export const seriesQuery = (
   });
 
 /**
- * Operations as they are logged, until the service ends it or `signal` does. `lastId` is the newest that is known: what
- * came since is told, and a few again.
+ * Operations as they are logged, until the service or `signal` ends the stream. Starts after `lastId`, and may repeat a
+ * few operations.
  */
 export async function* followOperations(
   environment: string,
   { filters, lastId, signal, onOpen }: Following,
 ): AsyncGenerator<Operation> {
-  const response = await ask('GET /operations/tail', {
+  const response = await request('GET /operations/tail', {
     environment,
     signal,
     query: filters,
@@ -62,3 +61,37 @@ export type Following = {
   signal: AbortSignal;
   onOpen: () => void;
 };
+
+/** One server-sent event (HTML standard, §9.2). */
+type ServerEvent = { event: string; data: string };
+
+/** The events of a response. `EventSource` cannot send custom headers, which the service requires beside the cookie. */
+export async function* eventsOf(response: Response): AsyncGenerator<ServerEvent> {
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  try {
+    for (;;) {
+      const { done, value } = (await reader?.read()) ?? { done: true, value: undefined };
+      if (done) return;
+      const blocks = (rest + value).split('\n\n');
+      rest = blocks.pop() ?? '';
+      for (const block of blocks) {
+        const found = eventOf(block);
+        if (found !== undefined) yield found;
+      }
+    }
+  } finally {
+    void reader?.cancel().catch(() => undefined);
+  }
+}
+
+/** Undefined for comments and retry intervals. */
+function eventOf(block: string): ServerEvent | undefined {
+  let event = 'message';
+  const data: string[] = [];
+  for (const line of block.split('\n')) {
+    if (line.startsWith('event: ')) event = line.slice('event: '.length);
+    else if (line.startsWith('data: ')) data.push(line.slice('data: '.length));
+  }
+  return data.length === 0 ? undefined : { event, data: data.join('\n') };
+}

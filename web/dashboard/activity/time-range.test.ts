@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { countSteps, maxDays, maxStepsOf, stepsS } from '../../../server/activity/series.ts';
-import { eventsOf } from './event-source.ts';
+import { eventsOf } from './queries.ts';
 import { chartTimesOf, timesOf } from './time-range.ts';
 
 const nowMs = Date.parse('2026-01-31T10:13:59.733Z');
@@ -21,7 +21,7 @@ test('charts ask for no more steps than the service makes, whatever time is chos
   ] as const;
   for (const one of given) {
     const { from, to, step_s: stepS } = chartTimesOf(one, nowMs);
-    // The service counts up to its own now, which may be later than the page's.
+    // The clock of the service may be ahead of the browser's.
     const range = { from: new Date(from), to: to === undefined ? new Date(nowMs + 60_000) : new Date(to) };
     assert.ok(countSteps(range, stepS) <= maxStepsOf(stepS), JSON.stringify(one));
     const days = stepS === 86_400 ? maxDays : 31;

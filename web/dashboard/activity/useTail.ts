@@ -2,18 +2,18 @@ import { useEffect, useRef, useState } from 'react';
 import { Fault } from '../../api/client.ts';
 import { type Following, followOperations, type Operation } from './queries.ts';
 
-/** `waiting`: the stream has ended, and is opened again in a while. */
+/** `waiting`: the stream has ended and is reopened later. */
 export type TailState = 'off' | 'connecting' | 'live' | 'waiting';
 
-/** More than a page shows. */
+/** More than one page. */
 const maxKept = 200;
-/** What comes within this time is shown at once: a busy service logs hundreds a second. */
+/** Operations of this interval are rendered together: a busy service logs hundreds per second. */
 const gatherMs = 250;
 const maxWaitMs = 30_000;
 
 /**
- * Operations that were logged since the page was opened, newest first, while `isOn`. It opens the stream again where it
- * ends, at longer and longer intervals, and goes on behind the newest one that is known, so nothing is missed.
+ * Operations that were logged since the page was opened, newest first, while `isOn`. A closed stream is reopened with
+ * backoff, after the newest known operation, so that none is missed.
  */
 export function useTail({
   environment,
@@ -23,7 +23,7 @@ export function useTail({
 }: {
   environment: string;
   filters: Following['filters'];
-  /** Of the list that was fetched; undefined: it is empty. */
+  /** The newest ID of the fetched list; undefined if it is empty. */
   newestId: string | undefined;
   isOn: boolean;
 }): { state: TailState; operations: Operation[] } {
@@ -64,7 +64,7 @@ export function useTail({
             timer ??= setTimeout(show, gatherMs);
           }
         } catch (error) {
-          // The list reports that the user may not read the log, or is signed out.
+          // The list shows that the user has no access or is signed out.
           if (signal.aborted || (error instanceof Fault && (error.status === 401 || error.status === 403)))
             return;
         }
@@ -84,7 +84,7 @@ export function useTail({
   return { state: isOn ? state : 'off', operations };
 }
 
-/** Each once: ids ascend with the time. */
+/** Each operation once: IDs ascend with time. */
 export function newestFirst(operations: Operation[]): Operation[] {
   const byId = new Map(operations.map((one) => [one.id, one]));
   return [...byId.values()].sort((a, b) => (a.id < b.id ? 1 : -1));

@@ -1,30 +1,41 @@
 import { Alert, Button, Group, Loader, Modal, Stack, Text, TextInput } from '@mantine/core';
-import { IconCheck, IconExternalLink } from '@tabler/icons-react';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
-import { useState } from 'react';
+import { IconAlertTriangle, IconCheck, IconExternalLink } from '@tabler/icons-react';
+import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
+import { useNow } from '../../ui/time.ts';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import { openTab } from './open-tab.ts';
-import { newConnectLink, newestConnectionQuery } from './queries.ts';
+import { ButtonLink } from '../links.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import {
+  type At,
+  connectProgressQuery,
+  type Health,
+  isLinkOver,
+  newConnectLink,
+  newestConnectionQuery,
+  newReconnectLink,
+  type ReconnectLink,
+} from './queries.ts';
 
 type Begun = { link: string; integration: string; endUser: string; before: number | undefined };
 
-/** Makes a link of the kind that an application gives to its users, opens it or hands it out, and waits for the account. */
+/** Creates a connect link, as an application does for its users, opens or shows it, and waits for the account. */
 export function ConnectDialog({
-  environment,
   integration,
   isOpen,
   onClose,
 }: {
-  environment: string;
-  /** The only one to choose from. */
+  /** The only integration to choose. */
   integration?: string;
   isOpen: boolean;
   onClose: () => void;
 }) {
+  const environment = useEnvironment();
   const queries = useQueryClient();
   const { data: integrations = [] } = useQuery({ ...integrationsQuery(environment), enabled: isOpen });
   const [picked, setPicked] = useState<string | null>(null);
@@ -49,14 +60,9 @@ export function ConnectDialog({
     begin.mutate(tab.show, { onError: tab.close });
   };
   return (
-    <Modal
-      opened={isOpen}
-      onClose={close}
-      title="Add a test connection"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened={isOpen} onClose={close} title="Add a test connection">
       {begin.data !== undefined ? (
-        <Waiting environment={environment} begun={begin.data} onDone={close} />
+        <Waiting begun={begin.data} onDone={close} />
       ) : (
         <Stack>
           {integration === undefined && (
@@ -70,7 +76,7 @@ export function ConnectDialog({
           )}
           <TextInput
             label="End user"
-            description="The ID of a user of your application"
+            description="The ID of a user in your application"
             value={endUser}
             onChange={({ currentTarget }) => setEndUser(currentTarget.value)}
           />
@@ -81,7 +87,7 @@ export function ConnectDialog({
               onClick={() => begin.mutate(() => undefined)}
               disabled={chosen === null || endUser.trim() === '' || begin.isPending}
             >
-              Make a link
+              Create a link
             </Button>
             <Button
               onClick={open}
@@ -98,7 +104,8 @@ export function ConnectDialog({
   );
 }
 
-function Waiting({ environment, begun, onDone }: { environment: string; begun: Begun; onDone: () => void }) {
+function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
+  const environment = useEnvironment();
   const { data: newest } = useQuery({
     ...newestConnectionQuery(environment, begun),
     refetchInterval: ({ state }) => (isNew(state.data?.id, begun.before) ? false : 1_500),
@@ -110,18 +117,13 @@ function Waiting({ environment, begun, onDone }: { environment: string; begun: B
           {newest.account?.email ?? newest.connection_id}
         </Alert>
         <Group justify="flex-end">
-          <Button
+          <ButtonLink
             variant="default"
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/connections/$integration/$id"
-                params={{ environment, integration: begun.integration, id: newest.connection_id }}
-                {...props}
-              />
-            )}
+            to="/$environment/connections/$integration/$id"
+            params={{ environment, integration: begun.integration, id: newest.connection_id }}
           >
-            Look at it
-          </Button>
+            Open the connection
+          </ButtonLink>
           <Button onClick={onDone} data-autofocus>
             Done
           </Button>
@@ -132,15 +134,13 @@ function Waiting({ environment, begun, onDone }: { environment: string; begun: B
   return (
     <Stack>
       <Text size="sm">
-        Use the link here, or send it to the owner of the account. The link makes one connection and expires
-        in 30 minutes.
+        Open the link, or send it to the owner of the account. The link creates one connection and expires in
+        30 minutes.
       </Text>
       <Copyable value={begun.link} what="the link" />
       <Group gap="xs" role="status">
         <Loader size="xs" aria-hidden />
-        <Text size="sm" c="dimmed">
-          Waiting for the account
-        </Text>
+        <Dimmed>Waiting for the account</Dimmed>
       </Group>
       <Group justify="flex-end">
         <Button variant="default" onClick={onDone}>
@@ -162,4 +162,207 @@ function Waiting({ environment, begun, onDone }: { environment: string; begun: B
 
 function isNew(id: number | undefined, before: number | undefined): boolean {
   return id !== undefined && id !== before;
+}
+
+/**
+ * A tab that is opened by the click, because browsers block tabs that are opened after a response, and that is
+ * navigated later. Its page has no access to this one. If tabs are blocked, `show` does nothing, so the link must also
+ * be visible.
+ */
+export function openTab(): { show: (address: string) => void; close: () => void } {
+  const tab = window.open('about:blank', '_blank');
+  if (tab !== null) tab.opener = null;
+  return { show: (address) => tab?.location.replace(address), close: () => tab?.close() };
+}
+
+type LinkMutation = Pick<
+  UseMutationResult<ReconnectLink, Error, void>,
+  'data' | 'error' | 'isPending' | 'mutate'
+>;
+
+/** The link to reconnect an account, and its progress. */
+export function ReconnectDialog({
+  title,
+  link,
+  opened,
+  onClose,
+}: {
+  title: string;
+  link: LinkMutation;
+  opened: boolean;
+  onClose: () => void;
+}) {
+  return (
+    <Modal opened={opened} onClose={onClose} title={title}>
+      {link.data === undefined ? (
+        <Stack>
+          {link.isPending && <LoadingRows rows={1} height={36} />}
+          {link.error !== null && <FaultNotice error={link.error} onRetry={() => link.mutate()} />}
+        </Stack>
+      ) : (
+        <ReconnectProgress link={link.data} onRenew={() => link.mutate()} onDone={onClose} />
+      )}
+    </Modal>
+  );
+}
+
+function ReconnectProgress({
+  link: { link, token },
+  onRenew,
+  onDone,
+}: {
+  link: ReconnectLink;
+  onRenew: () => void;
+  onDone: () => void;
+}) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const { data: progress, isError } = useQuery(connectProgressQuery(environment, token));
+  const nowMs = useNow();
+  const missing = progress?.connection?.missing_scopes;
+  const missingCount = missing?.length;
+  useEffect(() => {
+    if (missingCount === undefined) return;
+    for (const name of ['connection', 'connections', 'syncs', 'runs', 'functions', 'operations'])
+      void queries.invalidateQueries({ queryKey: [environment, name] });
+  }, [missingCount, environment, queries]);
+  const isOver = progress !== undefined && isLinkOver(progress, nowMs);
+  const phase = missing !== undefined ? 'done' : isOver ? 'ended' : 'waiting';
+  // The link arrives after the dialog opened, and an element that replaces a focused button takes its focus.
+  const main = useRef<HTMLButtonElement & HTMLAnchorElement>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each phase has a main button of its own
+  useEffect(() => main.current?.focus(), [phase]);
+  const unanswered = isError && (
+    <Alert color="yellow" icon={<IconAlertTriangle size={18} />} role="alert">
+      The service does not respond. This page tries again.
+    </Alert>
+  );
+  if (missing !== undefined) {
+    return (
+      <Stack>
+        {missing.length === 0 ? (
+          <Alert color="green" icon={<IconCheck size={18} />} title="Reconnected" role="status">
+            The account is connected. Syncs that stopped because of this connection run again.
+          </Alert>
+        ) : (
+          <Alert
+            color="yellow"
+            icon={<IconAlertTriangle size={18} />}
+            title="Reconnected, but some scopes are missing"
+            role="status"
+            className="wrap"
+          >
+            Not granted: {missing.map(({ scope }) => scope).join(', ')}.
+            {!isOver && ' The owner can still grant them on the open page.'}
+          </Alert>
+        )}
+        {unanswered}
+        <Group justify="flex-end">
+          <Button onClick={onDone} ref={main}>
+            Done
+          </Button>
+        </Group>
+      </Stack>
+    );
+  }
+  const failure = progress?.failure && (
+    <Alert color="yellow" icon={<IconAlertTriangle size={18} />} title="The last attempt failed">
+      {failureText(progress.failure.cause, { isOver })}
+    </Alert>
+  );
+  if (isOver) {
+    return (
+      <Stack>
+        {failure}
+        <Text size="sm" role="status">
+          The link has expired.
+        </Text>
+        <Group justify="flex-end">
+          <Button variant="default" onClick={onDone}>
+            Done
+          </Button>
+          <Button onClick={onRenew} ref={main}>
+            Create a new link
+          </Button>
+        </Group>
+      </Stack>
+    );
+  }
+  return (
+    <Stack>
+      <Text size="sm">
+        The owner of the account opens this link and grants access again. The connection keeps its ID, its
+        metadata and its records. The link expires in 30 minutes.
+      </Text>
+      <Copyable value={link} what="the link" />
+      {failure}
+      {unanswered || (
+        <Group gap="xs" role="status">
+          <Loader size="xs" aria-hidden />
+          <Dimmed>Waiting for the account</Dimmed>
+        </Group>
+      )}
+      <Group justify="flex-end">
+        <Button variant="default" onClick={onDone}>
+          Done
+        </Button>
+        <Button
+          component="a"
+          href={link}
+          target="_blank"
+          rel="noopener"
+          leftSection={<IconExternalLink size={16} />}
+          ref={main}
+          data-autofocus
+        >
+          Open
+        </Button>
+      </Group>
+    </Stack>
+  );
+}
+
+/** Why the last attempt failed, and what the owner can do while the link is valid. */
+function failureText(cause: string, { isOver }: { isOver: boolean }): string {
+  if (cause === 'another_account')
+    return 'The owner chose another account. The connection needs the same account as before.';
+  const text =
+    cause === 'access_denied'
+      ? 'Access was declined at the provider.'
+      : `The account was not connected: ${cause.replaceAll('_', ' ')}.`;
+  return isOver ? text : `${text} The owner can open the link again.`;
+}
+
+/** Creates a link with which the owner of the account grants access again. */
+export function ReconnectButton({ at, health }: { at: At; health: Health }) {
+  const environment = useEnvironment();
+  const [isOpen, setOpen] = useState(false);
+  const link = useMutation({
+    mutationFn: async () => {
+      const made = await newReconnectLink(environment, { ...at, health });
+      return { ...made, title };
+    },
+  });
+  const title =
+    health.reconnect?.body.scopes === 'missing' ? 'Request the missing scopes' : 'Reconnect this account';
+  return (
+    <>
+      <Button
+        variant={health.reconnect === null ? 'default' : 'filled'}
+        leftSection={<IconExternalLink size={16} />}
+        onClick={() => {
+          setOpen(true);
+          link.mutate();
+        }}
+      >
+        {title === 'Reconnect this account' ? 'Reconnect' : title}
+      </Button>
+      <ReconnectDialog
+        title={link.data?.title ?? title}
+        link={link}
+        opened={isOpen}
+        onClose={() => setOpen(false)}
+      />
+    </>
+  );
 }

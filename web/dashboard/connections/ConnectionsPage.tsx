@@ -1,22 +1,50 @@
-import { Button, Stack } from '@mantine/core';
+import { Badge, Button, Group, Stack, Text } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { IconPlugConnected, IconPlus } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
+import { ButtonLink, connectionPage } from '../links.tsx';
+import { defined, type Filter, FilterBar, NoMatch } from '../lists.tsx';
 import type { ConnectionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { ConnectDialog } from './ConnectDialog.tsx';
-import { ConnectionFilters } from './ConnectionFilters.tsx';
-import { ConnectionsTable } from './ConnectionsTable.tsx';
-import { connectionsQuery } from './queries.ts';
+import { EndUser } from './EndUser.tsx';
+import { HealthBadge } from './HealthBadge.tsx';
+import { type Connection, connectionsQuery } from './queries.ts';
 
 const pageSize = 50;
+
+const filters: (Filter<ConnectionsSearch> | 'integration')[] = [
+  { name: 'search', label: 'Search connections', placeholder: 'ID, e-mail or end user' },
+  'integration',
+  {
+    name: 'status',
+    label: 'Status',
+    placeholder: 'Every status',
+    options: [
+      { value: 'active', label: 'Active' },
+      { value: 'needs_reauth', label: 'Needs reconnecting' },
+      { value: 'blocked', label: 'Blocked' },
+    ],
+  },
+  {
+    name: 'sort',
+    label: 'Order',
+    byDefault: 'created',
+    options: [
+      { value: 'created', label: 'Newest first' },
+      { value: 'last_used', label: 'Last used first' },
+    ],
+  },
+];
 
 export function ConnectionsPage() {
   const environment = useEnvironment();
@@ -28,10 +56,8 @@ export function ConnectionsPage() {
   const page = search.page ?? 0;
   const connections = useQuery({
     ...connectionsQuery(environment, {
-      ...(search.search !== undefined && { search: search.search }),
-      ...(search.integration !== undefined && { integrationId: search.integration }),
-      ...(search.status !== undefined && { status: search.status }),
-      ...(search.sort !== undefined && { sort: search.sort }),
+      ...defined({ search: search.search, integrationId: search.integration }),
+      ...defined({ status: search.status, sort: search.sort }),
       count: 'true',
       limit: pageSize,
       page,
@@ -56,12 +82,11 @@ export function ConnectionsPage() {
         )
       }
     >
-      <ConnectionFilters search={search} integrations={integrations} onChange={change} />
+      <FilterBar search={search} filters={filters} onChange={change} />
       <Loaded query={connections}>
         {({ connections: found, total = 0 }) =>
           found.length === 0 && page === 0 ? (
             <Empty
-              environment={environment}
               isFiltered={isFiltered}
               hasIntegration={integrations.length > 0}
               onAdd={mayWrite ? open : undefined}
@@ -69,7 +94,7 @@ export function ConnectionsPage() {
             />
           ) : (
             <Stack>
-              <ConnectionsTable connections={found} environment={environment} />
+              <ConnectionsTable connections={found} />
               <NumberedPages
                 page={page}
                 size={pageSize}
@@ -81,67 +106,111 @@ export function ConnectionsPage() {
           )
         }
       </Loaded>
-      <ConnectDialog environment={environment} isOpen={isOpen} onClose={close} />
+      <ConnectDialog isOpen={isOpen} onClose={close} />
     </Page>
   );
 }
 
-function Empty(given: {
-  environment: string;
+function Empty({
+  isFiltered,
+  hasIntegration,
+  onAdd,
+  onClear,
+}: {
   isFiltered: boolean;
   hasIntegration: boolean;
   onAdd: (() => void) | undefined;
   onClear: () => void;
 }) {
+  const environment = useEnvironment();
   const icon = <IconPlugConnected size={26} />;
-  if (given.isFiltered) {
+  if (isFiltered) {
     return (
-      <EmptyState
-        icon={icon}
-        title="Nothing fits"
-        action={
-          <Button variant="default" onClick={given.onClear}>
-            Show all
-          </Button>
-        }
-      >
+      <NoMatch icon={icon} onClear={onClear}>
         No connection matches these filters.
-      </EmptyState>
+      </NoMatch>
     );
   }
-  if (!given.hasIntegration) {
-    return (
-      <EmptyState
-        icon={icon}
-        title="An integration comes first"
-        action={
-          given.onAdd && (
-            <Button
-              renderRoot={(props) => (
-                <Link
-                  to="/$environment/integrations/new"
-                  params={{ environment: given.environment }}
-                  {...props}
-                />
-              )}
-            >
-              Add an integration
-            </Button>
-          )
-        }
-      >
-        Connections are made through one. With test credentials it takes a click.
-      </EmptyState>
-    );
-  }
+  const add = hasIntegration ? (
+    <Button onClick={onAdd}>Add a test connection</Button>
+  ) : (
+    <ButtonLink to="/$environment/integrations/new" params={{ environment }}>
+      Add an integration
+    </ButtonLink>
+  );
   return (
     <EmptyState
       icon={icon}
-      title="No connection yet"
-      action={given.onAdd && <Button onClick={given.onAdd}>Add a test connection</Button>}
+      title={hasIntegration ? 'No connection yet' : 'Add an integration first'}
+      action={onAdd && add}
     >
-      Connect an account yourself, or let your application make a link for its users with{' '}
-      <code>POST /connect/sessions</code>.
+      {hasIntegration ? (
+        <>
+          Connect an account yourself, or create a connect link for a user of your application with{' '}
+          <code>POST /connect/sessions</code>.
+        </>
+      ) : (
+        'Each connection belongs to an integration. With test credentials, an integration works immediately.'
+      )}
     </EmptyState>
+  );
+}
+
+/** A list of connections. Each row is a link to the connection. */
+function ConnectionsTable({ connections }: { connections: Connection[] }) {
+  const environment = useEnvironment();
+  return (
+    <ListTable
+      rows={connections}
+      keyOf={({ id }) => id}
+      rowClass="fill-row"
+      columns={[
+        {
+          title: 'Account',
+          cell: ({ connection_id: id, provider_config_key: integration, account, end_user, health }) => (
+            <>
+              <Link className="fill-link" {...connectionPage(environment, { integration, id })}>
+                <Text span fw={550} size="sm" className="wrap">
+                  {account?.email ?? id}
+                </Text>
+              </Link>
+              {account?.email && (
+                <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
+                  {id}
+                </Text>
+              )}
+              <EndUser of={end_user} />
+              <Group hiddenFrom="xs" gap={6} mt={4}>
+                <HealthBadge health={health} />
+                <Text size="xs" c="dimmed">
+                  {integration}
+                </Text>
+              </Group>
+            </>
+          ),
+        },
+        { title: 'Status', visibleFrom: 'xs', cell: ({ health }) => <HealthBadge health={health} /> },
+        {
+          title: 'Integration',
+          visibleFrom: 'sm',
+          cell: ({ provider_config_key: integration, test }) => (
+            <Group gap={6} wrap="nowrap">
+              {integration}
+              {test && <Badge color="violet">test</Badge>}
+            </Group>
+          ),
+        },
+        {
+          title: 'Age',
+          visibleFrom: 'xs',
+          cell: ({ created }) => <RelativeTime at={created} size="sm" className="above" />,
+        },
+        {
+          title: 'Last used',
+          visibleFrom: 'md',
+          cell: ({ last_used_at: at }) => <RelativeTime at={at} size="sm" className="above" />,
+        },
+      ]}
+    />
   );
 }

@@ -1,7 +1,7 @@
 import { Text } from '@mantine/core';
 import type { Connection } from './queries.ts';
 
-/** For whom an account was connected: several people may have connected the same one. Nothing where nobody is named. */
+/** The end user of a connection: several users may have connected the same account. Nothing without an end user. */
 export function EndUser({ of }: { of: Connection['end_user'] }) {
   if (of === null) return null;
   return (
@@ -11,7 +11,7 @@ export function EndUser({ of }: { of: Connection['end_user'] }) {
   );
 }
 
-/** All that is known of an end user, the ID first. */
+/** The ID, name and e-mail of an end user. */
 export function endUserText(endUser: NonNullable<Connection['end_user']>): string {
   const { id, display_name: name, email } = endUser as Record<string, string | null | undefined>;
   return [id, name, email].filter(Boolean).join(' · ');

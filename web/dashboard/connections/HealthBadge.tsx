@@ -1,7 +1,7 @@
 import { Badge } from '@mantine/core';
 import type { Health } from './queries.ts';
 
-/** In one word and one colour how a connection is. */
+/** The state of a connection as a word and a color. */
 export function HealthBadge({ health }: { health: Pick<Health, 'status' | 'kind' | 'missing_scopes'> }) {
   const { color, word } = wordsFor(health);
   return (
@@ -17,8 +17,8 @@ function wordsFor({ status, kind, missing_scopes }: Pick<Health, 'status' | 'kin
 } {
   if (status === 'blocked') return { color: 'red', word: 'Blocked' };
   if (status === 'needs_reauth') return { color: 'red', word: 'Needs reconnecting' };
-  if (kind === 'integration') return { color: 'orange', word: 'Integration at fault' };
-  if (kind === 'transient') return { color: 'yellow', word: 'Provider unsteady' };
+  if (kind === 'integration') return { color: 'orange', word: 'Integration misconfigured' };
+  if (kind === 'transient') return { color: 'yellow', word: 'Provider unstable' };
   if (missing_scopes.length > 0) return { color: 'yellow', word: 'Scopes missing' };
   return { color: 'green', word: 'Healthy' };
 }

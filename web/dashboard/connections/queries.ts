@@ -4,7 +4,7 @@ import { type Answer, call, type Query, send } from '../../api/client.ts';
 export type Connection = Answer<'GET /connections'>['connections'][number];
 export type WholeConnection = Answer<'GET /connections/{id}'>;
 export type Health = Connection['health'];
-/** Where a connection is found: an ID is unique within its integration. */
+/** The key of a connection: an ID is unique within its integration. */
 export type At = { integration: string; id: string };
 
 export const connectionsQuery = (environment: string, query: Query<'GET /connections'>) =>
@@ -13,7 +13,7 @@ export const connectionsQuery = (environment: string, query: Query<'GET /connect
     queryFn: ({ signal }) => call('GET /connections', { environment, signal, query }),
   });
 
-/** Without credentials, which a session is never given; nothing is refreshed. */
+/** Without credentials, which the dashboard never receives; nothing is refreshed. */
 export const connectionQuery = (environment: string, { integration, id }: At) =>
   queryOptions({
     queryKey: [environment, 'connection', integration, id],
@@ -26,7 +26,7 @@ export const connectionQuery = (environment: string, { integration, id }: At) =>
       }),
   });
 
-/** Of its deletion: while that runs nobody asks for the connection. */
+/** The key of its deletion: the connection is not fetched while it runs. */
 export const deletionKey = (environment: string, { integration, id }: At) => [
   environment,
   'delete connection',
@@ -47,7 +47,7 @@ export const datasetsQuery = (environment: string, { integration, id }: At) =>
       ).datasets,
   });
 
-/** A link for the owner of the account; the test end user stands for an end user of the application. */
+/** A link for the owner of the account, with a test end user. */
 export async function newConnectLink(
   environment: string,
   integration: string,
@@ -62,7 +62,7 @@ export async function newConnectLink(
 
 export type ReconnectLink = { link: string; token: string };
 
-/** A link by which the account's owner agrees again, or, if the grant works, to the missing scopes alone. */
+/** A link with which the owner grants access again or, if the grant works, only the missing scopes. */
 export async function newReconnectLink(
   environment: string,
   { integration, id, health }: At & { health: Health },
@@ -76,7 +76,7 @@ export async function newReconnectLink(
 
 type ConnectProgress = Answer<'GET /connect/session/progress'>['data'];
 
-/** Whether nothing more comes of the link: everything is granted, or it has ended. */
+/** Whether the link is finished: all scopes are granted, or it has expired. */
 export function isLinkOver(
   { connection, state, under_way, expires_at }: ConnectProgress,
   nowMs: number,
@@ -86,7 +86,7 @@ export function isLinkOver(
   return state === 'connected' && Date.parse(expires_at) <= nowMs;
 }
 
-/** How far the owner of the account is with the link; read every 1.5 s until it is over. */
+/** The progress of the link, polled every 1.5 s until it is finished. */
 export const connectProgressQuery = (environment: string, token: string) =>
   queryOptions({
     queryKey: [environment, 'connect progress', token],
@@ -103,7 +103,7 @@ export const connectProgressQuery = (environment: string, token: string) =>
     staleTime: 0,
   });
 
-/** The newest connection of an end user; told again and again while somebody is at the provider. */
+/** The newest connection of an end user, polled while the user is at the provider. */
 export const newestConnectionQuery = (
   environment: string,
   { integration, endUser }: { integration: string; endUser: string },
@@ -130,7 +130,7 @@ export async function refresh(environment: string, { integration, id }: At): Pro
   });
 }
 
-/** Takes the place of all tags that there were. */
+/** Replaces all tags. */
 export async function setTags(
   environment: string,
   { integration, id, tags }: At & { tags: Record<string, string> },
@@ -153,7 +153,7 @@ export async function setMetadata(
   });
 }
 
-/** Destroys its credentials and everything it has brought. */
+/** Deletes the connection with its credentials and records. */
 export async function deleteConnection(environment: string, { integration, id }: At): Promise<void> {
   await call('DELETE /connections/{id}', {
     environment,

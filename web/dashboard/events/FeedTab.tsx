@@ -1,18 +1,19 @@
-import { Accordion, Group, Select, Stack, Text } from '@mantine/core';
+import { Accordion, Group, Stack, Text } from '@mantine/core';
 import { IconRss } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { CursorPager, defined, FilterBar } from '../lists.tsx';
 import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { latestQuery, typesQuery } from './queries.ts';
 
-/** The latest events with their data, as a follower of the feed gets them. */
+/** The latest events with their data, as in the feed. */
 export function FeedTab() {
   const environment = useEnvironment();
   const search = useSearch({ from: '/$environment/events' });
@@ -21,11 +22,7 @@ export function FeedTab() {
   const [opened, setOpened] = useState<string[]>([]);
   const { type, position } = search;
   const events = useQuery(
-    latestQuery(environment, {
-      limit: 50,
-      ...(type !== undefined && { types: type }),
-      ...(position !== undefined && { before: position }),
-    }),
+    latestQuery(environment, { limit: 50, ...defined({ types: type, before: position }) }),
   );
   const change = (next: Partial<EventsSearch>) =>
     void navigate({ search: (former) => ({ ...former, position: undefined, ...next }), replace: true });
@@ -34,25 +31,23 @@ export function FeedTab() {
     <Stack>
       <Group justify="space-between" align="flex-start">
         <Stack gap={4} flex="1 1 280px">
-          <Select
-            aria-label="Type"
-            placeholder="Every type"
-            clearable
-            searchable
-            maw={360}
-            data={types.map((one) => one.type)}
-            value={type ?? null}
-            onChange={(value) => change({ type: value ?? undefined })}
+          <FilterBar
+            search={search}
+            filters={[
+              {
+                name: 'type',
+                label: 'Type',
+                placeholder: 'Every type',
+                options: types.map(({ type: one }) => one),
+              },
+            ]}
+            onChange={change}
           />
-          {type !== undefined && (
-            <Text size="sm" c="dimmed">
-              {meaningOf(type)}
-            </Text>
-          )}
+          {type !== undefined && <Dimmed>{meaningOf(type)}</Dimmed>}
         </Stack>
-        <Text size="sm" c="dimmed" maw={420}>
-          Programs follow this with <code>GET /events?after=…&wait=30</code> and miss none.
-        </Text>
+        <Dimmed maw={420}>
+          Programs read the feed with <code>GET /events?after=…&wait=30</code> and miss no event.
+        </Dimmed>
       </Group>
       <Loaded query={events}>
         {({ events: found, next_before: next }) => (
@@ -60,11 +55,11 @@ export function FeedTab() {
             {found.length === 0 ? (
               <EmptyState
                 icon={<IconRss size={26} />}
-                title={type === undefined ? 'All quiet' : 'Nothing fits'}
+                title={type === undefined ? 'No events yet' : 'No match'}
               >
                 {type === undefined
-                  ? 'The first connection, or its deletion, is the first event.'
-                  : 'No event of this type is kept.'}
+                  ? 'The first event appears when a connection is created.'
+                  : 'The feed contains no event of this type.'}
               </EmptyState>
             ) : (
               <Accordion multiple variant="separated" value={opened} onChange={setOpened} order={2}>
@@ -80,17 +75,15 @@ export function FeedTab() {
                             </Text>
                           )}
                         </Text>
-                        <Text size="sm" c="dimmed" pr="sm">
+                        <Dimmed pr="sm">
                           <RelativeTime at={event.created_at} />
-                        </Text>
+                        </Dimmed>
                       </Group>
                     </Accordion.Control>
                     <Accordion.Panel>
                       {opened.includes(event.id) && (
                         <Stack gap="xs">
-                          <Text size="sm" c="dimmed">
-                            {meaningOf(event.type)}
-                          </Text>
+                          <Dimmed>{meaningOf(event.type)}</Dimmed>
                           <JsonBlock value={event} what="the event" />
                         </Stack>
                       )}
@@ -99,20 +92,9 @@ export function FeedTab() {
                 ))}
               </Accordion>
             )}
-            <NewestFirst
-              onNewest={position === undefined ? undefined : () => change({})}
-              older={
-                next === null
-                  ? undefined
-                  : (looks) => (
-                      <Link
-                        to="/$environment/events"
-                        params={{ environment }}
-                        search={{ ...search, position: next }}
-                        {...looks}
-                      />
-                    )
-              }
+            <CursorPager
+              onFirst={position === undefined ? undefined : () => change({})}
+              next={next === null ? undefined : { position: next }}
             />
           </Stack>
         )}

@@ -1,20 +1,15 @@
 import { Alert, Button, Checkbox, Group, Modal, Select, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { localTime } from '../../ui/local-time.ts';
+import { useEnvironment } from '../shell/environment.ts';
 import { type Endpoint, replayRange } from './queries.ts';
 
-/** Sends the events of a span of time to an endpoint again; tells how many while it queues them. */
-export function ReplayDialog({
-  environment,
-  endpoints,
-  onClose,
-}: {
-  environment: string;
-  endpoints: Endpoint[];
-  onClose: () => void;
-}) {
+/** Sends the events of a range to an endpoint again, and shows the number that is queued. */
+export function ReplayDialog({ endpoints, onClose }: { endpoints: Endpoint[]; onClose: () => void }) {
+  const environment = useEnvironment();
   const queries = useQueryClient();
   const [id, setId] = useState(endpoints[0]?.id);
   const [from, setFrom] = useState(() => localTime(new Date(Date.now() - 86_400_000)));
@@ -40,18 +35,12 @@ export function ReplayDialog({
   });
   const isBackwards = to !== '' && new Date(to) <= new Date(from);
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      size="lg"
-      title="Replay a range"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened onClose={onClose} size="lg" title="Replay a range">
       <Stack>
-        <Text size="sm" c="dimmed">
-          Events of this time are queued again, oldest first, under the same webhook-id. Also those from
-          before the endpoint was there, or while it was off.
-        </Text>
+        <Dimmed>
+          The events of this range are queued again, oldest first, with the same webhook-id. Events from
+          before the endpoint existed, or while it was turned off, are included.
+        </Dimmed>
         {endpoints.length > 1 ? (
           <Select
             label="Endpoint"
@@ -79,25 +68,27 @@ export function ReplayDialog({
             flex="1 1 220px"
             label="To"
             value={to}
-            error={isBackwards && 'After the beginning'}
+            error={isBackwards && 'The end must be after the start.'}
             onChange={({ currentTarget }) => setTo(currentTarget.value)}
           />
         </Group>
         <Text size="xs" c="dimmed">
-          In your own time zone. Without an end it goes up to now.
+          In your time zone. Without an end, the range ends now.
         </Text>
         <Checkbox
-          label="Only what has not arrived"
+          label="Only undelivered events"
           checked={undeliveredOnly}
           onChange={({ currentTarget }) => setUndeliveredOnly(currentTarget.checked)}
         />
         {endpoint?.enabled === false && (
-          <Alert color="yellow">It is switched off: what is queued waits until it is on again.</Alert>
+          <Alert color="yellow">
+            The endpoint is turned off. Queued events are sent when it is turned on again.
+          </Alert>
         )}
         {replay.isError && <FaultNotice error={replay.error} />}
         {(replay.isSuccess || replay.isPending) && (
           <Alert color={replay.isSuccess ? 'green' : 'blue'} role="status">
-            {replay.isPending ? `${count.toLocaleString()} queued so far` : told(count)}
+            {replay.isPending ? `${count.toLocaleString()} queued so far` : resultText(count)}
           </Alert>
         )}
         <Group justify="flex-end">
@@ -117,7 +108,7 @@ export function ReplayDialog({
   );
 }
 
-function told(count: number): string {
-  if (count === 0) return 'Nothing in this range is left to send.';
-  return count === 1 ? 'One event is on its way.' : `${count.toLocaleString()} events are on their way.`;
+function resultText(count: number): string {
+  if (count === 0) return 'There is nothing to send in this range.';
+  return count === 1 ? 'One event is queued.' : `${count.toLocaleString()} events are queued.`;
 }

@@ -13,20 +13,22 @@ import {
   Title,
 } from '@mantine/core';
 import { IconEye, IconEyeOff, IconLock, IconRefresh } from '@tabler/icons-react';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { settingsQuery } from '../settings/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
+import { useChange } from '../use-change.ts';
 import { rotateSigningKey, type SigningKey, signingKeyQuery } from './queries.ts';
 import { snippets } from './snippets.ts';
 
-/** What events are signed with: to verify them, and to change it over without losing one. */
+/** The signing key: its value, its rotation, and code to verify a signature. */
 export function SigningTab() {
   const environment = useEnvironment();
   const may = useMay();
@@ -34,12 +36,12 @@ export function SigningTab() {
   return (
     <Stack gap="lg">
       {may('keys') ? (
-        <Loaded query={query}>{(key) => <KeyCard environment={environment} signingKey={key} />}</Loaded>
+        <Loaded query={query}>{(key) => <KeyCard signingKey={key} />}</Loaded>
       ) : (
         <Card>
-          <EmptyState icon={<IconLock size={26} />} title="Not for viewers">
-            A holder of the signing key can forge events of this service. Developers of this environment see
-            the key.
+          <EmptyState icon={<IconLock size={26} />} title="Viewers cannot see the signing key">
+            A holder of the signing key can forge events of this service. Only developers of this environment
+            see it.
           </EmptyState>
         </Card>
       )}
@@ -48,7 +50,8 @@ export function SigningTab() {
   );
 }
 
-function KeyCard({ environment, signingKey }: { environment: string; signingKey: SigningKey }) {
+function KeyCard({ signingKey }: { signingKey: SigningKey }) {
+  const environment = useEnvironment();
   const [isShown, setShown] = useState(false);
   const [rotates, setRotates] = useState(false);
   const { webhook_signing_key: secret, earlier } = signingKey;
@@ -58,9 +61,9 @@ function KeyCard({ environment, signingKey }: { environment: string; signingKey:
         <Group justify="space-between" align="flex-start">
           <Stack gap={2} flex="1 1 260px">
             <Title order={2}>Signing key of {environment}</Title>
-            <Text size="sm" c="dimmed">
-              Made <RelativeTime at={signingKey.created_at} />. Keep it where your receiver keeps its secrets.
-            </Text>
+            <Dimmed>
+              Created <RelativeTime at={signingKey.created_at} />. Store it with the secrets of your receiver.
+            </Dimmed>
           </Stack>
           <Button variant="default" leftSection={<IconRefresh size={16} />} onClick={() => setRotates(true)}>
             Rotate
@@ -84,51 +87,43 @@ function KeyCard({ environment, signingKey }: { environment: string; signingKey:
         {earlier.length > 0 && (
           <Alert
             color="blue"
-            title={earlier.length === 1 ? 'The key before still signs' : 'Earlier keys still sign'}
+            title={earlier.length === 1 ? 'The previous key still signs' : 'Earlier keys still sign'}
           >
             <List size="sm">
               {earlier.map((one) => (
                 <List.Item key={one.created_at}>
-                  Made <RelativeTime at={one.created_at} />, ends <RelativeTime at={one.retires_at} />
+                  Created <RelativeTime at={one.created_at} />, expires <RelativeTime at={one.retires_at} />
                 </List.Item>
               ))}
             </List>
           </Alert>
         )}
       </Stack>
-      {rotates && <RotateDialog environment={environment} onClose={() => setRotates(false)} />}
+      {rotates && <RotateDialog onClose={() => setRotates(false)} />}
     </Card>
   );
 }
 
-function RotateDialog({ environment, onClose }: { environment: string; onClose: () => void }) {
-  const queries = useQueryClient();
+function RotateDialog({ onClose }: { onClose: () => void }) {
+  const environment = useEnvironment();
   const { data: settings } = useQuery(settingsQuery(environment));
   const [given, setGiven] = useState<number | string>();
   const hours = Number(given ?? settings?.webhook_signing_key_overlap_hours ?? 24);
-  const rotate = useMutation({
-    mutationFn: () => rotateSigningKey(environment, hours),
-    onSuccess: async () => {
-      await queries.invalidateQueries({ queryKey: [environment, 'signing key'] });
-      onClose();
-    },
+  const rotate = useChange(() => rotateSigningKey(environment, hours), {
+    stale: [[environment, 'signing key']],
+    after: onClose,
   });
   return (
-    <Modal
-      opened
-      onClose={onClose}
-      title="Rotate the signing key"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened onClose={onClose} title="Rotate the signing key">
       <Stack>
         <Text size="sm">
-          A new key signs from now on. For the overlap the one before signs beside it: each request then
-          carries a signature of both, and a receiver that verifies <code>webhook-signature</code> takes
-          either. Change your receivers over in that time, and nothing is lost.
+          A new key signs from now on. During the overlap, the previous key signs too: each request has a
+          signature of both keys, and a receiver that verifies <code>webhook-signature</code> accepts either.
+          Give the new key to your receivers during the overlap, and no event is lost.
         </Text>
         <NumberInput
           label="Overlap in hours"
-          description="0 to 720. With 0 the old key ends at once: for one that has leaked."
+          description="0 to 720. With 0 the previous key ends immediately: use it if the key has leaked."
           min={0}
           max={720}
           allowDecimal={false}
@@ -138,19 +133,16 @@ function RotateDialog({ environment, onClose }: { environment: string; onClose: 
         />
         {hours === 0 && (
           <Alert color="orange">
-            Receivers refuse what they get until they have the new key. What they refuse is repeated for three
-            days.
+            Receivers reject events until they have the new key. Rejected events are retried for three days.
           </Alert>
         )}
-        {rotate.isError && <FaultNotice error={rotate.error} />}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button loading={rotate.isPending} disabled={given === ''} onClick={() => rotate.mutate()}>
-            Rotate
-          </Button>
-        </Group>
+        <DialogEnd
+          act="Rotate"
+          attempt={rotate}
+          button={{ disabled: given === '' }}
+          onClose={onClose}
+          onAct={() => rotate.mutate()}
+        />
       </Stack>
     </Modal>
   );
@@ -165,10 +157,9 @@ function Snippets() {
         <Group justify="space-between" align="flex-start">
           <Stack gap={2} flex="1 1 260px">
             <Title order={2}>Verify a signature</Title>
-            <Text size="sm" c="dimmed">
-              Over the bytes as they came, before anything parses them. Refuse timestamps that are minutes
-              old.
-            </Text>
+            <Dimmed>
+              Verify the raw bytes of the body, before parsing it. Reject requests with an old timestamp.
+            </Dimmed>
           </Stack>
           <CopyButton value={chosen.code} what="the snippet" />
         </Group>
@@ -183,9 +174,7 @@ function Snippets() {
         <Code block tabIndex={0}>
           {chosen.code}
         </Code>
-        <Text size="sm" c="dimmed">
-          {chosen.about}
-        </Text>
+        <Dimmed>{chosen.about}</Dimmed>
       </Stack>
     </Card>
   );

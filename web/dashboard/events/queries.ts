@@ -8,7 +8,7 @@ export type EventType = Answer<'GET /events/types'>['types'][number];
 export type SigningKey = Answer<'GET /environment/webhook-signing-key'>['data'];
 export type EndpointInput = { url: string; description: string; types: string[] };
 
-/** Own ones and those of settings first, then as many of connections as fit. */
+/** Own endpoints and those of the settings first, then those of connections up to the limit. */
 export const endpointsQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'endpoints'],
@@ -16,7 +16,7 @@ export const endpointsQuery = (environment: string) =>
     refetchInterval: 5_000,
   });
 
-/** The catalogue of types changes with a release alone. */
+/** The catalogue of types only changes with a release. */
 export const typesQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'event types'],
@@ -24,7 +24,7 @@ export const typesQuery = (environment: string) =>
     staleTime: Number.POSITIVE_INFINITY,
   });
 
-/** Newest first; the first page is fetched again while it is shown. */
+/** Newest first. The first page is polled while it is shown. */
 export const deliveriesQuery = (environment: string, query: Query<'GET /events/deliveries'>) =>
   queryOptions({
     queryKey: [environment, 'deliveries', query],
@@ -40,7 +40,7 @@ export const deliveryQuery = (environment: string, id: number) =>
     refetchInterval: 3_000,
   });
 
-/** Newest first; the first page is fetched again while it is shown. */
+/** Newest first. The first page is polled while it is shown. */
 export const latestQuery = (environment: string, query: Query<'GET /events/latest'>) =>
   queryOptions({
     queryKey: [environment, 'events', query],
@@ -49,7 +49,7 @@ export const latestQuery = (environment: string, query: Query<'GET /events/lates
     placeholderData: keepPreviousData,
   });
 
-/** With the key itself: only for roles that may see it. */
+/** Includes the key: only for roles that may read it. */
 export const signingKeyQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'signing key'],
@@ -74,7 +74,7 @@ export const replayDelivery = (environment: string, id: number) =>
 
 type Range = { from: string; to?: string; undelivered_only: boolean };
 
-/** Replays a whole range, call by call as the service portions it; tells how many events were queued so far. */
+/** Replays a range in several calls, and reports the number of queued events. */
 export async function replayRange(
   environment: string,
   { id, range, onProgress }: { id: number; range: Range; onProgress: (count: number) => void },
@@ -91,16 +91,20 @@ export async function replayRange(
   return total;
 }
 
-/** Sends the newest event that the endpoint asks for once more; tells whether there was one. */
-export async function sendLatest(environment: string, { id, types }: Endpoint): Promise<boolean> {
+/** Queues the newest event of the endpoint's types. Returns `waiting` if a delivery of the event already waits, `none` if the feed has no such event. */
+export async function sendLatest(
+  environment: string,
+  { id, types }: Endpoint,
+): Promise<'none' | 'waiting' | 'queued'> {
   const { events } = await call('GET /events/latest', {
     environment,
     query: { limit: 1, ...(types.length > 0 && { types: types.join(',') }) },
   });
   const [latest] = events;
-  if (latest === undefined) return false;
+  if (latest === undefined) return 'none';
   const range = { from: latest.created_at, undelivered_only: false };
-  return (await replayRange(environment, { id, range, onProgress: () => {} })) > 0;
+  const queued = await replayRange(environment, { id, range, onProgress: () => {} });
+  return queued > 0 ? 'queued' : 'waiting';
 }
 
 export const changeSettings = async (environment: string, body: Body<'PATCH /environment/settings'>) =>

@@ -1,8 +1,8 @@
-/** How a receiver verifies what it gets, to be copied. */
+/** Code that verifies a signature, to copy. */
 export const snippets = [
   {
     name: 'Node.js',
-    about: 'With the package standardwebhooks, which other languages have too.',
+    about: 'Uses the package standardwebhooks, which also exists for other languages.',
     code: `import express from 'express';
 import { Webhook } from 'standardwebhooks';
 
@@ -10,10 +10,10 @@ const webhook = new Webhook(process.env.SIGNING_KEY); // whsec_...
 
 express()
   .post('/trellis', express.raw({ type: '*/*' }), (request, response) => {
-    // Throws where it is not ours.
+    // Throws if the signature is not valid.
     const event = webhook.verify(request.body.toString(), request.headers);
     response.sendStatus(204);
-    // Acts on event.type and event.data, once for each event.id.
+    // Handle event.type and event.data, once for each event.id.
   })
   .listen(8080);`,
   },
@@ -29,7 +29,7 @@ webhook = Webhook(os.environ["SIGNING_KEY"])  # whsec_...
 
 @app.post("/trellis")
 def take():
-    # Raises where it is not ours.
+    # Raises if the signature is not valid.
     event = webhook.verify(request.get_data(), dict(request.headers))
     return "", 204`,
   },

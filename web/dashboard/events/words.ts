@@ -1,12 +1,12 @@
 import type { Endpoint } from './queries.ts';
 
-/** In one word and one colour how an endpoint is, and in a sentence why and what helps. */
+/** The state of an endpoint as a word and a color, with the reason and the next step. */
 type EndpointState = { color: string; word: string; why?: string };
 
 const causes: Record<string, string> = {
-  operator: 'Somebody switched it off.',
-  gone: 'It answered 410 Gone, which says that nobody is there any more.',
-  failing: 'Nothing has arrived there for five days.',
+  operator: 'A user or key turned it off.',
+  gone: 'It responded with 410 Gone.',
+  failing: 'All deliveries failed for five days.',
 };
 
 export function stateOf(endpoint: Endpoint): EndpointState {
@@ -14,43 +14,43 @@ export function stateOf(endpoint: Endpoint): EndpointState {
   if (disabled !== null) {
     return {
       color: disabled.cause === 'operator' ? 'gray' : 'red',
-      word: disabled.cause === 'operator' ? 'Switched off' : 'Disabled',
-      why: `${causes[disabled.cause] ?? ''} Nothing is queued for it. Switch it on again, then replay what it missed.`,
+      word: disabled.cause === 'operator' ? 'Turned off' : 'Disabled',
+      why: `${causes[disabled.cause] ?? ''} No events are queued for it. Turn it on again, then replay the missed range.`,
     };
   }
   if (breaker.state !== 'closed') {
     return {
       color: 'orange',
-      word: breaker.state === 'open' ? 'Left alone' : 'Being probed',
-      why: `${breaker.failures} attempts in a row failed, so it gets one probe at a time. A single success ends that.`,
+      word: breaker.state === 'open' ? 'Suspended' : 'Probing',
+      why: `${breaker.failures} consecutive attempts failed, so only one probe at a time is sent. One success ends this.`,
     };
   }
   if (endpoint.paused_until !== null) {
-    return { color: 'yellow', word: 'Paused', why: 'The receiver asked for silence with Retry-After.' };
+    return { color: 'yellow', word: 'Paused', why: 'The receiver requested a pause with Retry-After.' };
   }
   if (breaker.failures > 0) {
     return { color: 'yellow', word: 'Failing', why: failure === null ? '' : failureOf(failure) };
   }
-  if (endpoint.last_success_at === null) return { color: 'gray', word: 'Nothing sent yet' };
+  if (endpoint.last_success_at === null) return { color: 'gray', word: 'No deliveries yet' };
   return { color: 'green', word: 'Healthy' };
 }
 
 const errors: Record<string, string> = {
-  redirect: 'It answered with a redirect, which is not followed. Give the address that it leads to.',
-  timeout: 'It did not answer within 20 seconds. Take the event first, and act on it afterwards.',
-  no_answer: 'No connection, or no answer to it.',
-  address_not_allowed: 'Its address is in a range that may not be called (TRELLIS_OUTBOUND_ALLOW).',
-  internal: 'The service could not write or sign the event. Its log says why.',
+  redirect: 'It responded with a redirect, which is not followed. Use the address of the redirect instead.',
+  timeout: 'It did not respond within 20 seconds. Accept the event first, and process it afterwards.',
+  no_answer: 'The connection failed, or there was no response.',
+  address_not_allowed: 'Its address is in a range that is not allowed (TRELLIS_OUTBOUND_ALLOW).',
+  internal: 'The service could not build or sign the event. The log of the service has the reason.',
 };
 
-/** What an attempt ran into, in a sentence. */
+/** The failure of an attempt as a sentence. */
 export function failureOf(attempt: Record<string, unknown>): string {
   const { error, http_status: status, code } = attempt;
   if (error === 'status' || (error === undefined && status !== undefined)) {
-    return `It answered ${status}. Anything but 2xx counts as not taken.`;
+    return `It answered ${status}. Every status other than 2xx is a failure.`;
   }
-  const told = errors[String(error)] ?? 'The attempt failed.';
-  return typeof code === 'string' ? `${told} (${code})` : told;
+  const text = errors[String(error)] ?? 'The attempt failed.';
+  return typeof code === 'string' ? `${text} (${code})` : text;
 }
 
 const kinds: Record<string, string> = {
@@ -59,10 +59,10 @@ const kinds: Record<string, string> = {
   override: 'address of connections',
 };
 
-/** What an endpoint stands for, where it stands for a setting. */
+/** The setting that an endpoint represents, if any. */
 export const kindOf = (kind: string): string | undefined => kinds[kind];
 
-/** The part of an address that tells it from others in a narrow column. */
+/** The host of an address, for a narrow column. */
 export function hostOf(url: string): string {
   try {
     return new URL(url).host;

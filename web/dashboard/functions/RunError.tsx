@@ -1,54 +1,45 @@
-import { Accordion, Alert, Anchor, Code, Spoiler, Stack, Text } from '@mantine/core';
+import { Accordion, Alert, Code, Spoiler, Stack, Text } from '@mantine/core';
 import { IconAlertTriangle } from '@tabler/icons-react';
-import { Link } from '@tanstack/react-router';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { sentence } from '../../ui/words.ts';
+import { AnchorLink, functionPage } from '../links.tsx';
+import { useEnvironment } from '../shell/environment.ts';
 import { type Advice, adviceOn, heldText, stackOf, thrownWith } from './advice.ts';
-import { FunctionLink } from './FunctionLink.tsx';
 import { type FunctionType, isOver, type Run } from './queries.ts';
 
-/** What a run failed by, and what to do. Of one that will be tried again it is the last attempt's. */
-export function RunError({
-  environment,
-  run,
-  type,
-  mayWrite,
-}: {
-  environment: string;
-  run: Run;
-  type: FunctionType;
-  mayWrite: boolean;
-}) {
+/** The error of a run and the next step. For a run that will be retried, the error of the last attempt. */
+export function RunError({ run, type, mayWrite }: { run: Run; type: FunctionType; mayWrite: boolean }) {
   const { error, state } = run;
   if (error === null) return null;
   const advice = adviceOn(run);
   const stack = mayWrite ? stackOf(run) : undefined;
   const isHeld = error.code === 'mass_delete_held';
-  // The numbers of a held deletion stand in its text.
+  // The text of a held deletion has its numbers.
   const thrown = mayWrite && !isHeld ? thrownWith(run) : undefined;
   const isTriedAgain = !isOver(run);
   return (
     <Alert
       color={isTriedAgain ? 'yellow' : state === 'cancelled' ? 'gray' : 'red'}
       icon={<IconAlertTriangle size={18} />}
-      title={isTriedAgain ? 'The last attempt failed; it is tried again' : titleOf(error.code)}
+      title={isTriedAgain ? 'The last attempt failed. The run is retried.' : titleOf(error.code)}
       role="alert"
     >
       <Stack gap="xs" align="flex-start">
-        {/* Code may throw a page of text. */}
-        <Spoiler maxHeight={130} showLabel="Show all of it" hideLabel="Show less">
+        {/* Code may throw a very long text. */}
+        <Spoiler maxHeight={130} showLabel="Show more" hideLabel="Show less">
           <Text size="sm" className="broken">
             {isHeld ? heldText(error.message) : error.message}
           </Text>
         </Spoiler>
         {advice !== undefined && !isTriedAgain && (
           <Text size="sm">
-            {advice.text} <WhereTo advice={advice} environment={environment} run={run} type={type} />
+            {advice.text} <WhereTo advice={advice} run={run} type={type} />
           </Text>
         )}
         {isHeld && (
           <Accordion w="100%" variant="contained">
             <Accordion.Item value="api">
-              <Accordion.Control>By the API</Accordion.Control>
+              <Accordion.Control>Allow it with the API</Accordion.Control>
               <Accordion.Panel>
                 <Text size="sm" className="broken">
                   {error.message}
@@ -58,24 +49,24 @@ export function RunError({
           </Accordion>
         )}
         {thrown !== undefined && (
-          <Code block tabIndex={0} className="broken" aria-label="What came with it" w="100%" mah={220}>
+          <Code block tabIndex={0} className="broken" aria-label="Payload" w="100%" mah={220}>
             {thrown}
           </Code>
         )}
         {stack !== undefined && (
-          <Code block tabIndex={0} className="broken" aria-label="The stack" w="100%" mah={220}>
+          <Code block tabIndex={0} className="broken" aria-label="Stack" w="100%" mah={220}>
             {stack}
           </Code>
         )}
-        <Text size="sm" c="dimmed" ff="monospace">
+        <Dimmed ff="monospace">
           {error.code} · {run.id}
-        </Text>
+        </Dimmed>
       </Stack>
     </Alert>
   );
 }
 
-/** `function_timeout` → "Function timeout"; a code such as `ERR_NETWORK` says little in words. */
+/** `function_timeout` → "Function timeout"; codes such as `ERR_NETWORK` have their own titles. */
 function titleOf(code: string): string {
   if (code === 'mass_delete_held') return 'Deletion held';
   if (code === 'function_threw') return 'The code threw an error';
@@ -84,54 +75,34 @@ function titleOf(code: string): string {
   return sentence(code.toLowerCase().replace(/^err_/, ''));
 }
 
-function WhereTo({
-  advice,
-  environment,
-  run,
-  type,
-}: {
-  advice: Advice;
-  environment: string;
-  run: Run;
-  type: FunctionType;
-}) {
+function WhereTo({ advice, run, type }: { advice: Advice; run: Run; type: FunctionType }) {
+  const environment = useEnvironment();
   const { provider_config_key: integration, connection_id: id, function: name } = run;
   if (advice.leadsTo === 'code') {
     return (
-      <Anchor
+      <AnchorLink
         inherit
         c="inherit"
         underline="always"
-        renderRoot={(looks) => (
-          <FunctionLink
-            environment={environment}
-            at={{ integration, type, name }}
-            search={{ tab: 'code', version: run.version }}
-            {...looks}
-          />
-        )}
+        {...functionPage(environment, { integration, type, name })}
+        search={{ tab: 'code', version: run.version }}
       >
-        To the code
-      </Anchor>
+        Open the code
+      </AnchorLink>
     );
   }
   if (advice.leadsTo === undefined || id === null) return null;
   const looks = { inherit: true, c: 'inherit', underline: 'always' } as const;
   if (advice.leadsTo === 'activity') {
     return (
-      <Anchor
+      <AnchorLink
         {...looks}
-        renderRoot={(props) => (
-          <Link
-            to="/$environment/activity"
-            params={{ environment }}
-            search={{ integration, connection: id, status: 'failed' }}
-            {...props}
-          />
-        )}
+        to="/$environment/activity"
+        params={{ environment }}
+        search={{ integration, connection: id, status: 'failed' }}
       >
-        To the activity
-      </Anchor>
+        Open the activity
+      </AnchorLink>
     );
   }
   const to =
@@ -139,11 +110,8 @@ function WhereTo({
       ? '/$environment/records/of/$integration/$id'
       : '/$environment/connections/$integration/$id';
   return (
-    <Anchor
-      {...looks}
-      renderRoot={(props) => <Link to={to} params={{ environment, integration, id }} {...props} />}
-    >
-      {advice.leadsTo === 'records' ? 'To the records' : 'To the connection'}
-    </Anchor>
+    <AnchorLink {...looks} to={to} params={{ environment, integration, id }}>
+      {advice.leadsTo === 'records' ? 'Open the records' : 'Open the connection'}
+    </AnchorLink>
   );
 }

@@ -1,39 +1,59 @@
-import { Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import {
+  Badge,
+  Box,
+  Button,
+  Card,
+  Group,
+  Timeline as Line,
+  Select,
+  SimpleGrid,
+  Skeleton,
+  Stack,
+  Table,
+  Text,
+  TextInput,
+  Title,
+} from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { IconPlayerStop, IconRepeat, IconTrash } from '@tabler/icons-react';
+import { IconPlayerStop, IconRepeat, IconSearch, IconTrash } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
-import { BackLink } from '../../ui/BackLink.tsx';
+import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { Copyable } from '../../ui/Copyable.tsx';
+import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { Fact, Facts } from '../../ui/Facts.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { counted } from '../../ui/size.ts';
+import { exactTime, useNow } from '../../ui/time.ts';
+import { AnchorLink, BackLink, connectionPage, functionPage, runPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
-import { AllowDeletesDialog } from './AllowDeletesDialog.tsx';
-import { ChangesCard } from './ChangesCard.tsx';
 import {
   cancelRun,
   type FunctionType,
   type HeldDelete,
   isOver,
+  linesQuery,
   type Run,
+  type RunLine,
   runQuery,
   runsQuery,
   syncsQuery,
   triggerSync,
 } from './queries.ts';
 import { RunError } from './RunError.tsx';
-import { RunFacts } from './RunFacts.tsx';
-import { RunLog } from './RunLog.tsx';
 import { RunBadge } from './StateBadge.tsx';
-import { Timeline } from './Timeline.tsx';
-import { runKinds } from './words.ts';
+import { AllowDeletesDialog } from './SyncActs.tsx';
+import { runKinds, runStates, spellTime, triggerWords } from './words.ts';
 
-/** The kind of function that a run is of. */
+/** The type of the function of a run. */
 const typeOf = ({ kind }: Run): FunctionType => (kind === 'webhook' ? 'sync' : kind);
 
-/** One run: how it went, live while it goes on. */
+/** One run, updated live until it ends. */
 export function RunPage() {
   const environment = useEnvironment();
   const mayWrite = useMay()('functions:write');
@@ -44,32 +64,22 @@ export function RunPage() {
     <Page
       title={run ? `A run of ${run.function}` : 'A run'}
       before={
-        <BackLink
-          link={(props) =>
-            run ? (
-              <Link
-                to="/$environment/functions/of/$integration/$type/$name"
-                params={{
-                  environment,
-                  integration: run.provider_config_key,
-                  type: typeOf(run),
-                  name: run.function,
-                }}
-                search={{ tab: 'runs' }}
-                {...props}
-              />
-            ) : (
-              <Link
-                to="/$environment/functions"
-                params={{ environment }}
-                search={{ tab: 'runs' }}
-                {...props}
-              />
-            )
-          }
-        >
-          {run ? `Runs of ${run.function}` : 'Runs'}
-        </BackLink>
+        run ? (
+          <BackLink
+            {...functionPage(environment, {
+              integration: run.provider_config_key,
+              type: typeOf(run),
+              name: run.function,
+            })}
+            search={{ tab: 'runs' }}
+          >
+            {`Runs of ${run.function}`}
+          </BackLink>
+        ) : (
+          <BackLink to="/$environment/functions" params={{ environment }} search={{ tab: 'runs' }}>
+            Runs
+          </BackLink>
+        )
       }
       about={
         run ? (
@@ -78,20 +88,18 @@ export function RunPage() {
             <Badge color="gray">{runKinds[run.kind]}</Badge>
             <Badge color="gray">{run.provider_config_key}</Badge>
             {run.variant !== 'base' && <Badge color="gray">variant {run.variant}</Badge>}
-            {run.cancel_requested && !isOver(run) && <Badge color="yellow">Is being cancelled</Badge>}
+            {run.cancel_requested && !isOver(run) && <Badge color="yellow">Cancelling</Badge>}
           </Group>
         ) : (
           query.isPending && <Skeleton h={22} w={220} mt={6} />
         )
       }
-      actions={mayWrite && run && <Acts environment={environment} run={run} />}
+      actions={mayWrite && run && <Acts run={run} />}
     >
       <Loaded query={query} loading={<LoadingRows rows={3} height={140} />}>
         {(loaded) => (
           <Stack gap="lg">
-            {loaded.error !== null && (
-              <RunError environment={environment} run={loaded} type={typeOf(loaded)} mayWrite={mayWrite} />
-            )}
+            {loaded.error !== null && <RunError run={loaded} type={typeOf(loaded)} mayWrite={mayWrite} />}
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
               <Card component="section" aria-label="Timeline">
                 <Title order={2} mb="sm">
@@ -100,15 +108,15 @@ export function RunPage() {
                 <Timeline run={loaded} />
               </Card>
               <Stack gap="lg">
-                <RunFacts environment={environment} run={loaded} type={typeOf(loaded)} />
-                {typeOf(loaded) === 'sync' && <ChangesCard environment={environment} run={loaded} />}
+                <RunFacts run={loaded} type={typeOf(loaded)} />
+                {typeOf(loaded) === 'sync' && <ChangesCard run={loaded} />}
               </Stack>
             </SimpleGrid>
-            <RunLog environment={environment} run={loaded} />
+            <RunLog run={loaded} />
             {!mayWrite && typeOf(loaded) === 'action' && (
-              <Text size="sm" c="dimmed">
-                Inputs and outputs of actions are kept sealed, and shown to those who called alone.
-              </Text>
+              <Dimmed>
+                Inputs and outputs of actions are encrypted, and only visible to users who may run functions.
+              </Dimmed>
             )}
           </Stack>
         )}
@@ -117,7 +125,7 @@ export function RunPage() {
   );
 }
 
-/** Goes to the newest run of the sync that a run is of. */
+/** Navigates to the newest run of the same sync. */
 function useToNewestRun(environment: string, run: Run): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -129,12 +137,12 @@ function useToNewestRun(environment: string, run: Run): () => Promise<void> {
       staleTime: 0,
     });
     const made = runs.find((one) => one.variant === variant && one.kind === 'sync');
-    if (made !== undefined)
-      await navigate({ to: '/$environment/functions/runs/$run', params: { environment, run: made.id } });
+    if (made !== undefined) await navigate(runPage(environment, made.id));
   };
 }
 
-function Acts({ environment, run }: { environment: string; run: Run }) {
+function Acts({ run }: { run: Run }) {
+  const environment = useEnvironment();
   const queries = useQueryClient();
   const toNewestRun = useToNewestRun(environment, run);
   const cancel = useMutation({
@@ -160,16 +168,14 @@ function Acts({ environment, run }: { environment: string; run: Run }) {
         disabled={run.cancel_requested}
         onClick={() => cancel.mutate()}
       >
-        {run.cancel_requested ? 'Is being cancelled' : 'Cancel'}
+        {run.cancel_requested ? 'Cancelling' : 'Cancel'}
       </Button>
     );
   }
   if (run.kind !== 'sync' || run.connection_id === null) return null;
   return (
     <>
-      {run.error?.code === 'mass_delete_held' && (
-        <AllowHeld environment={environment} run={run} connection={run.connection_id} />
-      )}
+      {run.error?.code === 'mass_delete_held' && <AllowHeld run={run} connection={run.connection_id} />}
       <Button
         variant="default"
         leftSection={<IconRepeat size={16} />}
@@ -182,7 +188,8 @@ function Acts({ environment, run }: { environment: string; run: Run }) {
   );
 }
 
-function AllowHeld({ environment, run, connection }: { environment: string; run: Run; connection: string }) {
+function AllowHeld({ run, connection }: { run: Run; connection: string }) {
+  const environment = useEnvironment();
   const [isOpen, setOpen] = useState(false);
   const [deletes, setDeletes] = useState<HeldDelete[]>([]);
   const { provider_config_key: integration, function: name, variant } = run;
@@ -194,9 +201,7 @@ function AllowHeld({ environment, run, connection }: { environment: string; run:
   return (
     <>
       {held === undefined ? (
-        <Text size="sm" c="dimmed">
-          This deletion is no longer held.
-        </Text>
+        <Dimmed>This deletion is no longer held.</Dimmed>
       ) : (
         <Button
           color="red"
@@ -211,7 +216,6 @@ function AllowHeld({ environment, run, connection }: { environment: string; run:
         </Button>
       )}
       <AllowDeletesDialog
-        environment={environment}
         at={{ integration, connection, name, variant }}
         deletes={deletes}
         opened={isOpen}
@@ -221,3 +225,330 @@ function AllowHeld({ environment, run, connection }: { environment: string; run:
     </>
   );
 }
+
+/** The function, the connection and the trigger of a run. */
+export function RunFacts({ run, type }: { run: Run; type: FunctionType }) {
+  const environment = useEnvironment();
+  const { provider_config_key: integration, connection_id: id, function: name } = run;
+  return (
+    <Card component="section" aria-label="About">
+      <Title order={2} mb="xs">
+        About
+      </Title>
+      <Facts>
+        <Fact name="Function">
+          <AnchorLink inherit {...functionPage(environment, { integration, type, name })} search={{}}>
+            {name}
+          </AnchorLink>
+        </Fact>
+        <Fact name="Version">{run.version}</Fact>
+        <Fact name="Connection">
+          {id === null ? (
+            'deleted'
+          ) : (
+            <AnchorLink inherit {...connectionPage(environment, { integration, id })}>
+              {id}
+            </AnchorLink>
+          )}
+        </Fact>
+        <Fact name="Trigger">{triggerWords(run.trigger)}</Fact>
+        <Fact name="Attempt">
+          {run.attempt === 0 ? 'none yet' : run.attempt} of {run.most_attempts}
+        </Fact>
+        <Fact name="Run ID">
+          <Copyable value={run.id} what="the run ID" />
+        </Fact>
+      </Facts>
+    </Card>
+  );
+}
+
+const changes = ['added', 'updated', 'deleted', 'unchanged'] as const;
+
+/** The record changes of a run, by model. */
+export function ChangesCard({ run }: { run: Run }) {
+  const environment = useEnvironment();
+  const models = Object.entries(run.counts);
+  const { connection_id: id, provider_config_key: integration, variant } = run;
+  return (
+    <Card component="section" aria-label="Records">
+      <Title order={2} mb="xs">
+        Records
+      </Title>
+      {models.length === 0 ? (
+        <Dimmed>{isOver(run) ? 'The run saved no records.' : 'The run has saved no records so far.'}</Dimmed>
+      ) : (
+        <Table.ScrollContainer minWidth={280}>
+          <Table verticalSpacing={6}>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>Model</Table.Th>
+                {changes.map((name) => (
+                  <Table.Th key={name} ta="right" tt="capitalize">
+                    {name}
+                  </Table.Th>
+                ))}
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {models.map(([model, counts]) => (
+                <Table.Tr key={model} className="fill-row">
+                  <Table.Td className="wrap">
+                    {id === null ? (
+                      model
+                    ) : (
+                      <Link
+                        className="fill-link"
+                        to="/$environment/records/of/$integration/$id/$model"
+                        params={{ environment, integration, id, model }}
+                        search={{ variant: variant === 'base' ? undefined : variant }}
+                      >
+                        <Text span size="sm" fw={550}>
+                          {model}
+                        </Text>
+                      </Link>
+                    )}
+                  </Table.Td>
+                  {changes.map((name) => (
+                    <Table.Td key={name} ta="right">
+                      {counts[name].toLocaleString()}
+                    </Table.Td>
+                  ))}
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+    </Card>
+  );
+}
+
+type Step = { key: string; title: string; at: string | null; color: string; text?: ReactNode };
+
+/** The steps of a run, from the queue to its end. */
+export function Timeline({ run }: { run: Run }) {
+  const nowMs = useNow();
+  const steps = stepsOf(run, nowMs);
+  return (
+    <Line bulletSize={14} lineWidth={2} active={steps.length - (isOver(run) ? 1 : 2)}>
+      {steps.map(({ key, title, at, color, text }) => (
+        <Line.Item key={key} title={title} color={color} lineVariant={at === null ? 'dashed' : 'solid'}>
+          {at !== null && <Dimmed>{exactTime(at)}</Dimmed>}
+          {text !== undefined && (
+            <Text size="sm" className="wrap">
+              {text}
+            </Text>
+          )}
+        </Line.Item>
+      ))}
+    </Line>
+  );
+}
+
+function stepsOf(run: Run, nowMs: number): Step[] {
+  const {
+    queued_at: queued,
+    not_before: notBefore,
+    started_at: began,
+    ended_at: ended,
+    earlier_attempts: earlier,
+  } = run;
+  const steps: Step[] = [
+    { key: 'queued', title: 'Queued', at: queued, color: 'gray', text: triggerWords(run.trigger) },
+  ];
+  for (const { attempt, ended_at: at, error } of earlier) {
+    const text = `${error.code}: ${error.message}`;
+    steps.push({ key: `attempt ${attempt}`, title: `Attempt ${attempt} ended`, at, color: 'orange', text });
+  }
+  const isAnother = earlier.length > 0;
+  if (run.state === 'waiting') {
+    const isLater = Date.parse(notBefore) > nowMs;
+    steps.push({
+      ...{ key: 'waiting', at: null, color: 'yellow' },
+      title: isAnother ? `Waiting for attempt ${run.attempt + 1}` : 'Waiting for capacity',
+      ...(isLater && { text: <RelativeTime at={notBefore} /> }),
+    });
+    return steps;
+  }
+  if (began !== null) {
+    const waitedMs = Date.parse(began) - Date.parse(queued);
+    const title = isAnother ? `Attempt ${run.attempt} began` : 'Began';
+    // A run whose node was lost continues in a new attempt, without a new start.
+    const isResumed = isAnother && earlier.at(-1)!.ended_at > began;
+    if (isResumed) {
+      steps.splice(1, 0, { key: 'began', title: 'Began', at: began, color: 'trellis' });
+    } else {
+      const text = !isAnother && waitedMs > 1_000 ? `after ${spellTime(waitedMs)} in the queue` : undefined;
+      steps.push({ key: 'began', title, at: began, color: 'trellis', ...(text && { text }) });
+    }
+  }
+  const { label, color } = runStates[run.state];
+  if (ended === null) {
+    const forMs = began === null ? 0 : nowMs - Date.parse(began);
+    steps.push({
+      key: 'running',
+      title: label,
+      at: null,
+      color,
+      ...(forMs > 1_000 && { text: `for ${spellTime(forMs)}` }),
+    });
+    return steps;
+  }
+  const tookMs = began === null ? undefined : Date.parse(ended) - Date.parse(began);
+  const text = tookMs === undefined ? undefined : `after ${spellTime(tookMs)}`;
+  steps.push({ key: 'ended', title: label, at: ended, color, ...(text && { text }) });
+  return steps;
+}
+
+/** The number of lines shown first, from the end: more than a screen, and few enough to render quickly. */
+const step = 500;
+/** The last lines of a run may arrive shortly after its end. */
+const lateMs = 1_500;
+const levels = { warn: ['warn', 'error'], error: ['error'] } as const;
+const levelColors: Record<string, string> = { error: 'red', warn: 'yellow', info: 'teal', debug: 'gray' };
+/** The positions of each attempt start at a multiple of this. */
+const positionsOfAttempt = 100_000;
+
+/** The log of a run, updated live. */
+export function RunLog({ run }: { run: Run }) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const over = isOver(run);
+  const query = useQuery({
+    ...linesQuery(environment, run.id, queries),
+    refetchInterval: over ? false : 1_000,
+  });
+  const { refetch } = query;
+  const isCutOff = query.fetchStatus === 'paused' || query.failureCount > 0;
+  useEffect(() => {
+    if (!over) return;
+    const timer = setTimeout(() => void refetch(), lateMs);
+    return () => clearTimeout(timer);
+  }, [over, refetch]);
+  const [level, setLevel] = useState<keyof typeof levels>();
+  const [text, setText] = useState('');
+  const fitting = (query.data ?? []).filter(
+    (line) =>
+      (level === undefined || levels[level].some((one) => one === line.level)) &&
+      line.message.toLowerCase().includes(text.toLowerCase()),
+  );
+  return (
+    <Card component="section" aria-label="Log">
+      <Group justify="space-between" mb="sm" gap="xs">
+        <Group gap="xs">
+          <Title order={2}>Log</Title>
+          {!over && (
+            <Badge color={isCutOff ? 'yellow' : 'teal'} variant="dot">
+              {isCutOff ? 'The service cannot be reached' : 'Live'}
+            </Badge>
+          )}
+        </Group>
+        {query.data !== undefined && query.data.length > 0 && (
+          <Group gap="xs">
+            <TextInput
+              size="xs"
+              w={170}
+              aria-label="Search the log"
+              placeholder="Search the log"
+              leftSection={<IconSearch size={14} />}
+              value={text}
+              onChange={({ currentTarget: { value } }) => setText(value)}
+            />
+            <Select
+              size="xs"
+              w={150}
+              aria-label="Level"
+              placeholder="All levels"
+              clearable
+              data={[
+                { value: 'warn', label: 'Warnings and errors' },
+                { value: 'error', label: 'Errors' },
+              ]}
+              value={level ?? null}
+              onChange={(next) => setLevel((next ?? undefined) as keyof typeof levels | undefined)}
+            />
+            {(level !== undefined || text !== '') && (
+              <Text size="xs" c="dimmed" role="status">
+                {fitting.length.toLocaleString()} of {counted(query.data.length, 'line')}
+              </Text>
+            )}
+            <CopyButton value={fitting.map(textOf).join('\n')} what="the log" />
+          </Group>
+        )}
+      </Group>
+      <Loaded query={query} loading={<LoadingRows rows={1} height={120} />}>
+        {(lines) => {
+          if (fitting.length > 0) return <Lines lines={fitting} isLive={!over} />;
+          return (
+            <Dimmed>
+              {lines.length > 0
+                ? 'No line matches.'
+                : over
+                  ? 'The run wrote no log lines.'
+                  : 'No log lines yet.'}
+            </Dimmed>
+          );
+        }}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Lines({ lines, isLive }: { lines: RunLine[]; isLive: boolean }) {
+  const [max, setMost] = useState(step);
+  const box = useRef<HTMLDivElement>(null);
+  const follows = useRef(isLive);
+  const last = lines.at(-1)?.position;
+  // biome-ignore lint/correctness/useExhaustiveDependencies: moved where a line has come
+  useLayoutEffect(() => {
+    const { current } = box;
+    if (current !== null && follows.current) current.scrollTop = current.scrollHeight;
+  }, [last]);
+  const hidden = Math.max(0, lines.length - max);
+  const shown = lines.slice(hidden);
+  return (
+    <Stack gap="xs">
+      {hidden > 0 && (
+        <Button variant="default" size="compact-sm" w="fit-content" onClick={() => setMost(max * 4)}>
+          Show earlier ({counted(hidden, 'line')})
+        </Button>
+      )}
+      <Box
+        ref={box}
+        className="log"
+        role="log"
+        aria-label="Lines"
+        tabIndex={0}
+        onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
+          follows.current = isLive && scrollHeight - scrollTop - clientHeight < 24;
+        }}
+      >
+        {shown.map((line, at) => (
+          <div key={line.position} className="log-line">
+            {attemptOf(line) !== attemptOf(shown[at - 1] ?? line) && (
+              <div className="log-break">Attempt {attemptOf(line)}</div>
+            )}
+            <span className="log-time">{timeOf(line.at)}</span>
+            <span
+              className="log-level"
+              style={{ color: `var(--mantine-color-${levelColors[line.level] ?? 'gray'}-light-color)` }}
+            >
+              {line.level}
+            </span>
+            <span className="log-text">{line.message}</span>
+          </div>
+        ))}
+      </Box>
+    </Stack>
+  );
+}
+
+const attemptOf = ({ position }: RunLine): number => Math.floor(position / positionsOfAttempt);
+const clock = new Intl.DateTimeFormat(undefined, {
+  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit' },
+  fractionalSecondDigits: 3,
+  hour12: false,
+});
+const timeOf = (at: string): string => clock.format(new Date(at));
+const textOf = ({ at, level, message }: RunLine): string => `${at} ${level} ${message}`;

@@ -1,73 +1,83 @@
-import { Select, SimpleGrid, Stack } from '@mantine/core';
+import { Badge, Box, Group, Stack, Text } from '@mantine/core';
 import { IconPlayerPlay } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import type { ReactNode } from 'react';
+import { Link } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
-import { FilterField } from '../../ui/FilterField.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { NewestFirst } from '../../ui/NewestFirst.tsx';
-import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
-import { integrationsQuery } from '../integrations/queries.ts';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { runPage } from '../links.tsx';
+import { CursorPager, defined, FilterBar } from '../lists.tsx';
 import type { RunsSearch } from '../search.ts';
-import { type FunctionAt, type FunctionType, runsQuery } from './queries.ts';
-import { RunsTable } from './RunsTable.tsx';
-import { runKinds, runStates } from './words.ts';
+import { useEnvironment } from '../shell/environment.ts';
+import { heldText } from './advice.ts';
+import { type FunctionAt, type FunctionType, type Run, runsQuery } from './queries.ts';
+import { RunBadge } from './StateBadge.tsx';
+import { runKinds, runStates, spellTime } from './words.ts';
 
 const pageSize = 50;
+const states = Object.entries(runStates).map(([value, { label }]) => ({ value, label }));
 
-/** Runs, newest first: of one function, or of all. What narrows them stands in the address. */
+/** Runs, newest first: of one function or of all, filtered by the address. */
 export function RunsList({
-  environment,
   of,
   search,
   onChange,
-  older,
 }: {
-  environment: string;
   of: FunctionAt | undefined;
   search: RunsSearch;
   onChange: (next: RunsSearch) => void;
-  /** The link to the page behind a cursor, given the looks of a button. */
-  older: (cursor: string, looks: object) => ReactNode;
 }) {
+  const environment = useEnvironment();
+  const { kind, state, connection, cursor } = search;
   const integration = of?.integration ?? search.integration;
   const name = of?.name ?? search.function;
   const query = useQuery(
     runsQuery(environment, {
-      ...(integration !== undefined && { provider_config_key: integration }),
-      ...(name !== undefined && { function: name }),
-      ...(of !== undefined && { type: of.type }),
-      ...(search.kind !== undefined && { kind: search.kind }),
-      ...(search.state !== undefined && { state: search.state }),
-      ...(search.connection !== undefined && { connection_id: search.connection }),
-      ...(search.cursor !== undefined && { cursor: search.cursor }),
+      ...defined({ provider_config_key: integration, function: name, type: of?.type, kind, state }),
+      ...defined({ connection_id: connection, cursor }),
       limit: pageSize,
     }),
   );
+  const kinds = Object.entries(runKinds)
+    .map(([value, label]) => ({ value, label }))
+    .filter(({ value }) => of === undefined || (of.type === 'sync' && /^(sync|webhook)$/.test(value)));
   const isFiltered =
-    search.state !== undefined ||
-    search.kind !== undefined ||
-    search.connection !== undefined ||
+    state !== undefined ||
+    kind !== undefined ||
+    connection !== undefined ||
     (of === undefined && (integration !== undefined || name !== undefined));
   return (
     <Stack>
-      <Filters environment={environment} of={of} search={search} onChange={onChange} />
+      <FilterBar
+        search={search}
+        filters={[
+          of === undefined && { name: 'function', label: 'Function' },
+          of === undefined && 'integration',
+          { name: 'connection', label: 'Connection ID' },
+          { name: 'state', label: 'State', placeholder: 'Every state', options: states },
+          kinds.length > 0 && {
+            name: 'kind',
+            label: 'Kind of run',
+            placeholder: 'Every kind',
+            options: kinds,
+          },
+        ]}
+        onChange={onChange}
+      />
       <Loaded query={query}>
         {({ runs, next_cursor: next }) => (
           <Stack>
             {runs.length === 0 ? (
-              <EmptyState
-                icon={<IconPlayerPlay size={26} />}
-                title={isFiltered ? 'Nothing fits' : 'Nothing has run yet'}
-              >
+              <EmptyState icon={<IconPlayerPlay size={26} />} title={isFiltered ? 'No match' : 'No runs yet'}>
                 {isFiltered ? 'No run matches these filters.' : firstRunOf(of?.type)}
               </EmptyState>
             ) : (
-              <RunsTable runs={runs} environment={environment} isOfOne={of !== undefined} />
+              <RunsTable runs={runs} isOfOne={of !== undefined} />
             )}
-            <NewestFirst
-              onNewest={search.cursor === undefined ? undefined : () => onChange({ cursor: undefined })}
-              older={next === null ? undefined : (looks) => older(next, looks)}
+            <CursorPager
+              onFirst={cursor === undefined ? undefined : () => onChange({ cursor: undefined })}
+              next={next === null ? undefined : { cursor: next }}
             />
           </Stack>
         )}
@@ -77,81 +87,93 @@ export function RunsList({
 }
 
 function firstRunOf(type: FunctionType | undefined): string {
-  if (type === 'action')
-    return 'An action runs when it is called: by your application, by an agent, or by hand.';
-  if (type === 'on-event') return 'It runs as soon as its event happens to a connection of the integration.';
-  if (type === 'sync') return 'A sync runs by its frequency, for each connection that it is started for.';
-  return 'As soon as a function runs, its runs are listed here.';
+  if (type === 'action') return 'An action runs when your application, an agent or a user calls it.';
+  if (type === 'on-event') return 'It runs when its event occurs on a connection of the integration.';
+  if (type === 'sync') return 'A sync runs at its frequency, for each connection on which it is started.';
+  return 'The runs of functions appear here.';
 }
 
-function Filters({
-  environment,
-  of,
-  search,
-  onChange,
+/** A list of runs. Each row is a link to the run. */
+export function RunsTable({
+  runs,
+  isOfOne,
 }: {
-  environment: string;
-  of: FunctionAt | undefined;
-  search: RunsSearch;
-  onChange: (next: RunsSearch) => void;
+  runs: Run[];
+  /** All runs are of one function, so its name is not shown. */
+  isOfOne: boolean;
 }) {
-  const { data: integrations = [] } = useQuery({
-    ...integrationsQuery(environment),
-    enabled: of === undefined,
-  });
-  const kinds = Object.entries(runKinds).filter(
-    ([kind]) => of === undefined || (of.type === 'sync' && (kind === 'sync' || kind === 'webhook')),
-  );
+  const environment = useEnvironment();
   return (
-    <SimpleGrid
-      cols={of === undefined ? { base: 2, sm: 3, lg: 5 } : { base: 2, sm: 3 }}
-      spacing="xs"
-      verticalSpacing="xs"
-      role="search"
-      aria-label="Filters"
-    >
-      {of === undefined && (
-        <>
-          <FilterField
-            aria-label="Function"
-            placeholder="Function"
-            value={search.function}
-            onSettle={(name) => onChange({ function: name })}
-          />
-          <IntegrationSelect
-            aria-label="Integration"
-            placeholder="Every integration"
-            clearable
-            integrations={integrations}
-            value={search.integration ?? null}
-            onChange={(integration) => onChange({ integration: integration ?? undefined })}
-          />
-        </>
-      )}
-      <FilterField
-        aria-label="Connection ID"
-        placeholder="Connection ID"
-        value={search.connection}
-        onSettle={(connection) => onChange({ connection })}
-      />
-      <Select
-        aria-label="State"
-        placeholder="Every state"
-        clearable
-        data={Object.entries(runStates).map(([value, { label }]) => ({ value, label }))}
-        value={search.state ?? null}
-        onChange={(state) => onChange({ state: (state ?? undefined) as RunsSearch['state'] })}
-      />
-      {kinds.length > 0 && (
-        <Select
-          aria-label="Kind of run"
-          placeholder="Every kind"
-          clearable
-          data={kinds.map(([value, label]) => ({ value, label }))}
-          value={search.kind ?? null}
-          onChange={(kind) => onChange({ kind: (kind ?? undefined) as RunsSearch['kind'] })}
-        />
-      )}
-    </SimpleGrid>
+    <ListTable
+      rows={runs}
+      keyOf={(run) => run.id}
+      rowClass="fill-row"
+      verticalSpacing={10}
+      columns={[
+        { title: 'State', cell: (run) => <RunBadge state={run.state} /> },
+        {
+          title: isOfOne ? 'Connection' : 'Function',
+          maw: { base: 200, sm: 320 },
+          cell: (run) => (
+            <>
+              <Group gap={6}>
+                <Link className="fill-link" {...runPage(environment, run.id)}>
+                  <Text span size="sm" fw={550} className="wrap">
+                    {isOfOne ? (run.connection_id ?? 'deleted connection') : run.function}
+                  </Text>
+                </Link>
+                {run.kind !== 'sync' && (!isOfOne || run.kind === 'webhook') && (
+                  <Badge color="gray">{runKinds[run.kind]}</Badge>
+                )}
+                {run.variant !== 'base' && <Badge color="gray">{run.variant}</Badge>}
+              </Group>
+              {!isOfOne && (
+                <Text size="xs" c="dimmed" className="wrap">
+                  {run.provider_config_key} · {run.connection_id ?? 'deleted connection'}
+                </Text>
+              )}
+              {run.error !== null && (
+                <Text size="xs" c="dimmed" lineClamp={1} className="wrap">
+                  {run.error.code === 'mass_delete_held'
+                    ? heldText(run.error.message)
+                    : `${run.error.code}: ${run.error.message}`}
+                </Text>
+              )}
+              <Text size="xs" c="dimmed" hiddenFrom="xs">
+                <RelativeTime at={run.queued_at} />
+              </Text>
+            </>
+          ),
+        },
+        { title: 'Records', visibleFrom: 'md', cell: (run) => <Text size="sm">{changesOf(run)}</Text> },
+        { title: 'Took', visibleFrom: 'sm', ta: 'right', className: 'unbroken', cell: (run) => tookOf(run) },
+        { title: 'Version', visibleFrom: 'lg', cell: (run) => run.version },
+        {
+          title: 'When',
+          visibleFrom: 'xs',
+          cell: (run) => (
+            <Box pos="relative" w="fit-content" className="unbroken">
+              <RelativeTime at={run.queued_at} size="sm" />
+            </Box>
+          ),
+        },
+      ]}
+    />
   );
+}
+
+function tookOf({ started_at: began, ended_at: ended }: Run): string {
+  return began === null || ended === null ? '' : spellTime(Date.parse(ended) - Date.parse(began));
+}
+
+/** "12 added, 3 deleted", over all models. */
+function changesOf({ counts, kind }: Run): string {
+  if (kind === 'action' || kind === 'on-event') return '';
+  const all = Object.values(counts);
+  const sum = (name: 'added' | 'updated' | 'deleted') => all.reduce((total, one) => total + one[name], 0);
+  const parts = (['added', 'updated', 'deleted'] as const)
+    .map((name) => [sum(name), name] as const)
+    .filter(([count]) => count > 0)
+    .map(([count, name]) => `${count.toLocaleString()} ${name}`);
+  return parts.length === 0 ? 'no change' : parts.join(', ');
 }

@@ -20,7 +20,7 @@ export function RunBadge({ state }: { state: Run['state'] }) {
   );
 }
 
-/** What a sync is at; one whose function is off starts nothing, whatever else it is. */
+/** The state of a sync. A sync whose function is off does not start. */
 export function SyncBadge({ sync }: { sync: Pick<Sync, 'state' | 'enabled' | 'current_run'> | undefined }) {
   const { label, color } = wordsFor(sync);
   return (

@@ -1,5 +1,15 @@
-import { ActionIcon, Menu } from '@mantine/core';
-import { notifications } from '@mantine/notifications';
+import {
+  ActionIcon,
+  Button,
+  Checkbox,
+  Group,
+  List,
+  Menu,
+  Modal,
+  Stack,
+  Text,
+  TextInput,
+} from '@mantine/core';
 import {
   IconClock,
   IconDots,
@@ -9,34 +19,44 @@ import {
   IconRestore,
   IconTrash,
 } from '@tabler/icons-react';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { AllowDeletesDialog } from './AllowDeletesDialog.tsx';
-import { FrequencyDialog } from './FrequencyDialog.tsx';
-import { type HeldDelete, pauseSync, type Sync, type SyncAt, startSync, triggerSync } from './queries.ts';
-import { ResetDialog } from './ResetDialog.tsx';
+import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { counted } from '../../ui/size.ts';
+import { useEnvironment } from '../shell/environment.ts';
+import { useChange } from '../use-change.ts';
+import {
+  allowMassDelete,
+  type HeldDelete,
+  pauseSync,
+  resetSync,
+  type Sync,
+  type SyncAt,
+  setFrequency,
+  startSync,
+  triggerSync,
+} from './queries.ts';
+import { spelled } from './words.ts';
 
-/** What can be done with a sync of a connection. `sync` undefined: it was never started. */
-export function SyncActs({
-  environment,
-  at,
-  sync,
-}: {
-  environment: string;
-  at: SyncAt;
-  sync: Sync | undefined;
-}) {
+/** The actions on a sync of a connection. `sync` is undefined if it was never started. */
+export function SyncActs({ at, sync }: { at: SyncAt; sync: Sync | undefined }) {
+  const environment = useEnvironment();
   const [opened, setOpened] = useState<'frequency' | 'reset' | 'deletes'>();
   const [deletes, setDeletes] = useState<HeldDelete[]>([]);
-  const run = useSyncAct(environment, {
-    act: triggerSync,
-    told: 'The sync runs as soon as capacity is available.',
+  const options = { stale: syncKeys(environment), failed: 'Not done' };
+  const run = useChange((sync: SyncAt) => triggerSync(environment, sync), {
+    ...options,
+    done: 'The sync runs when capacity is available.',
   });
-  const pause = useSyncAct(environment, {
-    act: pauseSync,
-    told: 'It is paused. What runs goes on to its end.',
+  const pause = useChange((sync: SyncAt) => pauseSync(environment, sync), {
+    ...options,
+    done: 'The sync is paused. A current run continues to its end.',
   });
-  const start = useSyncAct(environment, { act: startSync, told: 'It is started: it runs at its next time.' });
+  const start = useChange((sync: SyncAt) => startSync(environment, sync), {
+    ...options,
+    done: 'The sync is started. It runs at its next time.',
+  });
   const isPaused = sync === undefined || sync.next_at === null;
   const isOff = sync?.enabled === false;
   const close = () => setOpened(undefined);
@@ -48,7 +68,7 @@ export function SyncActs({
           <ActionIcon
             variant="subtle"
             color="gray"
-            aria-label={`Acts on ${title} of ${at.connection}`}
+            aria-label={`Actions for ${title} of ${at.connection}`}
             loading={run.isPending || pause.isPending || start.isPending}
           >
             <IconDots size={18} />
@@ -104,47 +124,184 @@ export function SyncActs({
       </Menu>
       {sync !== undefined && (
         <>
-          <FrequencyDialog
-            environment={environment}
-            at={at}
-            sync={sync}
-            opened={opened === 'frequency'}
-            onClose={close}
-          />
-          <AllowDeletesDialog
-            environment={environment}
-            at={at}
-            deletes={deletes}
-            opened={opened === 'deletes'}
-            onClose={close}
-          />
-          <ResetDialog environment={environment} at={at} opened={opened === 'reset'} onClose={close} />
+          <FrequencyDialog at={at} sync={sync} opened={opened === 'frequency'} onClose={close} />
+          <AllowDeletesDialog at={at} deletes={deletes} opened={opened === 'deletes'} onClose={close} />
+          <ResetDialog at={at} opened={opened === 'reset'} onClose={close} />
         </>
       )}
     </>
   );
 }
 
-/** An act on a sync, with a notification of its result; the lists of syncs and runs are fetched again. */
-function useSyncAct(
-  environment: string,
-  { act, told }: { act: (environment: string, at: SyncAt) => Promise<void>; told: string },
-) {
-  const refresh = useRefreshSyncs(environment);
-  return useMutation({
-    mutationFn: (at: SyncAt) => act(environment, at),
-    onSuccess: () => notifications.show({ message: told, color: 'green' }),
-    onError: ({ message }) => notifications.show({ title: 'Not done', message, color: 'red' }),
-    onSettled: refresh,
-  });
+/** The keys of the queries that a change of a sync makes stale. */
+export const syncKeys = (environment: string) =>
+  ['syncs', 'runs', 'functions'].map((name) => [environment, name]);
+
+const common = ['every 5 minutes', 'every 30 minutes', 'every hour', 'every 6 hours', 'every day'];
+
+type FrequencyProps = { at: SyncAt; sync: Pick<Sync, 'frequency' | 'own_frequency'>; onClose: () => void };
+
+/** Sets the frequency of a sync for one connection, instead of the frequency of the function. */
+export function FrequencyDialog({ opened, ...given }: FrequencyProps & { opened: boolean }) {
+  return (
+    <Modal opened={opened} onClose={given.onClose} title={`How often ${given.at.name} runs`}>
+      <FrequencyForm {...given} />
+    </Modal>
+  );
 }
 
-export function useRefreshSyncs(environment: string): () => Promise<unknown> {
-  const queries = useQueryClient();
-  return () =>
-    Promise.all(
-      ['syncs', 'runs', 'functions'].map((name) =>
-        queries.invalidateQueries({ queryKey: [environment, name] }),
-      ),
-    );
+function FrequencyForm({ at, sync, onClose }: FrequencyProps) {
+  const environment = useEnvironment();
+  const [typed, setTyped] = useState(sync.frequency === null ? '' : spelled(sync.frequency));
+  const save = useChange((frequency: string | null) => setFrequency(environment, { ...at, frequency }), {
+    stale: syncKeys(environment),
+    after: onClose,
+  });
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        save.mutate(typed.trim());
+      }}
+    >
+      <Stack>
+        <TextInput
+          label="Frequency"
+          description="For this connection only. The shortest interval is 30 seconds."
+          data-autofocus
+          value={typed}
+          onChange={({ currentTarget: { value } }) => {
+            save.reset();
+            setTyped(value);
+          }}
+        />
+        <Group gap={6}>
+          {common.map((one) => (
+            <Button key={one} size="compact-sm" variant="default" onClick={() => setTyped(one)}>
+              {one}
+            </Button>
+          ))}
+        </Group>
+        {sync.own_frequency !== null && <Dimmed>This sync has its own frequency.</Dimmed>}
+        {save.isError && <FaultNotice error={save.error} />}
+        <Group justify="flex-end">
+          {sync.own_frequency !== null && (
+            <Button variant="default" disabled={save.isPending} onClick={() => save.mutate(null)}>
+              Use the function's frequency
+            </Button>
+          )}
+          <Button type="submit" loading={save.isPending} disabled={typed.trim() === ''}>
+            Save
+          </Button>
+        </Group>
+      </Stack>
+    </form>
+  );
+}
+
+type ResetProps = { at: SyncAt; onClose: () => void };
+
+/** Resets a sync, with a list of what it deletes. */
+export function ResetDialog({ opened, ...given }: ResetProps & { opened: boolean }) {
+  return (
+    <Modal opened={opened} onClose={given.onClose} title={`Reset ${given.at.name}?`}>
+      <ResetQuestion {...given} />
+    </Modal>
+  );
+}
+
+function ResetQuestion({ at, onClose }: ResetProps) {
+  const environment = useEnvironment();
+  const [isEmptied, setEmptied] = useState(false);
+  const reset = useChange(() => resetSync(environment, { ...at, records: isEmptied ? 'removed' : 'kept' }), {
+    done: 'The sync starts from the beginning when capacity is available.',
+    stale: syncKeys(environment),
+    after: onClose,
+  });
+  return (
+    <Stack>
+      <Text>For {at.connection} this deletes:</Text>
+      <List>
+        <List.Item>its checkpoint: the next run reads everything again</List.Item>
+        <List.Item>open delete tracking, and the time of its last success</List.Item>
+        {isEmptied && (
+          <List.Item>all records of its models, without a deletion event for each record</List.Item>
+        )}
+      </List>
+      <Dimmed>A current run is stopped. Then the sync runs immediately.</Dimmed>
+      <Checkbox
+        label="Also remove its records"
+        description="Consumers receive an event that the dataset was emptied. The next run adds the records again."
+        checked={isEmptied}
+        onChange={({ currentTarget: { checked } }) => setEmptied(checked)}
+      />
+      <DialogEnd
+        act={isEmptied ? 'Reset and remove records' : 'Reset'}
+        attempt={reset}
+        button={{ color: 'red' }}
+        onClose={onClose}
+        onAct={() => reset.mutate()}
+      />
+    </Stack>
+  );
+}
+
+type AllowDeletesProps = {
+  at: SyncAt;
+  /** The numbers when the dialog opened: the user allows exactly what the dialog shows. */
+  deletes: HeldDelete[];
+  onClose: () => void;
+  onAllowed?: () => Promise<unknown>;
+};
+
+/** Allows the held deletions once, up to the shown numbers. */
+export function AllowDeletesDialog({ opened, ...given }: AllowDeletesProps & { opened: boolean }) {
+  return (
+    <Modal
+      opened={opened}
+      onClose={given.onClose}
+      title={`Allow ${given.at.name} to delete ${counted(totalOf(given.deletes), 'record')}?`}
+    >
+      <AllowDeletesQuestion {...given} />
+    </Modal>
+  );
+}
+
+function AllowDeletesQuestion({ at, deletes, onClose, onAllowed }: AllowDeletesProps) {
+  const environment = useEnvironment();
+  const allow = useChange(() => allowMassDelete(environment, { ...at, deletes }), {
+    done: 'The sync reads everything again, then deletes.',
+    stale: syncKeys(environment),
+    after: () => {
+      onClose();
+      return onAllowed?.();
+    },
+  });
+  return (
+    <Stack>
+      <Text>The last run for {at.connection} did not find:</Text>
+      <List>
+        {deletes.map(({ model, would_delete, live }) => (
+          <List.Item key={model}>
+            {would_delete.toLocaleString()} of {live.toLocaleString()} records of {model}
+          </List.Item>
+        ))}
+      </List>
+      <Dimmed>
+        The sync runs now and reads everything again. It deletes the records that neither this run nor the
+        held one found: at most these numbers, once. A record that only the new run misses is kept for now.
+      </Dimmed>
+      <DialogEnd
+        act={`Delete up to ${counted(totalOf(deletes), 'record')}`}
+        attempt={allow}
+        button={{ color: 'red' }}
+        onClose={onClose}
+        onAct={() => allow.mutate()}
+      />
+    </Stack>
+  );
+}
+
+function totalOf(deletes: HeldDelete[]): number {
+  return deletes.reduce((sum, { would_delete }) => sum + would_delete, 0);
 }

@@ -1,111 +1,114 @@
-import { Anchor, Badge, Box, Group, Table, Text, VisuallyHidden } from '@mantine/core';
-import { Link } from '@tanstack/react-router';
+import { Badge, Box, Card, Group, Stack, Text, Title } from '@mantine/core';
+import { IconPlugConnected } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { Fault } from '../../api/client.ts';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { EmptyState } from '../../ui/EmptyState.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import type { At } from '../connections/queries.ts';
+import { AnchorLink, connectionPage, functionPage, runPage } from '../links.tsx';
+import { CursorPager, defined, FilterBar, NoMatch } from '../lists.tsx';
+import type { FunctionSearch } from '../search.ts';
+import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
-import type { Sync } from './queries.ts';
+import { heldText } from './advice.ts';
+import { type FunctionAt, functionsQuery, type Sync, type SyncCounts, syncsQuery } from './queries.ts';
 import { RunBadge, SyncBadge } from './StateBadge.tsx';
 import { SyncActs } from './SyncActs.tsx';
-import { SyncError } from './SyncError.tsx';
-import { spelled } from './words.ts';
+import { spelled, syncStates } from './words.ts';
 
-/** Syncs of one function by connection. */
-export function SyncsTable({ environment, syncs }: { environment: string; syncs: Sync[] }) {
+/** The connections for which a sync runs, with the state of each. */
+function SyncsOfFunction({ syncs }: { syncs: Sync[] }) {
+  const environment = useEnvironment();
   const mayWrite = useMay()('functions:write');
   return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Connection</Table.Th>
-            <Table.Th visibleFrom="xs">State</Table.Th>
-            <Table.Th visibleFrom="lg">Runs</Table.Th>
-            <Table.Th visibleFrom="sm">Next</Table.Th>
-            <Table.Th visibleFrom="md">Last run</Table.Th>
-            {mayWrite && (
-              <Table.Th>
-                <VisuallyHidden>Acts</VisuallyHidden>
-              </Table.Th>
-            )}
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {syncs.map((sync) => (
-            <Row key={sync.id} sync={sync} environment={environment} mayWrite={mayWrite} />
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
-  );
-}
-
-function Row({ sync, environment, mayWrite }: { sync: Sync; environment: string; mayWrite: boolean }) {
-  const { provider_config_key: integration, connection_id: id, account_email: email, variant } = sync;
-  return (
-    <Table.Tr>
-      <Table.Td maw={{ base: 220, sm: 360 }}>
-        <Group gap={6}>
-          <Anchor
-            size="sm"
-            fw={550}
-            className="wrap"
-            renderRoot={(looks) => (
-              <Link
-                to="/$environment/connections/$integration/$id"
-                params={{ environment, integration, id }}
-                {...looks}
-              />
-            )}
-          >
-            {email ?? id}
-          </Anchor>
-          {variant !== 'base' && <Badge color="gray">{variant}</Badge>}
-        </Group>
-        {email !== null && (
-          <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
-            {id}
-          </Text>
-        )}
-        <Group hiddenFrom="xs" gap={6} mt={4}>
-          <SyncBadge sync={sync} />
-        </Group>
-        <Text size="sm" hiddenFrom="sm" mt={4}>
-          <Text span inherit c="dimmed">
-            Next{' '}
-          </Text>
-          <NextTime sync={sync} />
-        </Text>
-        <Box hiddenFrom="md" mt={4}>
-          <LastRun sync={sync} environment={environment} />
-        </Box>
-        <SyncError sync={sync} />
-      </Table.Td>
-      <Table.Td visibleFrom="xs">
-        <SyncBadge sync={sync} />
-      </Table.Td>
-      <Table.Td visibleFrom="lg">
-        <Text size="sm">{sync.frequency === null ? '' : spelled(sync.frequency)}</Text>
-        {sync.own_frequency !== null && (
-          <Text size="xs" c="dimmed">
-            of its own
-          </Text>
-        )}
-      </Table.Td>
-      <Table.Td visibleFrom="sm" fz="sm" className="unbroken">
-        <NextTime sync={sync} />
-      </Table.Td>
-      <Table.Td visibleFrom="md">
-        <LastRun sync={sync} environment={environment} />
-      </Table.Td>
-      {mayWrite && (
-        <Table.Td w={56}>
-          <SyncActs
-            environment={environment}
-            at={{ integration, connection: id, name: sync.function, variant }}
-            sync={sync}
-          />
-        </Table.Td>
-      )}
-    </Table.Tr>
+    <ListTable
+      rows={syncs}
+      keyOf={({ id }) => id}
+      columns={[
+        {
+          title: 'Connection',
+          maw: { base: 220, sm: 360 },
+          cell: (sync) => (
+            <>
+              <Group gap={6}>
+                <AnchorLink
+                  size="sm"
+                  fw={550}
+                  className="wrap"
+                  {...connectionPage(environment, {
+                    integration: sync.provider_config_key,
+                    id: sync.connection_id,
+                  })}
+                >
+                  {sync.account_email ?? sync.connection_id}
+                </AnchorLink>
+                {sync.variant !== 'base' && <Badge color="gray">{sync.variant}</Badge>}
+              </Group>
+              {sync.account_email !== null && (
+                <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
+                  {sync.connection_id}
+                </Text>
+              )}
+              <Group hiddenFrom="xs" gap={6} mt={4}>
+                <SyncBadge sync={sync} />
+              </Group>
+              <Text size="sm" hiddenFrom="sm" mt={4}>
+                <Text span inherit c="dimmed">
+                  Next{' '}
+                </Text>
+                <NextTime sync={sync} />
+              </Text>
+              <Box hiddenFrom="md" mt={4}>
+                <LastRun sync={sync} />
+              </Box>
+              <SyncError sync={sync} />
+            </>
+          ),
+        },
+        { title: 'State', visibleFrom: 'xs', cell: (sync) => <SyncBadge sync={sync} /> },
+        {
+          title: 'Runs',
+          visibleFrom: 'lg',
+          cell: ({ frequency, own_frequency: own }) => (
+            <>
+              <Text size="sm">{frequency === null ? '' : spelled(frequency)}</Text>
+              {own !== null && (
+                <Text size="xs" c="dimmed">
+                  its own frequency
+                </Text>
+              )}
+            </>
+          ),
+        },
+        {
+          title: 'Next',
+          visibleFrom: 'sm',
+          fz: 'sm',
+          className: 'unbroken',
+          cell: (sync) => <NextTime sync={sync} />,
+        },
+        { title: 'Last run', visibleFrom: 'md', cell: (sync) => <LastRun sync={sync} /> },
+        mayWrite && {
+          label: 'Actions',
+          w: 56,
+          cell: (sync) => (
+            <SyncActs
+              at={{
+                integration: sync.provider_config_key,
+                connection: sync.connection_id,
+                name: sync.function,
+                variant: sync.variant,
+              }}
+              sync={sync}
+            />
+          ),
+        },
+      ]}
+    />
   );
 }
 
@@ -113,30 +116,20 @@ export function NextTime({ sync }: { sync: Pick<Sync, 'state' | 'next_at'> }) {
   return <RelativeTime at={sync.next_at} never={sync.state === 'paused' ? 'when started' : 'not set'} />;
 }
 
-/** What runs or ran last, and leads there. */
+/** The current or the last run, with a link to it. */
 export function LastRun({
   sync: { current_run: current, last_run: last },
-  environment,
 }: {
   sync: Pick<Sync, 'current_run' | 'last_run'>;
-  environment: string;
 }) {
+  const environment = useEnvironment();
   const shown = current ?? last;
   if (shown === null) {
-    return (
-      <Text size="sm" c="dimmed">
-        never
-      </Text>
-    );
+    return <Dimmed>never</Dimmed>;
   }
   return (
     <Group gap={6}>
-      <Link
-        className="plain-link"
-        to="/$environment/functions/runs/$run"
-        params={{ environment, run: shown.id }}
-        title="To the run"
-      >
+      <Link className="plain-link" {...runPage(environment, shown.id)} title="Open the run">
         <RunBadge state={shown.state} />
       </Link>
       {current === null && last !== null && (
@@ -145,5 +138,246 @@ export function LastRun({
         </Box>
       )}
     </Group>
+  );
+}
+
+/** Why a sync does not run, or the error of its last run; nothing without an error. */
+export function SyncError({
+  sync: { held, held_deletes: deletes, last_run: last, failures, state },
+}: {
+  sync: Sync;
+}) {
+  if (held !== null) {
+    return (
+      <Text size="xs" c="var(--mantine-color-orange-light-color)" className="wrap" mt={2}>
+        {held.message}
+      </Text>
+    );
+  }
+  if (failures === 0 || last === null || last.error === null || state === 'running') return null;
+  if (last.error.code === 'mass_delete_held') {
+    return (
+      <Text size="xs" c="var(--mantine-color-red-light-color)" className="wrap" mt={2}>
+        {heldText(last.error.message)}
+        {deletes !== undefined && ' Open the menu of the sync to allow it.'}
+      </Text>
+    );
+  }
+  return (
+    <Text size="xs" c="var(--mantine-color-red-light-color)" className="wrap" lineClamp={2} mt={2}>
+      {failures > 1 && `${failures.toLocaleString()} times: `}
+      {last.error.message}
+    </Text>
+  );
+}
+
+const pageSize = 50;
+const states = Object.entries(syncStates).map(([value, { label }]) => ({ value, label }));
+
+/** The connections and variants of a sync, with their state and actions. */
+export function SyncsTab({ at }: { at: FunctionAt }) {
+  const environment = useEnvironment();
+  const search = useSearch({ from: '/$environment/functions/of/$integration/$type/$name' });
+  const navigate = useNavigate({ from: '/$environment/functions/of/$integration/$type/$name' });
+  const { is, connection, after } = search;
+  const query = useQuery(
+    syncsQuery(environment, {
+      ...{ provider_config_key: at.integration, function: at.name, limit: pageSize },
+      ...defined({ state: is, connection_id: connection, after }),
+    }),
+  );
+  const change = (next: FunctionSearch) =>
+    void navigate({ search: (former) => ({ ...former, after: undefined, ...next }), replace: true });
+  const isFiltered = is !== undefined || connection !== undefined;
+  return (
+    <Stack>
+      <FilterBar
+        search={search}
+        filters={[
+          { name: 'connection', label: 'Connection ID' },
+          { name: 'is', label: 'State', placeholder: 'Every state', options: states },
+        ]}
+        onChange={change}
+      >
+        <Dimmed role="status">{query.data && countsOf(query.data.counts)}</Dimmed>
+      </FilterBar>
+      <Loaded query={query}>
+        {({ syncs, next_after: next }) => (
+          <Stack>
+            {syncs.length > 0 ? (
+              <SyncsOfFunction syncs={syncs} />
+            ) : isFiltered ? (
+              <NoMatch
+                icon={<IconPlugConnected size={26} />}
+                onClear={() => change({ is: undefined, connection: undefined })}
+              >
+                No connection of this sync matches these filters.
+              </NoMatch>
+            ) : (
+              <EmptyState icon={<IconPlugConnected size={26} />} title="No connection yet">
+                A sync with automatic start runs for each new connection of {at.integration}. Start other
+                syncs on the page of the connection, or with <code>POST /sync/start</code>.{' '}
+                <AnchorLink
+                  inherit
+                  underline="always"
+                  to="/$environment/connections"
+                  params={{ environment }}
+                  search={{ integration: at.integration }}
+                >
+                  Connections of this integration
+                </AnchorLink>
+              </EmptyState>
+            )}
+            <CursorPager
+              onFirst={after === undefined ? undefined : () => change({ after: undefined })}
+              next={next === null ? undefined : { after: next }}
+              labels={['To the first', 'More']}
+            />
+          </Stack>
+        )}
+      </Loaded>
+    </Stack>
+  );
+}
+
+/** "1,204 in all: 3 failing, 1 held". */
+function countsOf(counts: SyncCounts): string {
+  const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
+  const parts = (['running', 'failing', 'held', 'paused'] as const)
+    .filter((state) => counts[state] > 0)
+    .map((state) => `${counts[state].toLocaleString()} ${state}`);
+  return `${total.toLocaleString()} in all${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`;
+}
+
+type Shown = { name: string; variant: string; sync: Sync | undefined };
+
+/** The syncs of a connection, including those that were never started. */
+export function SyncsCard({ at }: { at: At }) {
+  const environment = useEnvironment();
+  const mayWrite = useMay()('functions:write');
+  const functions = useQuery(
+    functionsQuery(environment, { provider_config_key: at.integration, type: 'sync', limit: 100 }),
+  );
+  const syncs = useQuery(
+    syncsQuery(environment, { provider_config_key: at.integration, connection_id: at.id, limit: 200 }),
+  );
+  const isOff =
+    functions.data === undefined &&
+    functions.error instanceof Fault &&
+    functions.error.code === 'functions_off';
+  return (
+    <Card component="section" aria-label="Syncs">
+      <Group justify="space-between" mb="xs">
+        <Title order={2}>Syncs</Title>
+        {!isOff && (
+          <AnchorLink
+            size="sm"
+            to="/$environment/functions"
+            params={{ environment }}
+            search={{ tab: 'runs', integration: at.integration, connection: at.id }}
+          >
+            Runs
+          </AnchorLink>
+        )}
+      </Group>
+      {isOff ? (
+        <Dimmed>Functions are turned off in this service.</Dimmed>
+      ) : (
+        <Loaded query={functions}>
+          {({ data: deployed }) =>
+            deployed.length === 0 ? (
+              <Dimmed>
+                No sync is deployed for {at.integration}. Your own code can save records with{' '}
+                <code>POST /records</code>;{' '}
+                <AnchorLink
+                  inherit
+                  underline="always"
+                  to="/$environment/functions"
+                  params={{ environment }}
+                  search={{}}
+                >
+                  functions
+                </AnchorLink>{' '}
+                fetch and save.
+              </Dimmed>
+            ) : (
+              <Loaded query={syncs}>
+                {(known) => (
+                  <Stack gap="sm">
+                    {shownOf(
+                      deployed.map(({ name }) => name),
+                      known.syncs,
+                    ).map((one) => (
+                      <SyncsCardRow key={`${one.name}:${one.variant}`} at={at} of={one} mayWrite={mayWrite} />
+                    ))}
+                  </Stack>
+                )}
+              </Loaded>
+            )
+          }
+        </Loaded>
+      )}
+    </Card>
+  );
+}
+
+function SyncsCardRow({
+  at,
+  of: { name, variant, sync },
+  mayWrite,
+}: {
+  at: At;
+  of: Shown;
+  mayWrite: boolean;
+}) {
+  const environment = useEnvironment();
+  const { integration, id: connection } = at;
+  return (
+    <Group wrap="nowrap" align="flex-start" justify="space-between" gap="sm">
+      <Stack gap={4} miw={0}>
+        <Group gap={8}>
+          <AnchorLink
+            size="sm"
+            fw={550}
+            className="wrap"
+            {...functionPage(environment, { integration, type: 'sync', name })}
+            search={{}}
+          >
+            {name}
+          </AnchorLink>
+          {variant !== 'base' && <Badge color="gray">{variant}</Badge>}
+          <SyncBadge sync={sync} />
+        </Group>
+        {sync !== undefined && (
+          <>
+            <Group gap="md">
+              <Group gap={6}>
+                <Dimmed>Last</Dimmed>
+                <LastRun sync={sync} />
+              </Group>
+              <Text size="sm">
+                <Text span inherit c="dimmed">
+                  Next{' '}
+                </Text>
+                <NextTime sync={sync} />
+              </Text>
+            </Group>
+            <SyncError sync={sync} />
+          </>
+        )}
+      </Stack>
+      {mayWrite && <SyncActs at={{ integration, connection, name, variant }} sync={sync} />}
+    </Group>
+  );
+}
+
+/** Ordered by name and variant. A function without a sync on this connection is listed as not started. */
+function shownOf(deployed: readonly string[], syncs: readonly Sync[]): Shown[] {
+  const known = syncs.map((sync) => ({ name: sync.function, variant: sync.variant, sync }));
+  const others = deployed
+    .filter((name) => !known.some((one) => one.name === name))
+    .map((name) => ({ name, variant: 'base', sync: undefined }));
+  return [...known, ...others].sort(
+    (a, b) => a.name.localeCompare(b.name) || a.variant.localeCompare(b.variant),
   );
 }

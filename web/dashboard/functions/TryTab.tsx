@@ -1,4 +1,21 @@
-import { Alert, Button, Card, Grid, Group, Skeleton, Stack, Text } from '@mantine/core';
+import {
+  Alert,
+  Badge,
+  Button,
+  Card,
+  Grid,
+  Group,
+  JsonInput,
+  Loader,
+  NativeSelect,
+  SegmentedControl,
+  Skeleton,
+  Stack,
+  Switch,
+  Text,
+  TextInput,
+  Title,
+} from '@mantine/core';
 import {
   IconEyeOff,
   IconPlayerPlay,
@@ -6,32 +23,27 @@ import {
   IconPlugConnected,
   IconPower,
 } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
+import { Fault } from '../../api/client.ts';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
+import { AnchorLink, ButtonLink, functionPage } from '../links.tsx';
 import { ConnectionPicker } from '../playground/ConnectionPicker.tsx';
-import { ActionOutcome, type CallState } from './ActionOutcome.tsx';
-import { type Draft, InputEditor } from './InputEditor.tsx';
-import { formOf, inputOf, readJson, typedOf } from './input-form.ts';
-import { callAction, type FunctionAt, type WholeFunction } from './queries.ts';
-import { useRefreshSyncs } from './SyncActs.tsx';
-import { sampleOf } from './schema.ts';
+import { useEnvironment } from '../shell/environment.ts';
+import { type FormField, formOf, inputOf, readJson, type Typed, typedOf } from './input-form.ts';
+import { type ActionAnswer, callAction, type FunctionAt, type WholeFunction } from './queries.ts';
+import { syncKeys } from './SyncActs.tsx';
+import { sampleOf, typeWords } from './schema.ts';
+import { spellTime } from './words.ts';
 
-/** Calls an action by hand, on a connection of one's choice, and shows what it answers. */
-export function TryTab({
-  environment,
-  at,
-  found,
-  mayCall,
-}: {
-  environment: string;
-  at: FunctionAt;
-  found: WholeFunction;
-  mayCall: boolean;
-}) {
+/** Calls an action on a chosen connection, and shows the result. */
+export function TryTab({ at, found, mayCall }: { at: FunctionAt; found: WholeFunction; mayCall: boolean }) {
+  const environment = useEnvironment();
   const newest = useQuery({
     ...connectionsQuery(environment, { integrationId: at.integration, limit: 20 }),
     enabled: mayCall && found.enabled,
@@ -39,14 +51,14 @@ export function TryTab({
   if (!mayCall) {
     return (
       <EmptyState icon={<IconEyeOff size={26} />} title="Viewers cannot call actions">
-        An action uses the credentials of somebody's account. An owner can make you a developer.
+        An action uses the credentials of a connected account. Ask an owner for the role of a developer.
       </EmptyState>
     );
   }
   if (!found.enabled) {
     return (
-      <EmptyState icon={<IconPower size={26} />} title="It is off">
-        Turn the action on to call it.
+      <EmptyState icon={<IconPower size={26} />} title="The action is turned off">
+        Turn it on to call it.
       </EmptyState>
     );
   }
@@ -56,27 +68,21 @@ export function TryTab({
         connections[0] === undefined ? (
           <EmptyState
             icon={<IconPlugConnected size={26} />}
-            title="A connection comes first"
+            title="Create a connection first"
             action={
-              <Button
-                renderRoot={(props) => (
-                  <Link
-                    to="/$environment/connections"
-                    params={{ environment }}
-                    search={{ integration: at.integration }}
-                    {...props}
-                  />
-                )}
+              <ButtonLink
+                to="/$environment/connections"
+                params={{ environment }}
+                search={{ integration: at.integration }}
               >
                 To the connections
-              </Button>
+              </ButtonLink>
             }
           >
-            An action runs with the credentials of an account of {at.integration}.
+            An action uses the credentials of a connection of {at.integration}.
           </EmptyState>
         ) : (
           <Try
-            environment={environment}
             at={at}
             found={found}
             start={connections.find(({ health }) => health.status === 'active') ?? connections[0]}
@@ -87,17 +93,8 @@ export function TryTab({
   );
 }
 
-function Try({
-  environment,
-  at,
-  found,
-  start,
-}: {
-  environment: string;
-  at: FunctionAt;
-  found: WholeFunction;
-  start: Connection;
-}) {
+function Try({ at, found, start }: { at: FunctionAt; found: WholeFunction; start: Connection }) {
+  const environment = useEnvironment();
   const schema = found.input === undefined ? undefined : found.json_schema?.definitions[found.input];
   const fields = formOf(schema);
   const [chosen, setChosen] = useState(start);
@@ -105,7 +102,7 @@ function Try({
   const [flaws, setFlaws] = useState<Record<string, string>>({});
   const [state, setState] = useState<CallState>({ is: 'idle' });
   const running = useRef<AbortController>(undefined);
-  const refresh = useRefreshSyncs(environment);
+  const queries = useQueryClient();
   useEffect(() => () => running.current?.abort(), []);
 
   const read = () => {
@@ -132,9 +129,9 @@ function Try({
     } catch (error) {
       setState(own.signal.aborted ? { is: 'cancelled' } : { is: 'failed', error });
     }
-    await refresh();
+    await Promise.all(syncKeys(environment).map((queryKey) => queries.invalidateQueries({ queryKey })));
   };
-  /** What was typed goes along to the other way of giving it, as far as it can be read. */
+  /** Converts the input to the other format, as far as it is valid. */
   const switchTo = (as: Draft['as']) => {
     const given = read();
     setFlaws({});
@@ -142,7 +139,7 @@ function Try({
     if (as === 'json') setDraft({ ...draft, as, json: JSON.stringify(given.input, null, 2) });
     else setDraft({ ...draft, as, typed: typedOf(fields, given.input) });
   };
-  // On a narrow page the answer stands below the form.
+  // On a narrow page, the response is below the form.
   const outcome = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (state.is !== 'idle') outcome.current?.scrollIntoView({ block: 'nearest' });
@@ -159,16 +156,9 @@ function Try({
             }}
           >
             <Stack gap="md">
-              <ConnectionPicker
-                environment={environment}
-                integration={at.integration}
-                chosen={chosen}
-                onChoose={setChosen}
-              />
+              <ConnectionPicker integration={at.integration} chosen={chosen} onChoose={setChosen} />
               {schema === undefined ? (
-                <Text size="sm" c="dimmed">
-                  It takes no input.
-                </Text>
+                <Dimmed>This action has no input.</Dimmed>
               ) : (
                 <InputEditor
                   fields={fields}
@@ -180,7 +170,7 @@ function Try({
               )}
               {!found.read_only && (
                 <Alert color="yellow" py="xs">
-                  It may change things at the provider, in the account of this connection.
+                  This action can change data in the account of this connection.
                 </Alert>
               )}
               <Group>
@@ -196,7 +186,7 @@ function Try({
                   </Button>
                 ) : (
                   <Button key="call" type="submit" leftSection={<IconPlayerPlay size={16} />}>
-                    Call it
+                    Call
                   </Button>
                 )}
               </Group>
@@ -205,7 +195,7 @@ function Try({
         </Card>
       </Grid.Col>
       <Grid.Col span={{ base: 12, lg: 7 }} ref={outcome} style={{ scrollMarginTop: 72 }}>
-        <ActionOutcome environment={environment} at={at} state={state} onRetry={() => void call()} />
+        <ActionOutcome at={at} state={state} onRetry={() => void call()} />
       </Grid.Col>
     </Grid>
   );
@@ -216,4 +206,212 @@ function startOf(schema: Record<string, unknown> | undefined): Draft {
   const sample = schema === undefined ? undefined : sampleOf(schema);
   const json = sample === undefined || sample === null ? '' : JSON.stringify(sample, null, 2);
   return { as: fields === undefined ? 'json' : 'form', typed: {}, json };
+}
+
+export type CallState =
+  | { is: 'idle' }
+  | { is: 'running' }
+  | { is: 'cancelled' }
+  | { is: 'failed'; error: unknown }
+  | { is: 'answered'; answer: ActionAnswer };
+
+/** The result of a call of an action. */
+export function ActionOutcome({
+  at,
+  state,
+  onRetry,
+}: {
+  at: FunctionAt;
+  state: CallState;
+  onRetry: () => void;
+}) {
+  const environment = useEnvironment();
+  const toRuns = (
+    <AnchorLink size="sm" {...functionPage(environment, at)} search={{ tab: 'runs' }}>
+      Runs of this action
+    </AnchorLink>
+  );
+  switch (state.is) {
+    case 'idle':
+      return (
+        <Card>
+          <EmptyState icon={<IconPlayerPlay size={26} />} title="Not called yet">
+            Choose a connection, enter the input, and call the action. The output appears here.
+          </EmptyState>
+        </Card>
+      );
+    case 'running':
+      return (
+        <Card role="status" aria-label="Running">
+          <Group>
+            <Loader size="sm" />
+            <Text>The action is running</Text>
+          </Group>
+        </Card>
+      );
+    case 'cancelled':
+      return (
+        <Alert color="gray" title="Cancelled" role="status">
+          <Stack gap="xs" align="flex-start">
+            <Text size="sm">The action was stopped. Its changes at the provider until then remain.</Text>
+            {toRuns}
+          </Stack>
+        </Alert>
+      );
+    case 'failed':
+      return (
+        <Stack>
+          <FaultNotice error={state.error} onRetry={onRetry} />
+          {state.error instanceof Fault && state.error.payload !== undefined && (
+            <Card component="section" aria-label="Thrown payload">
+              <Title order={2} mb="xs">
+                Thrown payload
+              </Title>
+              <JsonBlock value={state.error.payload} what="the thrown payload" />
+            </Card>
+          )}
+          {toRuns}
+        </Stack>
+      );
+    case 'answered':
+      return (
+        <Card component="section" aria-label="Output">
+          <Group justify="space-between" mb="sm" gap="xs">
+            <Group gap="xs">
+              <Title order={2}>Output</Title>
+              <Badge color="green">Succeeded</Badge>
+              <Dimmed>{spellTime(state.answer.tookMs)}</Dimmed>
+            </Group>
+            {toRuns}
+          </Group>
+          <JsonBlock value={state.answer.output} what="the output" />
+        </Card>
+      );
+  }
+}
+
+/** The input as a form and as JSON, each with its own text. */
+export type Draft = { as: 'form' | 'json'; typed: Typed; json: string };
+
+/** The input of an action: a field for each property of its schema, otherwise JSON. */
+export function InputEditor({
+  fields,
+  draft,
+  flaws,
+  onChange,
+  onSwitch,
+}: {
+  fields: FormField[] | undefined;
+  draft: Draft;
+  /** By field; an error of the JSON as a whole has an empty name. */
+  flaws: Record<string, string>;
+  onChange: (draft: Draft) => void;
+  onSwitch: (as: Draft['as']) => void;
+}) {
+  return (
+    <Stack gap="sm">
+      <Group justify="space-between">
+        <Text fw={600} size="sm">
+          Input
+        </Text>
+        {fields !== undefined && (
+          <SegmentedControl
+            size="xs"
+            aria-label="Input format"
+            data={[
+              { value: 'form', label: 'Form' },
+              { value: 'json', label: 'JSON' },
+            ]}
+            value={draft.as}
+            onChange={(as) => onSwitch(as as Draft['as'])}
+          />
+        )}
+      </Group>
+      {draft.as === 'json' || fields === undefined ? (
+        <JsonInput
+          aria-label="Input as JSON"
+          placeholder="{}"
+          autosize
+          minRows={6}
+          maxRows={20}
+          value={draft.json}
+          onChange={(json) => onChange({ ...draft, json })}
+          error={flaws['']}
+        />
+      ) : (
+        fields.map((field) => (
+          <InputField
+            key={field.name}
+            field={field}
+            value={Object.hasOwn(draft.typed, field.name) ? draft.typed[field.name] : undefined}
+            flaw={Object.hasOwn(flaws, field.name) ? flaws[field.name] : undefined}
+            onChange={(value) => {
+              const rest = Object.entries(draft.typed).filter(([name]) => name !== field.name);
+              const typed = value === undefined ? rest : [...rest, [field.name, value] as const];
+              onChange({ ...draft, typed: Object.fromEntries(typed) });
+            }}
+          />
+        ))
+      )}
+    </Stack>
+  );
+}
+
+function InputField({
+  field: { name, schema, isRequired, control, choices },
+  value,
+  flaw,
+  onChange,
+}: {
+  field: FormField;
+  value: string | boolean | undefined;
+  flaw: string | undefined;
+  onChange: (value: string | boolean | undefined) => void;
+}) {
+  const about = typeof schema.description === 'string' ? schema.description : typeWords(schema);
+  const common = { label: name, description: about, withAsterisk: isRequired, error: flaw };
+  const text = typeof value === 'string' ? value : '';
+  switch (control) {
+    case 'switch':
+      return (
+        <Switch
+          label={name}
+          description={about}
+          checked={value === true}
+          onChange={({ currentTarget: { checked } }) => onChange(checked)}
+        />
+      );
+    case 'choice':
+      return (
+        <NativeSelect
+          {...common}
+          data={[{ value: '', label: isRequired ? 'Choose one' : 'none' }, ...choices]}
+          value={text}
+          onChange={({ currentTarget }) => onChange(currentTarget.value || undefined)}
+        />
+      );
+    case 'json':
+      return (
+        <JsonInput
+          {...common}
+          autosize
+          minRows={2}
+          maxRows={12}
+          value={text}
+          onChange={(typed) => onChange(typed === '' ? undefined : typed)}
+        />
+      );
+    default:
+      return (
+        <TextInput
+          {...common}
+          spellCheck={false}
+          inputMode={control === 'number' ? 'decimal' : 'text'}
+          value={text}
+          onChange={({ currentTarget }) =>
+            onChange(currentTarget.value === '' ? undefined : currentTarget.value)
+          }
+        />
+      );
+  }
 }

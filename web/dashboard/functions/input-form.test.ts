@@ -19,14 +19,14 @@ const fields = formOf(schema)!;
 
 test('a form asks for each field of an input by its kind', () => {
   assert.deepEqual(
-    fields.map(({ name, asked, isRequired }) => `${name} ${asked}${isRequired ? '' : '?'}`),
+    fields.map(({ name, control, isRequired }) => `${name} ${control}${isRequired ? '' : '?'}`),
     [
       ...['title text', 'count number', 'isOpen switch', 'kind choice', 'rows json', 'until json'],
       ...['note text?', 'share number?'],
     ],
   );
   assert.deepEqual(fields.find(({ name }) => name === 'kind')?.choices, ['plain', 'bold']);
-  // Without fields that are known there is JSON.
+  // Without known fields, the input is JSON.
   for (const other of [z.any(), z.string(), z.object({}), z.union([model, z.number()])]) {
     assert.equal(formOf(z.toJSONSchema(other) as Record<string, unknown>), undefined);
   }
@@ -47,11 +47,11 @@ test('what is typed becomes an input that fits, and comes back the same into the
 test('what is left out is left out; what is required and missing, or does not read, is named', () => {
   assert.deepEqual(inputOf(fields, { count: '1.5', share: 'half', kind: '', rows: '[{' }), {
     flaws: {
-      count: 'Is no whole number',
-      share: 'Is no number',
-      kind: 'Is required',
+      count: 'Not an integer',
+      share: 'Not a number',
+      kind: 'Required',
       rows: (readJson('[{') as { flaw: string }).flaw,
-      until: 'Is required',
+      until: 'Required',
     },
   });
   const few = { count: '1', kind: 'plain', rows: '[]', until: 'null' };

@@ -1,67 +1,67 @@
 import { type Field, fieldsOf, type JsonSchema } from './schema.ts';
 
-/** How a field of an input is asked for. `json` is whatever a simple field cannot hold. */
+/** The input control of a field. `json` is for values that a simple control cannot hold. */
 export type FormField = Field & {
-  asked: 'text' | 'number' | 'switch' | 'choice' | 'json';
+  control: 'text' | 'number' | 'switch' | 'choice' | 'json';
   choices: string[];
 };
-/** As typed; absent: nothing was given. */
+/** The entered values; an absent field has no value. */
 export type Typed = Record<string, string | boolean>;
 type Read = { input: unknown } | { flaws: Record<string, string> };
 
-/** The fields of a form for an input; undefined where it is no object, or has no fields that are known. */
+/** The fields of a form for an input; undefined if the schema is not an object with known fields. */
 export function formOf(schema: JsonSchema | undefined): FormField[] | undefined {
   const fields = schema && fieldsOf(schema);
   if (fields === undefined || fields.length === 0) return undefined;
-  return fields.map((field) => ({ ...field, ...askedOf(field.schema) }));
+  return fields.map((field) => ({ ...field, ...controlOf(field.schema) }));
 }
 
-function askedOf({ type, enum: values }: JsonSchema): Pick<FormField, 'asked' | 'choices'> {
+function controlOf({ type, enum: values }: JsonSchema): Pick<FormField, 'control' | 'choices'> {
   if (Array.isArray(values) && values.every((value) => typeof value === 'string'))
-    return { asked: 'choice', choices: values };
-  if (type === 'string') return { asked: 'text', choices: [] };
-  if (type === 'number' || type === 'integer') return { asked: 'number', choices: [] };
-  if (type === 'boolean') return { asked: 'switch', choices: [] };
-  return { asked: 'json', choices: [] };
+    return { control: 'choice', choices: values };
+  if (type === 'string') return { control: 'text', choices: [] };
+  if (type === 'number' || type === 'integer') return { control: 'number', choices: [] };
+  if (type === 'boolean') return { control: 'switch', choices: [] };
+  return { control: 'json', choices: [] };
 }
 
-/** The form filled with what an input says, as far as the form can hold it. */
+/** The form with the values of an input, as far as it can hold them. */
 export function typedOf(fields: readonly FormField[], input: unknown): Typed {
   const given = typeof input === 'object' && input !== null ? (input as Record<string, unknown>) : {};
   const typed: Typed = {};
-  for (const { name, asked } of fields) {
+  for (const { name, control } of fields) {
     if (!Object.hasOwn(given, name)) continue;
     const value = given[name];
-    if (asked === 'switch') typed[name] = value === true;
-    else if (asked === 'json') typed[name] = JSON.stringify(value, null, 2);
+    if (control === 'switch') typed[name] = value === true;
+    else if (control === 'json') typed[name] = JSON.stringify(value, null, 2);
     else typed[name] = String(value ?? '');
   }
   return typed;
 }
 
-/** The input that a form stands for, or what is wrong with its fields. What is left empty is left out. */
+/** The input of a form, or the errors of its fields. Empty fields are omitted. */
 export function inputOf(fields: readonly FormField[], typed: Typed): Read {
   const input: [string, unknown][] = [];
   const flaws: Record<string, string> = {};
-  for (const { name, asked, isRequired, schema } of fields) {
+  for (const { name, control, isRequired, schema } of fields) {
     const given = Object.hasOwn(typed, name) ? typed[name] : undefined;
-    if (asked === 'switch') {
+    if (control === 'switch') {
       if (given !== undefined || isRequired) input.push([name, given === true]);
       continue;
     }
     const text = String(given ?? '');
-    if (text.trim() === '' && (asked !== 'text' || given === undefined || !isRequired)) {
-      // An empty text is a text: only where one is required it is sent.
-      if (isRequired && asked !== 'text') flaws[name] = 'Is required';
+    if (text.trim() === '' && (control !== 'text' || given === undefined || !isRequired)) {
+      // An empty text is a value: it is sent only if the field is required.
+      if (isRequired && control !== 'text') flaws[name] = 'Required';
       else if (isRequired) input.push([name, '']);
       continue;
     }
-    if (asked === 'number') {
+    if (control === 'number') {
       const number = Number(text);
-      if (!Number.isFinite(number)) flaws[name] = 'Is no number';
-      else if (schema.type === 'integer' && !Number.isInteger(number)) flaws[name] = 'Is no whole number';
+      if (!Number.isFinite(number)) flaws[name] = 'Not a number';
+      else if (schema.type === 'integer' && !Number.isInteger(number)) flaws[name] = 'Not an integer';
       else input.push([name, number]);
-    } else if (asked === 'json') {
+    } else if (control === 'json') {
       const read = readJson(text);
       if ('flaw' in read) flaws[name] = read.flaw;
       else input.push([name, read.value]);
@@ -69,16 +69,16 @@ export function inputOf(fields: readonly FormField[], typed: Typed): Read {
       input.push([name, text]);
     }
   }
-  // From entries: a field named `__proto__` is a field.
+  // `fromEntries` keeps a field named `__proto__`.
   return Object.keys(flaws).length > 0 ? { flaws } : { input: Object.fromEntries(input) };
 }
 
-/** Any JSON; nothing at all is no input. */
+/** Any JSON; an empty text is no input. */
 export function readJson(text: string): { value: unknown } | { flaw: string } {
   if (text.trim() === '') return { value: undefined };
   try {
     return { value: JSON.parse(text) as unknown };
   } catch (error) {
-    return { flaw: `Is no JSON: ${(error as Error).message}` };
+    return { flaw: `Not valid JSON: ${(error as Error).message}` };
   }
 }

@@ -1,5 +1,5 @@
 import { keepPreviousData, type QueryClient, queryOptions } from '@tanstack/react-query';
-import { type Answer, ask, call, type Query } from '../../api/client.ts';
+import { type Answer, call, type Query, request } from '../../api/client.ts';
 
 export type ListedFunction = Answer<'GET /functions'>['data'][number];
 export type WholeFunction = Answer<'GET /integrations/{key}/functions/{name}'>['data'];
@@ -10,12 +10,12 @@ export type HeldDelete = NonNullable<Sync['held_deletes']>[number];
 export type SyncCounts = Answer<'GET /functions/syncs'>['counts'];
 export type Run = Answer<'GET /functions/runs'>['runs'][number];
 export type RunLine = Answer<'GET /functions/runs/{id}/lines'>['lines'][number];
-/** A name may stand for a function of each kind. */
+/** Functions of different types may have the same name. */
 export type FunctionAt = { integration: string; type: FunctionType; name: string };
 /** One sync of a connection. */
 export type SyncAt = { integration: string; connection: string; name: string; variant: string };
 
-/** What runs changes while one looks. */
+/** The polling interval for states that change. */
 const everyMs = 5_000;
 
 export const functionsQuery = (environment: string, query: Query<'GET /functions'>) =>
@@ -40,7 +40,7 @@ export const functionQuery = (environment: string, { integration, type, name }: 
       ).data,
   });
 
-/** `version` undefined: of the one that runs. */
+/** `version` undefined: the current version. */
 export const codeQuery = (
   environment: string,
   { integration, type, name, version }: FunctionAt & { version: number | undefined },
@@ -81,7 +81,7 @@ export const syncsQuery = (environment: string, query: Query<'GET /functions/syn
     refetchInterval: everyMs,
   });
 
-/** Newest first; pages behind the first one stand still. */
+/** Newest first. Only the first page is polled. */
 export const runsQuery = (environment: string, query: Query<'GET /functions/runs'>) =>
   queryOptions({
     queryKey: [environment, 'runs', query],
@@ -94,7 +94,7 @@ export function isOver({ state }: Pick<Run, 'state'>): boolean {
   return state !== 'waiting' && state !== 'running';
 }
 
-/** Asked for each second until it is over, and through an outage of the service: the run goes on meanwhile. */
+/** Polled every second until the run ends, also during an outage of the service, because the run continues. */
 export const runQuery = (environment: string, id: string) =>
   queryOptions({
     queryKey: [environment, 'runs', 'one', id],
@@ -105,7 +105,7 @@ export const runQuery = (environment: string, id: string) =>
     },
   });
 
-/** All lines of a run that there are; each look asks for those behind the last one that is known. */
+/** All lines of a run; each request fetches those after the last known line. */
 export const linesQuery = (environment: string, id: string, queries: QueryClient) => {
   const queryKey = [environment, 'runs', 'one', id, 'lines'];
   return queryOptions({
@@ -153,7 +153,7 @@ export async function rollBack(
   });
 }
 
-/** With its versions, schedules and runs. */
+/** Includes its versions, schedules and runs. */
 export async function removeFunction(
   environment: string,
   { integration, type, name }: FunctionAt,
@@ -165,7 +165,7 @@ export async function removeFunction(
   });
 }
 
-/** What a call about a sync names; all connections where none is given. */
+/** The sync in the body of a call; without a connection, for all connections. */
 const named = ({
   integration,
   connection,
@@ -181,7 +181,7 @@ export async function triggerSync(environment: string, at: SyncAt): Promise<void
   await call('POST /sync/trigger', { environment, body: named(at) });
 }
 
-/** Runs it at once; its next ends of delete tracking may delete so many records of these models. */
+/** Runs the sync immediately. Its next ends of delete tracking may delete up to these numbers of records. */
 export async function allowMassDelete(
   environment: string,
   { deletes, ...at }: SyncAt & { deletes: HeldDelete[] },
@@ -190,7 +190,7 @@ export async function allowMassDelete(
   await call('POST /sync/trigger', { environment, body: { ...named(at), allow_mass_delete: allowed } });
 }
 
-/** Forgets where it was; with `records: 'removed'` what it has saved, too. It runs at once. */
+/** Deletes the checkpoint and, with `records: 'removed'`, the records. Runs the sync immediately. */
 export async function resetSync(
   environment: string,
   { records, ...at }: SyncAt & { records: 'kept' | 'removed' },
@@ -207,7 +207,7 @@ export async function startSync(environment: string, at: SyncAt): Promise<void> 
   await call('POST /sync/start', { environment, body: named(at) });
 }
 
-/** null brings back the function's own. */
+/** null restores the frequency of the function. */
 export async function setFrequency(
   environment: string,
   { integration, connection, name, variant, frequency }: SyncAt & { frequency: string | null },
@@ -230,7 +230,7 @@ export async function cancelRun(environment: string, id: string): Promise<Run> {
 
 export type ActionAnswer = { output: unknown; tookMs: number };
 
-/** Waits for the action's output; `signal` ends the action, too. */
+/** Waits for the output of the action; `signal` also cancels the action. */
 export async function callAction(
   environment: string,
   {
@@ -241,7 +241,7 @@ export async function callAction(
   }: { at: FunctionAt; connection: string; input: unknown; signal: AbortSignal },
 ): Promise<ActionAnswer> {
   const begunMs = performance.now();
-  const response = await ask('POST /action/trigger', {
+  const response = await request('POST /action/trigger', {
     environment,
     signal,
     headers: { 'connection-id': connection, 'provider-config-key': at.integration },

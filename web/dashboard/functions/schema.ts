@@ -1,8 +1,8 @@
-/** JSON Schemas as zod writes them, read for tables and forms. Pure. */
+/** Reads JSON Schemas in the form of zod, for tables and forms. Pure. */
 export type JsonSchema = Record<string, unknown>;
 export type Field = { name: string; schema: JsonSchema; isRequired: boolean };
 
-/** The fields of an object, the required ones first; undefined where the schema is of something else. */
+/** The fields of an object, required fields first; undefined for other schemas. */
 export function fieldsOf(schema: JsonSchema): Field[] | undefined {
   const { properties, required, type } = schema;
   if (type !== 'object') return undefined;
@@ -13,7 +13,7 @@ export function fieldsOf(schema: JsonSchema): Field[] | undefined {
     schema: isSchema(of) ? of : {},
     isRequired: names.includes(name),
   }));
-  // The database keeps no order of fields.
+  // The database does not keep the order of fields.
   return [
     ...fields.filter(({ isRequired }) => isRequired),
     ...fields.filter(({ isRequired }) => !isRequired),
@@ -50,7 +50,7 @@ export function typeWords(schema: JsonSchema): string {
   }
 }
 
-/** A value that a schema lets pass, as a start to type over: what is required, with examples and defaults where it has them. */
+/** A valid value as a start for editing: the required fields, with examples and defaults if there are any. */
 export function sampleOf(schema: JsonSchema, depth = 0): unknown {
   const { type, enum: values, anyOf, examples, items } = schema;
   if ('default' in schema) return schema.default;

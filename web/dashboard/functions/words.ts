@@ -1,6 +1,6 @@
 import type { FunctionType, Run, Sync } from './queries.ts';
 
-/** How states and kinds are called and coloured wherever they are shown. */
+/** The labels and colors of states and types. */
 export const types: Record<FunctionType, { label: string; color: string }> = {
   sync: { label: 'Sync', color: 'teal' },
   action: { label: 'Action', color: 'violet' },
@@ -30,15 +30,15 @@ export const runKinds: Record<Run['kind'], string> = {
   'on-event': 'Event function',
 };
 
-/** What set a run off. */
+/** The trigger of a run. */
 const triggers: Record<string, string> = {
-  schedule: 'by its schedule',
-  manual: 'by hand or by a call',
-  deploy: 'by a deploy',
-  webhook: 'by a webhook of the provider',
-  connection: 'by what happened to the connection',
-  action: 'by a call',
-  resume: 'by an earlier run',
+  schedule: 'schedule',
+  manual: 'manual, or an API call',
+  deploy: 'deploy',
+  webhook: 'webhook of the provider',
+  connection: 'event of the connection',
+  action: 'API call',
+  resume: 'earlier run',
 };
 export const triggerWords = (trigger: string): string => triggers[trigger] ?? trigger;
 
@@ -48,7 +48,7 @@ const occasions: Record<string, string> = {
   'validate-connection': 'before a connection is stored',
 };
 
-/** When a function runs, in a few words. */
+/** When a function runs. */
 export function whenOf({
   type,
   runs,
@@ -63,7 +63,7 @@ export function whenOf({
   return spelled(runs ?? '');
 }
 
-/** As it was written, with `every` in front: `5m` → "every 5m". */
+/** The frequency with `every` in front: `5m` → "every 5m". */
 export function spelled(frequency: string): string {
   return /^every /i.test(frequency) ? frequency : `every ${frequency}`;
 }

@@ -15,13 +15,14 @@ import {
 import { useDisclosure } from '@mantine/hooks';
 import { IconCheck } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
-import { installationOf } from '../integrations/installation.ts';
+import { installationOf } from '../integrations/queries.ts';
+import { AnchorLink, ButtonLink } from '../links.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -33,7 +34,7 @@ type Step = {
   about: string;
   action?: ReactNode;
   sample?: string;
-  /** It can be done before the steps in front of it. */
+  /** The step can be done before the previous ones. */
   isReady?: boolean;
 };
 
@@ -43,16 +44,17 @@ export function GettingStartedPage() {
   return (
     <Page
       title="Getting started"
-      about="Five steps from nothing to a cache of records. Each ticks itself off when it has really happened."
+      about="Five steps to a cache of records. Each step is marked as done when the service has recorded it."
     >
       <Loaded query={query} loading={<LoadingSteps />}>
-        {(progress) => <Steps environment={environment} progress={progress} />}
+        {(progress) => <Steps progress={progress} />}
       </Loaded>
     </Page>
   );
 }
 
-function Steps({ environment, progress }: { environment: string; progress: Progress }) {
+function Steps({ progress }: { progress: Progress }) {
+  const environment = useEnvironment();
   const mayWrite = useMayWrite();
   const [isOpen, { open, close }] = useDisclosure();
   const { integration, connection } = progress;
@@ -63,85 +65,66 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
     {
       title: 'Add an integration',
       isDone: integration !== undefined,
-      about: 'Choose a provider. With test credentials it works at once, against the built-in sandbox.',
+      about: 'Choose a provider. With test credentials it works immediately, with the built-in sandbox.',
       action: mayWrite && (
-        <Button
-          renderRoot={(props) => (
-            <Link
-              to="/$environment/integrations/new"
-              params={{ environment }}
-              search={{ provider: 'google-sheet' }}
-              {...props}
-            />
-          )}
+        <ButtonLink
+          to="/$environment/integrations/new"
+          params={{ environment }}
+          search={{ provider: 'google-sheet' }}
         >
           Add Google Sheets
-        </Button>
+        </ButtonLink>
       ),
     },
     {
       title: 'Connect an account',
       isDone: connection !== undefined,
-      about: 'Be your own first user: open a connect link, choose an account, agree.',
+      about: 'Open a connect link as a user, choose an account, and grant access.',
       action: mayWrite && integration !== undefined && <Button onClick={open}>Connect an account</Button>,
     },
     {
       title: 'Call the provider',
       isDone: progress.hasProxied,
       about:
-        'The proxy puts the credentials on. Try it in the playground first; your application then makes the same call.',
+        'The proxy adds the credentials. Try a call in the playground; your application then makes the same call.',
       action: mayWrite && ofConnection && (
-        <Button
-          renderRoot={(props) => (
-            <Link
-              to="/$environment/playground"
-              params={{ environment }}
-              search={{ integration: ofConnection.integration, connection: ofConnection.id }}
-              {...props}
-            />
-          )}
+        <ButtonLink
+          to="/$environment/playground"
+          params={{ environment }}
+          search={{ integration: ofConnection.integration, connection: ofConnection.id }}
         >
           Open the playground
-        </Button>
+        </ButtonLink>
       ),
     },
     {
       title: 'Save records',
       isDone: progress.hasSaved,
       about:
-        'What a sync has fetched is kept here, and read by cursor: nothing is missed, nothing comes twice.' +
+        'Fetched records are cached here and read by cursor, so that you read each change exactly once.' +
         (mayChoose
-          ? ' Choose a sheet, and its rows are records, without code; what your own code fetches, it saves with a call.'
+          ? ' Choose a sheet to cache its rows without code, or save records from your own code.'
           : ''),
       action: mayChoose && (
-        <Button
-          renderRoot={(props) => (
-            <Link
-              to="/$environment/connections/$integration/$id/sheets/new"
-              params={ofConnection}
-              search={{}}
-              {...props}
-            />
-          )}
+        <ButtonLink
+          to="/$environment/connections/$integration/$id/sheets/new"
+          params={ofConnection}
+          search={{}}
         >
           Choose a sheet
-        </Button>
+        </ButtonLink>
       ),
       isReady: mayChoose,
       sample: samples.save,
     },
     {
-      title: 'Prune what you have read',
+      title: 'Prune records',
       isDone: progress.hasPruned,
-      about: 'Empties the payloads up to a record that you choose, and keeps what tells changes apart.',
+      about: 'Removes the payloads up to a record that you choose, and keeps the IDs, times and cursors.',
       action: ofConnection && (
-        <Button
-          renderRoot={(props) => (
-            <Link to="/$environment/records/of/$integration/$id" params={ofConnection} {...props} />
-          )}
-        >
-          {mayWrite ? 'Choose a record' : 'Look at the records'}
-        </Button>
+        <ButtonLink to="/$environment/records/of/$integration/$id" params={ofConnection}>
+          {mayWrite ? 'Choose a record' : 'Show the records'}
+        </ButtonLink>
       ),
     },
   ];
@@ -151,60 +134,44 @@ function Steps({ environment, progress }: { environment: string; progress: Progr
     <Stack gap="sm" maw={820}>
       <Group gap="sm">
         <Bar value={(doneCount / steps.length) * 100} flex={1} aria-label="Steps done" />
-        <Text size="sm" c="dimmed" role="status">
+        <Dimmed role="status">
           {doneCount} of {steps.length}
-        </Text>
+        </Dimmed>
       </Group>
       {doneCount === steps.length && (
-        <Alert color="green" icon={<IconCheck size={18} />} title="All of it works">
-          From here your application takes over: the{' '}
+        <Alert color="green" icon={<IconCheck size={18} />} title="All steps are done">
+          Continue in your application: the{' '}
           <Anchor inherit underline="always" href="/docs/">
-            interface
+            API reference
           </Anchor>{' '}
-          names every call.
+          lists every call.
           {mayWrite && ofConnection && (
             <>
               {' '}
-              Or send another one from the{' '}
-              <Anchor
+              You can also send another call from the{' '}
+              <AnchorLink
                 inherit
                 underline="always"
-                renderRoot={(props) => (
-                  <Link
-                    to="/$environment/playground"
-                    params={{ environment }}
-                    search={{ integration: ofConnection.integration, connection: ofConnection.id }}
-                    {...props}
-                  />
-                )}
+                to="/$environment/playground"
+                params={{ environment }}
+                search={{ integration: ofConnection.integration, connection: ofConnection.id }}
               >
                 playground
-              </Anchor>
+              </AnchorLink>
               , with {connection?.account}.
             </>
           )}
         </Alert>
       )}
       {steps.map((step, index) => (
-        <StepCard
-          key={step.title}
-          step={step}
-          number={index + 1}
-          isCurrent={index === current}
-          environment={environment}
-        />
+        <StepCard key={step.title} step={step} number={index + 1} isCurrent={index === current} />
       ))}
-      <ConnectDialog
-        environment={environment}
-        {...(integration && { integration: integration.key })}
-        isOpen={isOpen}
-        onClose={close}
-      />
+      <ConnectDialog {...(integration && { integration: integration.key })} isOpen={isOpen} onClose={close} />
     </Stack>
   );
 }
 
-/** The call of a step as a shell takes it, with this installation's address and the connection that there is. */
+/** The call of a step as a shell command, with the address of this service and the current connection. */
 function samplesFor({ integration, connection }: Progress): { save: string } {
   const baseUrl = integration === undefined ? location.origin : installationOf(integration.logo).baseUrl;
   const lines = [
@@ -229,17 +196,8 @@ function LoadingSteps() {
   );
 }
 
-function StepCard({
-  step,
-  number,
-  isCurrent,
-  environment,
-}: {
-  step: Step;
-  number: number;
-  isCurrent: boolean;
-  environment: string;
-}) {
+function StepCard({ step, number, isCurrent }: { step: Step; number: number; isCurrent: boolean }) {
+  const environment = useEnvironment();
   return (
     <Card>
       <Group wrap="nowrap" align="flex-start" gap="md">
@@ -257,9 +215,7 @@ function StepCard({
             <Title order={2}>{step.title}</Title>
             {(isCurrent || (step.isReady && !step.isDone)) && step.action}
           </Group>
-          <Text size="sm" c="dimmed">
-            {step.about}
-          </Text>
+          <Dimmed>{step.about}</Dimmed>
           {isCurrent && step.sample !== undefined && (
             <Group gap={4} wrap="nowrap" align="flex-start">
               <Code block flex={1} miw={0} tabIndex={0}>
@@ -269,25 +225,20 @@ function StepCard({
             </Group>
           )}
           {isCurrent && step.sample !== undefined && (
-            <Text size="sm" c="dimmed">
+            <Dimmed>
               KEY is a secret key of this environment. <Code>.trellis/dev.key</Code> on the server holds the
-              first one of <Code>dev</Code>; others are made in{' '}
-              <Anchor
+              first one of <Code>dev</Code>. Create other keys in{' '}
+              <AnchorLink
                 inherit
                 underline="always"
-                renderRoot={(props) => (
-                  <Link
-                    to="/$environment/settings"
-                    params={{ environment }}
-                    search={{ tab: 'keys' }}
-                    {...props}
-                  />
-                )}
+                to="/$environment/settings"
+                params={{ environment }}
+                search={{ tab: 'keys' }}
               >
                 the settings
-              </Anchor>
+              </AnchorLink>
               .
-            </Text>
+            </Dimmed>
           )}
         </Stack>
       </Group>

@@ -3,19 +3,19 @@ import { type Answer, call } from '../../api/client.ts';
 
 type Connection = Answer<'GET /connections'>['connections'][number];
 
-/** How far an environment has come; each step is looked up, never remembered. */
+/** The progress of an environment; each step is read from the service. */
 export type Progress = {
   integration: { key: string; logo: string } | undefined;
-  /** The newest. */
+  /** The newest connection. */
   connection: { integration: string; id: string; account: string; provider: string } | undefined;
   hasProxied: boolean;
   hasSaved: boolean;
   hasPruned: boolean;
 };
 
-/** A page of the log looks at a bounded number of entries, so what is rare may stand on a later one. */
+/** A page of the log reads a limited number of entries, so a rare entry may be on a later page. */
 const maxPages = 4;
-/** Of the newest, and of those used last. */
+/** The number of newest and of last used connections to look at. */
 const maxConnections = 3;
 
 export const progressQuery = (environment: string) =>
@@ -53,8 +53,8 @@ export const progressQuery = (environment: string) =>
       ]);
       const [integration] = integrations.data;
       const [connection] = newest.connections;
-      // The log may be off, and is cleared after a while; when a connection was used, what was kept of it and what was
-      // taken out of that is not.
+      // The log may be turned off and is purged; the last use, the cached records and the pruned counts
+      // remain.
       const looked = new Map(
         [...newest.connections, ...lastUsed.connections].map((one) => [one.id, one] as const),
       );

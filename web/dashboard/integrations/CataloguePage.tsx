@@ -1,18 +1,47 @@
-import { Anchor, Badge, Card, Group, SimpleGrid, Stack, Text } from '@mantine/core';
-import { IconChevronLeft, IconSearch, IconZoomQuestion } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import {
+  Accordion,
+  Alert,
+  Badge,
+  Card,
+  Group,
+  SimpleGrid,
+  Stack,
+  Switch,
+  Text,
+  TextInput,
+} from '@mantine/core';
+import { IconChevronLeft, IconFlask, IconSearch, IconZoomQuestion } from '@tabler/icons-react';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { FormDialog } from '../../ui/Dialog.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
-import { CreateDialog } from './CreateDialog.tsx';
-import { type Provider, providersQuery } from './queries.ts';
+import {
+  ClientFields,
+  type ClientValues,
+  ConfigFields,
+  configOf,
+  credentialsOf,
+  ScopesField,
+  takesClient,
+  useClientForm,
+} from './ClientFields.tsx';
+import { GoogleSteps } from './GoogleGuide.tsx';
+import {
+  createIntegration,
+  createTestIntegration,
+  isGoogle,
+  type Provider,
+  providersQuery,
+} from './queries.ts';
 
-/** Every provider, to search and to choose from. */
+/** All providers, with a search. */
 export function CataloguePage() {
   const environment = useEnvironment();
   const { search, provider } = useSearch({ from: '/$environment/integrations/new' });
@@ -25,19 +54,15 @@ export function CataloguePage() {
       title="Add an integration"
       about={
         mayWrite
-          ? 'Choose the provider whose accounts your users will connect.'
-          : 'What there is to choose from. A developer of this environment can add one.'
+          ? 'Choose the provider whose accounts your users connect.'
+          : 'The available providers. A developer of this environment can add an integration.'
       }
       before={
-        <Anchor
-          size="sm"
-          c="dimmed"
-          renderRoot={(props) => <Link to="/$environment/integrations" params={{ environment }} {...props} />}
-        >
+        <AnchorLink size="sm" c="dimmed" to="/$environment/integrations" params={{ environment }}>
           <Group gap={4} mb={6}>
             <IconChevronLeft size={14} /> Integrations
           </Group>
-        </Anchor>
+        </AnchorLink>
       }
     >
       <FilterField
@@ -56,14 +81,13 @@ export function CataloguePage() {
         {(providers) => {
           const found = matching(providers, search ?? '');
           return found.length === 0 ? (
-            <EmptyState icon={<IconZoomQuestion size={26} />} title="No such provider">
-              Nothing in the catalogue is called so. A provider is one file of data, which you can add
-              yourself.
+            <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
+              The catalogue has no provider with this name. You can add a provider with one YAML file.
             </EmptyState>
           ) : (
             <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
               {found.map((one) => (
-                <ProviderCard key={one.name} provider={one} environment={environment} mayAdd={mayWrite} />
+                <ProviderCard key={one.name} provider={one} mayAdd={mayWrite} />
               ))}
             </SimpleGrid>
           );
@@ -72,7 +96,6 @@ export function CataloguePage() {
       {chosen && (
         <CreateDialog
           key={chosen.name}
-          environment={environment}
           provider={chosen}
           onClose={() => void navigate({ search: (former) => ({ ...former, provider: undefined }) })}
         />
@@ -81,15 +104,8 @@ export function CataloguePage() {
   );
 }
 
-function ProviderCard({
-  provider,
-  environment,
-  mayAdd,
-}: {
-  provider: Provider;
-  environment: string;
-  mayAdd: boolean;
-}) {
+function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolean }) {
+  const environment = useEnvironment();
   const name = (
     <Text span fw={550}>
       {provider.display_name}
@@ -129,7 +145,7 @@ function ProviderCard({
   );
 }
 
-/** Those that can be tried at once stand first. */
+/** Providers with test credentials first. */
 function matching(providers: Provider[], typed: string): Provider[] {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const found = providers.filter(({ name, display_name, categories = [] }) => {
@@ -137,4 +153,87 @@ function matching(providers: Provider[], typed: string): Provider[] {
     return words.every((word) => text.includes(word));
   });
   return found.toSorted((a, b) => Number(b.has_sandbox === true) - Number(a.has_sandbox === true));
+}
+
+/** Creates an integration: with test credentials, or with an own OAuth client. */
+export function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () => void }) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const form = useClientForm(provider);
+  const canTest = provider.has_sandbox === true;
+  const isTest = canTest && form.values.isTest;
+  const create = useMutation({
+    mutationFn: (values: ClientValues) => {
+      const body = {
+        provider: provider.name,
+        unique_key: values.key.trim(),
+        integration_config: configOf(values),
+      };
+      if (isTest) return createTestIntegration(environment, body);
+      const hasClient = takesClient(provider) && values.client_id.trim() !== '';
+      return createIntegration(environment, {
+        ...body,
+        ...(hasClient && { credentials: credentialsOf(values) }),
+      });
+    },
+    onSuccess: async ({ unique_key }) => {
+      await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
+      await navigate({ to: '/$environment/integrations/of/$key', params: { environment, key: unique_key } });
+    },
+  });
+  return (
+    <FormDialog
+      title={`Add ${provider.display_name}`}
+      size={isTest ? 'md' : 'lg'}
+      act="Add"
+      attempt={create}
+      onClose={onClose}
+      onSubmit={form.onSubmit((values) => create.mutate(values))}
+    >
+      <TextInput
+        label="Integration ID"
+        description="The value of the Provider-Config-Key header in your calls"
+        required
+        {...form.getInputProps('key')}
+      />
+      {canTest && (
+        <Switch
+          label="Test credentials"
+          description="Uses the built-in sandbox: no set-up at the provider, and no real account"
+          {...form.getInputProps('isTest', { type: 'checkbox' })}
+        />
+      )}
+      {isTest ? (
+        <Alert icon={<IconFlask size={18} />} color="violet">
+          This works immediately. You can enter your own credentials later.
+        </Alert>
+      ) : (
+        <>
+          <ConfigFields form={form} provider={provider} />
+          {takesClient(provider) && (
+            <>
+              {isGoogle(provider.name) && (
+                <Accordion variant="contained" chevronPosition="left">
+                  <Accordion.Item value="guide">
+                    <Accordion.Control>How to create an OAuth client at Google</Accordion.Control>
+                    <Accordion.Panel>
+                      <GoogleSteps provider={provider} />
+                    </Accordion.Panel>
+                  </Accordion.Item>
+                </Accordion>
+              )}
+              <ClientFields form={form} provider={provider} hasSecret={false} />
+              <ScopesField form={form} provider={provider} />
+            </>
+          )}
+          {!takesClient(provider) && (
+            <Alert variant="light">
+              {provider.display_name} does not need an OAuth client: each user enters their own credentials.
+            </Alert>
+          )}
+        </>
+      )}
+    </FormDialog>
+  );
 }

@@ -1,10 +1,9 @@
 import { Anchor, Group, PasswordInput, Stack, TagsInput, Text, TextInput } from '@mantine/core';
+import { type UseFormReturnType, useForm } from '@mantine/form';
 import { Copyable } from '../../ui/Copyable.tsx';
-import type { ClientForm } from './client-form.ts';
-import { installationOf } from './installation.ts';
-import { isGoogle, type Provider } from './queries.ts';
+import { type Integration, installationOf, isGoogle, type NewIntegration, type Provider } from './queries.ts';
 
-/** The application's own OAuth client at a provider. `hasSecret`: one is stored, and stays where none is typed. */
+/** The application's OAuth client at a provider. `hasSecret`: a secret is stored, and is kept if none is entered. */
 export function ClientFields({
   form,
   provider,
@@ -14,7 +13,7 @@ export function ClientFields({
   provider: Provider;
   hasSecret: boolean;
 }) {
-  const isNeeded = provider.auth_mode === 'OAUTH2';
+  const isNeeded = provider.oauth_client === 'required';
   return (
     <>
       {isNeeded && <RedirectUri provider={provider} />}
@@ -27,7 +26,9 @@ export function ClientFields({
       <PasswordInput
         label="Client secret"
         description={
-          hasSecret ? 'One is stored, sealed. Leave this empty to keep it.' : 'Kept sealed; never shown again'
+          hasSecret
+            ? 'A secret is stored, encrypted. Leave this field empty to keep it.'
+            : 'Stored encrypted, and never shown again'
         }
         placeholder={hasSecret ? '••••••••••••' : ''}
         required={isNeeded && !hasSecret}
@@ -47,13 +48,13 @@ export function RedirectUri({ provider }: { provider: Provider }) {
       </Text>
       <Copyable value={installationOf(provider.logo_url).redirectUri} what="the redirect URI" />
       <Text size="xs" c="dimmed">
-        Register it at {isGoogle(provider.name) ? 'Google' : provider.display_name}, exactly so.
+        Register exactly this address at {isGoogle(provider.name) ? 'Google' : provider.display_name}.
       </Text>
     </Stack>
   );
 }
 
-/** What users are asked for, with a way back to what the provider's entry proposes. */
+/** The requested scopes, with a reset to the defaults of the provider. */
 export function ScopesField({ form, provider }: { form: ClientForm; provider: Provider }) {
   const proposed = provider.default_scopes ?? [];
   const isProposed =
@@ -64,7 +65,7 @@ export function ScopesField({ form, provider }: { form: ClientForm; provider: Pr
       label="Scopes"
       description={
         <Group gap={6} component="span">
-          <span>What users are asked for.</span>
+          <span>The scopes that users are asked to grant.</span>
           {!isProposed && (
             <Anchor
               component="button"
@@ -72,7 +73,7 @@ export function ScopesField({ form, provider }: { form: ClientForm; provider: Pr
               size="xs"
               onClick={() => form.setFieldValue('scopes', proposed)}
             >
-              Take the usual ones
+              Use the default scopes
             </Anchor>
           )}
         </Group>
@@ -84,7 +85,7 @@ export function ScopesField({ form, provider }: { form: ClientForm; provider: Pr
   );
 }
 
-/** Fields that only this provider has, such as the host of a tenant. */
+/** Fields of this provider only, such as the host of a tenant. */
 export function ConfigFields({ form, provider }: { form: ClientForm; provider: Provider }) {
   return Object.entries(provider.integration_config ?? {}).map(([name, field]) => (
     <TextInput
@@ -97,4 +98,71 @@ export function ConfigFields({ form, provider }: { form: ClientForm; provider: P
       {...form.getInputProps(`config.${name}`)}
     />
   ));
+}
+
+/** The values of the form of an integration. */
+export type ClientValues = {
+  key: string;
+  isTest: boolean;
+  client_id: string;
+  client_secret: string;
+  scopes: string[];
+  /** The provider's own fields. */
+  config: Record<string, string>;
+};
+export type ClientForm = UseFormReturnType<ClientValues>;
+
+/** Whether the provider needs an OAuth client of the application; otherwise each user enters own credentials. */
+export function takesClient({ oauth_client }: Provider): boolean {
+  return oauth_client !== 'none';
+}
+
+/** Filled with the stored values, except the secret, which the service does not return. */
+export function useClientForm(provider: Provider, integration?: Integration): ClientForm {
+  const storedId = integration?.client_id ?? '';
+  return useForm<ClientValues>({
+    initialValues: {
+      key: integration?.unique_key ?? provider.name,
+      isTest: integration?.test ?? provider.has_sandbox === true,
+      client_id: storedId,
+      client_secret: '',
+      scopes: integration?.scopes ?? provider.default_scopes ?? [],
+      config: Object.fromEntries(
+        Object.keys(provider.integration_config ?? {}).map((name) => [
+          name,
+          integration?.integration_config[name] ?? '',
+        ]),
+      ),
+    },
+    validate: {
+      client_secret: (secret, { isTest, client_id }) =>
+        takesClient(provider) &&
+        !isTest &&
+        client_id.trim() !== '' &&
+        secret === '' &&
+        client_id.trim() !== storedId
+          ? 'Another client has another secret'
+          : null,
+      scopes: (scopes) =>
+        (provider.default_scopes ?? []).length > 0 && scopes.length === 0 ? 'Choose at least one.' : null,
+    },
+  });
+}
+
+/** The credentials for the API; an empty secret keeps the stored one. */
+export function credentialsOf(values: ClientValues): NonNullable<NewIntegration['credentials']> {
+  const scopes = values.scopes.join(',');
+  if (values.isTest) return { type: 'TEST', scopes };
+  return {
+    type: 'OAUTH2',
+    client_id: values.client_id.trim(),
+    scopes,
+    // The type requires a secret, as a new integration does; a change does not need one.
+    ...(values.client_secret.trim() !== '' && { client_secret: values.client_secret.trim() }),
+  } as NonNullable<NewIntegration['credentials']>;
+}
+
+/** The provider's own fields; an empty value deletes the stored one. */
+export function configOf({ config }: ClientValues): Record<string, string> {
+  return Object.fromEntries(Object.entries(config).map(([name, value]) => [name, value.trim()]));
 }

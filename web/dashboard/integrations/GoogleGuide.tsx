@@ -1,15 +1,14 @@
-import { Alert, Anchor, Card, List, Stack, Text, Timeline, Title } from '@mantine/core';
+import { Alert, Anchor, Badge, Card, Code, Group, List, Stack, Text, Timeline, Title } from '@mantine/core';
 import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { adviceAtGoogle, whyNotAtGoogle } from '../../../server/providers/google-address.ts';
 import { Copyable } from '../../ui/Copyable.tsx';
-import { GoogleScopes } from './GoogleScopes.tsx';
-import { installationOf } from './installation.ts';
-import type { Provider } from './queries.ts';
+import { CopyButton } from '../../ui/CopyButton.tsx';
+import { installationOf, type Provider } from './queries.ts';
 
 const library = 'https://console.cloud.google.com/apis/library';
 
-/** How to get an OAuth client at Google for this very installation, beside the form that takes it. */
+/** How to create an OAuth client at Google for this installation. */
 export function GoogleGuide({ provider }: { provider: Provider }) {
   return (
     <Card>
@@ -21,7 +20,7 @@ export function GoogleGuide({ provider }: { provider: Provider }) {
   );
 }
 
-/** The six steps, in Google's order. */
+/** The six steps, in the order of Google's console. */
 export function GoogleSteps({ provider }: { provider: Provider }) {
   const installation = installationOf(provider.logo_url);
   const steps: { title: string; body: ReactNode }[] = [
@@ -30,7 +29,7 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
       body: (
         <>
           Sign in at <Out href="https://console.cloud.google.com/">console.cloud.google.com</Out> with an
-          account that your company keeps, not one of a person who may leave.
+          account that belongs to your company, not to one person.
         </>
       ),
     },
@@ -39,8 +38,8 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
       body: (
         <>
           <Out href="https://console.cloud.google.com/projectcreate">Make one</Out> for this installation, in
-          your organization where you have one: only then can the audience be "Internal". Production and
-          staging take a project each, since limits and revocations count by project.
+          your organization if you have one: only then can the audience be "Internal". Production and staging
+          each need a project, because limits and revocations apply to a project.
         </>
       ),
     },
@@ -48,8 +47,8 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
       title: `The ${provider.display_name} API`,
       body: (
         <>
-          Enable it <Out href={libraryOf(provider)}>in the library</Out>. It takes some minutes to act; until
-          then calls answer 403.
+          Enable it <Out href={libraryOf(provider)}>in the library</Out>. This can take a few minutes. Until
+          then, calls fail with 403.
         </>
       ),
     },
@@ -140,15 +139,15 @@ function ConsentScreen({ provider }: { provider: Provider }) {
           <b>Audience</b>
           <List size="sm" spacing={4} listStyleType="disc" mt={4}>
             <List.Item>
-              <i>Internal</i>: your Workspace alone. No verification, and grants do not end.
+              <i>Internal</i>: only users of your Workspace. No verification, and grants do not expire.
             </List.Item>
             <List.Item>
-              <i>External, in testing</i>: up to 100 users that you list, and nobody else gets in. Grants end{' '}
+              <i>External, in testing</i>: only the users that you list, up to 100. Grants expire{' '}
               <b>after 7 days</b>.
             </List.Item>
             <List.Item>
-              <i>External, in production</i>: anyone. Until Google has verified the application its users see
-              a warning page, and only 100 get in.
+              <i>External, in production</i>: any user. Until Google has verified the application, its users
+              see a warning page, and only 100 can connect.
             </List.Item>
           </List>
         </List.Item>
@@ -163,16 +162,16 @@ function ConsentScreen({ provider }: { provider: Provider }) {
           <GoogleScopes provider={provider} />
         </List.Item>
         <List.Item>
-          <b>Test users</b>, under Audience, while it is in testing: everybody who will connect, you too.
+          <b>Test users</b>, under Audience, while it is in testing: everyone who will connect, including you.
         </List.Item>
         <List.Item>
           <b>Verification</b>, before strangers connect: for sensitive and restricted scopes, under
-          Verification centre. Start early.
+          Verification center. Start early.
         </List.Item>
       </List>
       <span>
-        At most <b>100 grants</b> of one account live with one client. The oldest ends silently, and each
-        connect makes one: reconnect an account rather than connecting it again.
+        An account can have at most <b>100 grants</b> for one client. Each new connection adds one, and Google
+        then revokes the oldest without notice: reconnect an account instead of connecting it again.
       </span>
     </Stack>
   );
@@ -190,4 +189,50 @@ function Out({ href, children }: { href: string; children: ReactNode }) {
       {children}
     </Anchor>
   );
+}
+
+const colors: Record<string, string> = { sensitive: 'orange', restricted: 'red' };
+const meanings: Record<string, string> = {
+  sensitive: 'Google verifies the application, about a week.',
+  restricted: 'Google verifies it, and an assessor checks its security each year.',
+};
+
+/** The scopes of a provider with Google's classification, and the requested ones to copy. */
+export function GoogleScopes({ provider }: { provider: Provider }) {
+  const { scopes = [], default_scopes: requested = [] } = provider;
+  const classes = [...new Set(scopes.map(({ sensitivity }) => sensitivity))].filter((one) => one in meanings);
+  return (
+    <Stack gap={8}>
+      <Group gap={4} justify="space-between">
+        <span>Add the scopes that you ask for:</span>
+        <CopyButton value={requested.map(fullName).join('\n')} what="all usual scopes" />
+      </Group>
+      {scopes.map(({ scope, sensitivity, description }) => (
+        <Stack key={scope} gap={2}>
+          <Group gap={6}>
+            <Badge color={colors[sensitivity] ?? 'gray'}>{sensitivity.replaceAll('_', ' ')}</Badge>
+            {requested.includes(scope) && <Badge>usual</Badge>}
+          </Group>
+          {requested.includes(scope) ? (
+            <Copyable value={fullName(scope)} what={`the scope ${scope}`} />
+          ) : (
+            <Code className="wrap">{scope}</Code>
+          )}
+          <Text size="xs">{description}</Text>
+        </Stack>
+      ))}
+      {classes.map((one) => (
+        <Text key={one} size="sm">
+          <b>{one.charAt(0).toUpperCase() + one.slice(1)}</b>: {meanings[one]}
+        </Text>
+      ))}
+    </Stack>
+  );
+}
+
+/** Google's console lists `email` and `profile` only by their URLs. */
+function fullName(scope: string): string {
+  return scope === 'email' || scope === 'profile'
+    ? `https://www.googleapis.com/auth/userinfo.${scope}`
+    : scope;
 }

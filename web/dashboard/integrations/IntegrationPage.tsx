@@ -1,8 +1,26 @@
-import { Alert, Anchor, Badge, Button, Code, Grid, Group, Skeleton, Stack, Text } from '@mantine/core';
+import {
+  Alert,
+  Badge,
+  Button,
+  Card,
+  Code,
+  Grid,
+  Group,
+  Progress,
+  Skeleton,
+  Stack,
+  Switch,
+  Text,
+  Title,
+} from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { IconAlertTriangle, IconChevronLeft, IconPlugConnected } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
-import { Link, useParams } from '@tanstack/react-router';
+import { modals } from '@mantine/modals';
+import { notifications } from '@mantine/notifications';
+import { IconAlertTriangle, IconChevronLeft, IconFlask, IconPlugConnected } from '@tabler/icons-react';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useParams } from '@tanstack/react-router';
+import { Copyable } from '../../ui/Copyable.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
@@ -11,14 +29,32 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { sentence } from '../../ui/words.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
+import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
-import { CredentialsCard } from './CredentialsCard.tsx';
-import { DeleteIntegration } from './DeleteIntegration.tsx';
+import {
+  ClientFields,
+  type ClientValues,
+  ConfigFields,
+  configOf,
+  credentialsOf,
+  RedirectUri,
+  ScopesField,
+  takesClient,
+  useClientForm,
+} from './ClientFields.tsx';
 import { GoogleGuide } from './GoogleGuide.tsx';
-import { integrationQuery, isGoogle, providerQuery } from './queries.ts';
+import {
+  changeIntegration,
+  deleteIntegration,
+  type Integration,
+  integrationQuery,
+  isGoogle,
+  type Provider,
+  providerQuery,
+  type Usage,
+} from './queries.ts';
 import { SunsetNotice } from './SunsetNotice.tsx';
-import { UsageCard } from './UsageCard.tsx';
 
 export function IntegrationPage() {
   const environment = useEnvironment();
@@ -36,15 +72,11 @@ export function IntegrationPage() {
     <Page
       title={integration?.display_name ?? key}
       before={
-        <Anchor
-          size="sm"
-          c="dimmed"
-          renderRoot={(props) => <Link to="/$environment/integrations" params={{ environment }} {...props} />}
-        >
+        <AnchorLink size="sm" c="dimmed" to="/$environment/integrations" params={{ environment }}>
           <Group gap={4} mb={6}>
             <IconChevronLeft size={14} /> Integrations
           </Group>
-        </Anchor>
+        </AnchorLink>
       }
       about={
         integration ? (
@@ -93,9 +125,7 @@ export function IntegrationPage() {
                 </Text>
               </Alert>
             )}
-            {loaded.usage && (
-              <SunsetNotice environment={environment} integration={key} sunsets={loaded.usage.sunsets} />
-            )}
+            {loaded.usage && <SunsetNotice integration={key} sunsets={loaded.usage.sunsets} />}
             {provider.isPending && <LoadingRows rows={2} height={180} />}
             {provider.isError && <FaultNotice error={provider.error} />}
             <Grid gap="lg">
@@ -104,15 +134,12 @@ export function IntegrationPage() {
                   {provider.data && (
                     <CredentialsCard
                       key={loaded.updated_at}
-                      environment={environment}
                       integration={loaded}
                       provider={provider.data}
                       mayWrite={mayWrite}
                     />
                   )}
-                  {loaded.usage && (
-                    <UsageCard environment={environment} integration={key} usage={loaded.usage} />
-                  )}
+                  {loaded.usage && <UsageCard integration={key} usage={loaded.usage} />}
                 </Stack>
               </Grid.Col>
               {hasGuide && provider.data && (
@@ -122,16 +149,285 @@ export function IntegrationPage() {
               )}
             </Grid>
             {mayWrite && (
-              <DeleteIntegration
-                environment={environment}
-                integration={key}
-                connections={loaded.usage?.connections.total ?? 0}
-              />
+              <DeleteIntegration integration={key} connections={loaded.usage?.connections.total ?? 0} />
             )}
           </Stack>
         )}
       </Loaded>
-      <ConnectDialog environment={environment} integration={key} isOpen={isOpen} onClose={close} />
+      <ConnectDialog integration={key} isOpen={isOpen} onClose={close} />
     </Page>
+  );
+}
+
+type CredentialsProps = { integration: Integration; provider: Provider };
+
+/** The client of the integration: of the sandbox, or an own one. */
+export function CredentialsCard({ mayWrite, ...given }: CredentialsProps & { mayWrite: boolean }) {
+  const hasFields = Object.keys(given.provider.integration_config ?? {}).length > 0;
+  if (!takesClient(given.provider) && !(hasFields && mayWrite)) {
+    return (
+      <Card>
+        <Title order={2} mb="xs">
+          Credentials
+        </Title>
+        <Dimmed>
+          {given.provider.display_name} does not need an OAuth client: each user enters their own credentials.
+        </Dimmed>
+      </Card>
+    );
+  }
+  return mayWrite ? <Editor {...given} /> : <Shown {...given} />;
+}
+
+function Editor({ integration, provider }: CredentialsProps) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const form = useClientForm(provider, integration);
+  const save = useMutation({
+    mutationFn: (values: ClientValues) =>
+      changeIntegration(environment, {
+        key: integration.unique_key,
+        change: {
+          integration_config: configOf(values),
+          ...((values.isTest || values.client_id.trim() !== '') && { credentials: credentialsOf(values) }),
+        },
+      }),
+    onSuccess: async () => {
+      await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
+      notifications.show({ message: 'Saved. The secret is stored encrypted.', color: 'green' });
+    },
+  });
+  const { isTest } = form.values;
+  const connections = integration.usage?.connections.total ?? 0;
+  return (
+    <Card>
+      <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+        <Stack>
+          <Group justify="space-between">
+            <Title order={2}>Credentials</Title>
+            {provider.has_sandbox === true && (
+              <Switch
+                label="Test credentials"
+                labelPosition="left"
+                disabled={connections > 0}
+                {...form.getInputProps('isTest', { type: 'checkbox' })}
+              />
+            )}
+          </Group>
+          {provider.has_sandbox === true && connections > 0 && (
+            <Dimmed>
+              You cannot change this while the integration has connections, because their tokens belong to the
+              current provider. Create a second integration instead.
+            </Dimmed>
+          )}
+          {isTest ? (
+            <Alert color="violet" icon={<IconFlask size={18} />} title="This integration uses the sandbox">
+              No real account is used. {connections === 0 && 'Turn this off to enter your own client.'}
+            </Alert>
+          ) : (
+            takesClient(provider) && (
+              <ClientFields form={form} provider={provider} hasSecret={integration.client_id !== null} />
+            )
+          )}
+          {!isTest && <ConfigFields form={form} provider={provider} />}
+          {takesClient(provider) && <ScopesField form={form} provider={provider} />}
+          {save.isError && <FaultNotice error={save.error} />}
+          <Group justify="flex-end">
+            <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
+              Save
+            </Button>
+          </Group>
+        </Stack>
+      </form>
+    </Card>
+  );
+}
+
+/** For read-only roles. */
+function Shown({ integration, provider }: CredentialsProps) {
+  return (
+    <Card>
+      <Stack>
+        <Group justify="space-between">
+          <Title order={2}>Credentials</Title>
+          {integration.test && <Badge color="violet">test credentials</Badge>}
+        </Group>
+        {!integration.test && (
+          <>
+            <RedirectUri provider={provider} />
+            <Stack gap={4}>
+              <Text size="sm" fw={600}>
+                Client ID
+              </Text>
+              {integration.client_id === null ? (
+                <Dimmed>none</Dimmed>
+              ) : (
+                <Copyable value={integration.client_id} what="the client ID" />
+              )}
+            </Stack>
+          </>
+        )}
+        <Stack gap={4}>
+          <Text size="sm" fw={600}>
+            Scopes
+          </Text>
+          <Group gap={6}>
+            {integration.scopes.map((scope) => (
+              <Code key={scope} className="wrap">
+                {scope}
+              </Code>
+            ))}
+          </Group>
+        </Stack>
+        <Dimmed>Your role is read-only. A developer of this environment can change this.</Dimmed>
+      </Stack>
+    </Card>
+  );
+}
+
+type Quota = Usage['quota'][number];
+
+/** The number and states of connections, and the used quota of the client. */
+export function UsageCard({ integration, usage }: { integration: string; usage: Usage }) {
+  const environment = useEnvironment();
+  return (
+    <Card>
+      <Stack>
+        <Group justify="space-between">
+          <Title order={2}>Connections</Title>
+          <AnchorLink
+            size="sm"
+            to="/$environment/connections"
+            params={{ environment }}
+            search={{ integration }}
+          >
+            Show all
+          </AnchorLink>
+        </Group>
+        <Shares connections={usage.connections} />
+        {usage.quota.length > 0 && (
+          <>
+            <Title order={3}>Quota of the client</Title>
+            {usage.quota.map((quota) => (
+              <QuotaBar key={quota.name} quota={quota} />
+            ))}
+          </>
+        )}
+      </Stack>
+    </Card>
+  );
+}
+
+function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<Usage, 'connections'>) {
+  if (total === 0) {
+    return <Dimmed>No accounts are connected yet.</Dimmed>;
+  }
+  const shares = [
+    { name: 'active', count: active, color: 'teal' },
+    { name: 'need reconnecting', count: needs_reauth, color: 'red' },
+    { name: 'blocked', count: blocked, color: 'orange' },
+  ].filter(({ count }) => count > 0);
+  return (
+    <Stack gap="xs">
+      <Progress.Root size={10} aria-hidden>
+        {shares.map(({ name, count, color }) => (
+          <Progress.Section key={name} value={(count / total) * 100} color={color} />
+        ))}
+      </Progress.Root>
+      <Group gap="md">
+        {shares.map(({ name, count, color }) => (
+          <Text key={name} size="sm">
+            <Text span c={`${color}.6`} aria-hidden>
+              ■
+            </Text>{' '}
+            {count.toLocaleString()} {name}
+          </Text>
+        ))}
+      </Group>
+    </Stack>
+  );
+}
+
+function QuotaBar({ quota: { name, limit, window_s, used, closed_until } }: { quota: Quota }) {
+  const share = Math.min(1, used / limit);
+  const window = window_s === 60 ? 'minute' : `${window_s} seconds`;
+  return (
+    <Stack gap={4}>
+      <Group justify="space-between" gap="xs">
+        <Text size="sm">{inWords(name)}</Text>
+        <Dimmed>
+          {used.toLocaleString()} of {limit.toLocaleString()} in the last {window}
+        </Dimmed>
+      </Group>
+      <Progress
+        value={share * 100}
+        color={share > 0.9 ? 'red' : share > 0.6 ? 'yellow' : 'teal'}
+        aria-label={`${inWords(name)}: ${used} of ${limit}`}
+      />
+      {closed_until !== null && (
+        <Badge color="red" variant="dot">
+          Refused by the provider until <RelativeTime at={closed_until} />
+        </Badge>
+      )}
+    </Stack>
+  );
+}
+
+/** `ReadRequestsPerMinutePerProject` → "Read requests per minute per project". */
+function inWords(name: string): string {
+  const words = name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' ').toLowerCase();
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** Deletion with a confirmation; the service rejects it while there are connections. */
+export function DeleteIntegration({
+  integration,
+  connections,
+}: {
+  integration: string;
+  connections: number;
+}) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const destroy = useMutation({
+    mutationFn: () => deleteIntegration(environment, integration),
+    onSuccess: async () => {
+      await navigate({ to: '/$environment/integrations', params: { environment } });
+      await queries.invalidateQueries({ queryKey: [environment] });
+    },
+    onError: ({ message }) => notifications.show({ title: 'Not deleted', message, color: 'red' }),
+  });
+  const confirm = () =>
+    modals.openConfirmModal({
+      title: `Delete ${integration}?`,
+      children: <Text size="sm">It has no connections. This also deletes its client ID and secret.</Text>,
+      labels: { confirm: 'Delete permanently', cancel: 'Keep it' },
+      confirmProps: { color: 'red' },
+      closeButtonProps: { 'aria-label': 'Close' },
+      onConfirm: () => destroy.mutate(),
+    });
+  return (
+    <Card>
+      <Group justify="space-between">
+        <Stack gap={2} flex="1 1 260px">
+          <Title order={2}>Delete this integration</Title>
+          <Dimmed>
+            {connections === 0
+              ? 'This also deletes its client ID and secret.'
+              : 'Delete its connections first.'}
+          </Dimmed>
+        </Stack>
+        <Button
+          color="red"
+          variant="light"
+          onClick={confirm}
+          loading={destroy.isPending}
+          disabled={connections > 0}
+        >
+          Delete
+        </Button>
+      </Group>
+    </Card>
   );
 }

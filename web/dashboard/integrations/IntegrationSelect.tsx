@@ -1,17 +1,17 @@
 import { Select, type SelectProps } from '@mantine/core';
 
-/** More are found by typing; a drop-down of thousands stops the page. */
+/** More are found by search; a list of thousands would block the page. */
 const maxShown = 50;
 const fewEnough = 8;
 
-/** One of the environment's integrations, by its key. */
+/** Selects an integration by its key. */
 export function IntegrationSelect({
   integrations,
   others = [],
   ...select
 }: {
   integrations: readonly { unique_key: string; display_name: string }[];
-  /** Choices that stand before them. */
+  /** Options in front of the integrations. */
   others?: { value: string; label: string }[];
 } & Omit<SelectProps, 'data'>) {
   const names = new Set<string>();
@@ -21,12 +21,12 @@ export function IntegrationSelect({
     <Select
       searchable={integrations.length > fewEnough}
       limit={maxShown}
-      nothingFoundMessage="No integration fits"
+      nothingFoundMessage="No match"
       data={[
         ...others,
         ...integrations.map(({ unique_key: key, display_name: name }) => ({
           value: key,
-          // Two clients of one provider have the same name.
+          // Two clients of one provider have the same display name.
           label: namesakes.has(name) && name !== key ? `${name} (${key})` : name,
         })),
       ]}

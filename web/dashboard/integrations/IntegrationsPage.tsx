@@ -1,7 +1,8 @@
-import { Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Text } from '@mantine/core';
+import { Badge, Card, Group, SimpleGrid, Skeleton, Stack, Text } from '@mantine/core';
 import { IconCalendarExclamation, IconPlus, IconPuzzle, IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
@@ -10,6 +11,7 @@ import { Page } from '../../ui/Page.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { useNow } from '../../ui/time.ts';
 import { sentence } from '../../ui/words.ts';
+import { ButtonLink, integrationPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Integration, type Usage, usedIntegrationsQuery } from './queries.ts';
@@ -22,30 +24,30 @@ export function IntegrationsPage() {
   const mayWrite = useMayWrite();
   const query = useQuery(usedIntegrationsQuery(environment));
   const add = (
-    <Button
+    <ButtonLink
       leftSection={<IconPlus size={16} />}
-      renderRoot={(props) => (
-        <Link to="/$environment/integrations/new" params={{ environment }} search={{}} {...props} />
-      )}
+      to="/$environment/integrations/new"
+      params={{ environment }}
+      search={{}}
     >
       Add an integration
-    </Button>
+    </ButtonLink>
   );
   return (
     <Page
       title="Integrations"
-      about="A provider, and the client that your application has with it. Connections are made through one."
+      about="A provider, with the OAuth client of your application. Each connection belongs to an integration."
       actions={mayWrite && (query.data?.length ?? 0) > 0 && add}
     >
       <Loaded query={query} loading={<LoadingCards />}>
         {(integrations) =>
           integrations.length === 0 ? (
             <EmptyState icon={<IconPuzzle size={26} />} title="No integration yet" action={mayWrite && add}>
-              Choose a provider from the catalogue. With test credentials it works at once, without an account
-              at the provider.
+              Choose a provider from the catalogue. With test credentials it works immediately, without an
+              account at the provider.
             </EmptyState>
           ) : (
-            <Found environment={environment} integrations={integrations} />
+            <Found integrations={integrations} />
           )
         }
       </Loaded>
@@ -53,8 +55,8 @@ export function IntegrationsPage() {
   );
 }
 
-/** Those that fit the words in the address, so many at a time; few need no search. */
-function Found({ environment, integrations }: { environment: string; integrations: Integration[] }) {
+/** The integrations that match the search. A short list has no search field. */
+function Found({ integrations }: { integrations: Integration[] }) {
   const { search } = useSearch({ from: '/$environment/integrations' });
   const navigate = useNavigate({ from: '/$environment/integrations' });
   const words = (search ?? '').toLowerCase();
@@ -74,19 +76,15 @@ function Found({ environment, integrations }: { environment: string; integration
         />
       )}
       {found.length === 0 && (
-        <EmptyState icon={<IconPuzzle size={26} />} title="Nothing fits">
-          No integration is called so.
+        <EmptyState icon={<IconPuzzle size={26} />} title="No match">
+          No integration has this name, ID or provider.
         </EmptyState>
       )}
       <Sliced key={search} items={found} size={60}>
         {(shown) => (
           <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
             {shown.map((integration) => (
-              <IntegrationCard
-                key={integration.unique_key}
-                integration={integration}
-                environment={environment}
-              />
+              <IntegrationCard key={integration.unique_key} integration={integration} />
             ))}
           </SimpleGrid>
         )}
@@ -95,42 +93,39 @@ function Found({ environment, integrations }: { environment: string; integration
   );
 }
 
-/** How many accounts are connected through it, and how many of them need somebody. */
+/** The number of connections, and of those that need reconnecting. */
 function Connected({ usage }: { usage: Usage }) {
   const { total, needs_reauth, blocked } = usage.connections;
   const dead = needs_reauth + blocked;
   return (
-    <Text size="sm" c="dimmed">
+    <Dimmed>
       {total === 1 ? '1 connection' : `${total.toLocaleString()} connections`}
       {dead > 0 && (
         <Text span inherit c="var(--mantine-color-red-light-color)" fw={550}>
           {' '}
-          · {dead.toLocaleString()} to reconnect
+          · {dead.toLocaleString()} need reconnecting
         </Text>
       )}
-    </Text>
+    </Dimmed>
   );
 }
 
-function IntegrationCard({ integration, environment }: { integration: Integration; environment: string }) {
+function IntegrationCard({ integration }: { integration: Integration }) {
+  const environment = useEnvironment();
   const nowMs = useNow();
   return (
     <Card className="fill-row">
       <Group wrap="nowrap" align="flex-start">
         <Logo src={integration.logo} name={integration.display_name} size={40} />
         <Stack gap={2} miw={0} flex={1}>
-          <Link
-            className="fill-link"
-            to="/$environment/integrations/of/$key"
-            params={{ environment, key: integration.unique_key }}
-          >
+          <Link className="fill-link" {...integrationPage(environment, integration.unique_key)}>
             <Text span fw={600}>
               {integration.display_name}
             </Text>
           </Link>
-          <Text size="sm" c="dimmed" ff="monospace" truncate>
+          <Dimmed ff="monospace" truncate>
             {integration.unique_key}
-          </Text>
+          </Dimmed>
           {integration.usage && <Connected usage={integration.usage} />}
           <Group gap={6} mt={6}>
             {integration.test && <Badge color="violet">test credentials</Badge>}

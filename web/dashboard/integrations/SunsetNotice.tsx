@@ -1,23 +1,17 @@
 import { Alert, Anchor, Stack, Text } from '@mantine/core';
 import { IconCalendarExclamation } from '@tabler/icons-react';
-import { Link } from '@tanstack/react-router';
 import { useNow } from '../../ui/time.ts';
+import { AnchorLink } from '../links.tsx';
+import { useEnvironment } from '../shell/environment.ts';
 import type { Usage } from './queries.ts';
 
 const dayMs = 86_400_000;
 
 type Sunset = Usage['sunsets'][number];
 
-/** What the provider has announced to end, and which connections it concerns. */
-export function SunsetNotice({
-  environment,
-  integration,
-  sunsets,
-}: {
-  environment: string;
-  integration: string;
-  sunsets: Sunset[];
-}) {
+/** The announced changes of the provider, and the affected connections. */
+export function SunsetNotice({ integration, sunsets }: { integration: string; sunsets: Sunset[] }) {
+  const environment = useEnvironment();
   const nowMs = useNow();
   return sunsets.map((sunset) => (
     <Alert
@@ -33,26 +27,21 @@ export function SunsetNotice({
             The provider's announcement
           </Anchor>
           {' · '}
-          <Anchor
+          <AnchorLink
             inherit
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/connections"
-                params={{ environment }}
-                search={{ integration }}
-                {...props}
-              />
-            )}
+            to="/$environment/connections"
+            params={{ environment }}
+            search={{ integration }}
           >
             All connections of this integration
-          </Anchor>
+          </AnchorLink>
         </Text>
       </Stack>
     </Alert>
   ));
 }
 
-/** `2 connections may stop working on 1 January 2027`. The date is the provider's, so it is the same in every time zone. */
+/** `2 connections may stop working on 1 January 2027`. The date is the provider's, the same in every time zone. */
 export function concerning({ connections, on }: Sunset, nowMs: number): string {
   const count = connections === 1 ? '1 connection' : `${connections.toLocaleString()} connections`;
   const date = new Date(on).toLocaleDateString('en-GB', { dateStyle: 'long', timeZone: 'UTC' });

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { installationOf } from './installation.ts';
+import { installationOf } from './queries.ts';
 
 test('addresses to register are those of the service, not of the browser', () => {
-  const told = installationOf('https://trellis.acme.com/providers/logos/google-sheet.svg');
-  assert.deepEqual(told, {
+  const installation = installationOf('https://trellis.acme.com/providers/logos/google-sheet.svg');
+  assert.deepEqual(installation, {
     baseUrl: 'https://trellis.acme.com',
     redirectUri: 'https://trellis.acme.com/oauth/callback',
     origin: 'https://trellis.acme.com',

@@ -6,11 +6,12 @@ export type NewIntegration = Body<'POST /integrations'>;
 type IntegrationChange = Body<'PATCH /integrations/{key}'>;
 export type Usage = NonNullable<Integration['usage']>;
 type Scope = { scope: string; sensitivity: string; description: string };
-/** What the pages read of a catalogue entry. */
+/** The fields of a catalogue entry that the pages read. */
 export type Provider = {
   name: string;
   display_name: string;
   auth_mode: string;
+  oauth_client: 'required' | 'optional' | 'none';
   logo_url: string;
   categories?: string[];
   docs?: string;
@@ -24,7 +25,7 @@ export type Provider = {
   >;
 };
 
-/** Providers that one sets up in Google's console. */
+/** Providers with an OAuth client in Google's console. */
 export function isGoogle(provider: string): boolean {
   return provider === 'google' || provider.startsWith('google-');
 }
@@ -52,7 +53,7 @@ export const integrationsQuery = (environment: string) =>
     queryFn: async ({ signal }) => (await call('GET /integrations', { environment, signal })).data,
   });
 
-/** As `integrationsQuery`, and how many connections each has. */
+/** As `integrationsQuery`, with the number of connections. */
 export const usedIntegrationsQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'integrations', { include: 'usage' }],
@@ -78,7 +79,7 @@ export async function createIntegration(environment: string, body: NewIntegratio
   return (await call('POST /integrations', { environment, body })).data;
 }
 
-/** With test credentials: against the sandbox, no set-up at the provider needed. */
+/** With test credentials, for the sandbox: the provider needs no set-up. */
 export async function createTestIntegration(
   environment: string,
   body: { provider: string; unique_key: string },
@@ -95,4 +96,19 @@ export async function changeIntegration(
 
 export async function deleteIntegration(environment: string, key: string): Promise<void> {
   await call('DELETE /integrations/{key}', { environment, path: { key } });
+}
+
+/** The public addresses of the service (BASE_URL), whatever address the browser used. */
+type Installation = {
+  baseUrl: string;
+  /** The redirect URI of OAuth clients. */
+  redirectUri: string;
+  /** An authorized JavaScript origin, in Google's terms. */
+  origin: string;
+};
+
+/** Derived from the URL of a logo, which every provider and integration has. */
+export function installationOf(logoUrl: string): Installation {
+  const baseUrl = logoUrl.replace(/\/providers\/logos\/.*$/, '');
+  return { baseUrl, redirectUri: `${baseUrl}/oauth/callback`, origin: new URL(baseUrl).origin };
 }

@@ -1,14 +1,32 @@
-import { Alert, Anchor, Badge, Card, Group, Stack, Table, Tabs, Text, Title } from '@mantine/core';
-import { IconAlertTriangle } from '@tabler/icons-react';
-import { Link } from '@tanstack/react-router';
-import { duration } from '../activity/OperationsTable.tsx';
-import { AnswerBody } from './AnswerBody.tsx';
+import {
+  Alert,
+  Badge,
+  Box,
+  Button,
+  Card,
+  Code,
+  Group,
+  SegmentedControl,
+  Skeleton,
+  Stack,
+  Table,
+  Tabs,
+  Text,
+  Title,
+} from '@mantine/core';
+import { IconAlertTriangle, IconDownload } from '@tabler/icons-react';
+import { useEffect, useMemo, useState } from 'react';
+import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { duration, Phases } from '../activity/OperationsTable.tsx';
+import { AnchorLink, connectionPage, integrationPage } from '../links.tsx';
 import { type Advice, adviceOn } from './advice.ts';
-import { sizeOf } from './answer.ts';
-import type { ProxiedAnswer } from './queries.ts';
-import { Timing } from './Timing.tsx';
+import { maxTextShown, sizeOf, type TableOf, tableOf } from './answer.ts';
+import { entryQuery, type ProxiedAnswer } from './queries.ts';
+import './json-tree.css';
+import { useQuery } from '@tanstack/react-query';
 
-/** What came back, by whom, how fast, and what to do where it is an error. */
+/** The response of the provider or the service, with the next step for an error. */
 export function AnswerCard({ answer }: { answer: ProxiedAnswer }) {
   const { status, headers, bytes, totalMs } = answer;
   const advice = adviceOn(answer);
@@ -20,9 +38,9 @@ export function AnswerCard({ answer }: { answer: ProxiedAnswer }) {
           <Badge color={status < 300 ? 'green' : status < 400 ? 'yellow' : 'red'} size="lg">
             {status}
           </Badge>
-          <Text size="sm" c="dimmed">
+          <Dimmed>
             {duration(totalMs)} · {sizeOf(bytes.size)}
-          </Text>
+          </Dimmed>
         </Group>
         {advice !== undefined && <AdviceNotice advice={advice} answer={answer} />}
         <Tabs defaultValue="body" keepMounted={false}>
@@ -74,57 +92,269 @@ function AdviceNotice({ advice, answer }: { advice: Advice; answer: ProxiedAnswe
         <Text size="sm">
           {by === 'Trellis' ? (
             <>
-              This is an answer of Trellis, not of the provider: <code>{answer.ownError}</code>
+              This response is from Trellis, not from the provider: <code>{answer.ownError}</code>
             </>
           ) : (
-            'This is the answer of the provider, unchanged.'
+            'This is the unchanged response of the provider.'
           )}
         </Text>
         {leadsTo === 'connection' && (
-          <Anchor
+          <AnchorLink
             size="sm"
             c="inherit"
             underline="always"
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/connections/$integration/$id"
-                params={{ environment, integration, id: connection }}
-                {...props}
-              />
-            )}
+            {...connectionPage(environment, { integration, id: connection })}
           >
-            To the connection
-          </Anchor>
+            Open the connection
+          </AnchorLink>
         )}
         {leadsTo === 'integration' && (
-          <Anchor
-            size="sm"
-            c="inherit"
-            underline="always"
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/integrations/of/$key"
-                params={{ environment, key: integration }}
-                {...props}
-              />
-            )}
-          >
-            To the integration
-          </Anchor>
+          <AnchorLink size="sm" c="inherit" underline="always" {...integrationPage(environment, integration)}>
+            Open the integration
+          </AnchorLink>
         )}
         {leadsTo === 'activity' && (
-          <Anchor
+          <AnchorLink
             size="sm"
             c="inherit"
             underline="always"
-            renderRoot={(props) => (
-              <Link to="/$environment/activity" params={{ environment }} search={{ connection }} {...props} />
-            )}
+            to="/$environment/activity"
+            params={{ environment }}
+            search={{ connection }}
           >
-            To the activity of the connection
-          </Anchor>
+            Open the activity of the connection
+          </AnchorLink>
         )}
       </Stack>
     </Alert>
+  );
+}
+
+/** The body as a table, a tree or text. A long body is truncated, and can be downloaded in full. */
+export function AnswerBody({ answer }: { answer: ProxiedAnswer }) {
+  const { body, bytes } = answer;
+  const table = useMemo(() => (body.kind === 'json' ? tableOf(body.value) : undefined), [body]);
+  const views = [
+    ...(table === undefined ? [] : ['Table']),
+    ...(body.kind === 'json' ? ['Tree'] : []),
+    'Text',
+  ] as const;
+  const [chosen, setChosen] = useState<string>();
+  if (body.kind === 'empty') return <Text c="dimmed">The response has no body.</Text>;
+  if (body.kind === 'binary') {
+    return (
+      <Group>
+        <Text>{sizeOf(bytes.size)} of binary data.</Text>
+        <Download answer={answer} />
+      </Group>
+    );
+  }
+  const view = views.find((one) => one === chosen) ?? views[0];
+  const text = body.kind === 'json' ? JSON.stringify(body.value, null, 2) : body.text;
+  const isCut = text.length > maxTextShown;
+  return (
+    <Stack gap="sm">
+      <Group justify="space-between" gap="xs">
+        {views.length > 1 ? (
+          <SegmentedControl
+            size="xs"
+            aria-label="Show as"
+            data={[...views]}
+            value={view ?? 'Text'}
+            onChange={setChosen}
+          />
+        ) : (
+          <span />
+        )}
+        <Group gap={4}>
+          {!isCut && <CopyButton value={body.text} what="the body" />}
+          <Download answer={answer} />
+        </Group>
+      </Group>
+      {view === 'Table' && table !== undefined && <BodyTable table={table} />}
+      {view === 'Tree' && body.kind === 'json' && <JsonTree value={body.value} />}
+      {view === 'Text' && (
+        <>
+          <Code block tabIndex={0} mah={520}>
+            {isCut ? text.slice(0, maxTextShown) : text}
+          </Code>
+          {isCut && (
+            <Dimmed>
+              The first {maxTextShown.toLocaleString()} of {text.length.toLocaleString()} characters. Download
+              the response to see all of them.
+            </Dimmed>
+          )}
+        </>
+      )}
+    </Stack>
+  );
+}
+
+function BodyTable({ table }: { table: TableOf }) {
+  const { name, columns, rows, firstRow, rowCount, columnCount } = table;
+  const cut = [
+    ...(rowCount > rows.length ? [`${rows.length} of ${rowCount.toLocaleString()} rows`] : []),
+    ...(columnCount > columns.length ? [`${columns.length} of ${columnCount} columns`] : []),
+  ];
+  return (
+    <Stack gap={6}>
+      {name !== '' && (
+        <Dimmed>
+          <code>{name}</code>
+        </Dimmed>
+      )}
+      <Table.ScrollContainer
+        minWidth={200}
+        maxHeight={520}
+        className="framed"
+        scrollAreaProps={{
+          offsetScrollbars: false,
+          viewportProps: { tabIndex: 0, 'aria-label': 'The response as a table' },
+        }}
+      >
+        <Table stickyHeader horizontalSpacing="sm" verticalSpacing={6} withColumnBorders>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th w={1} aria-label="Row" />
+              {columns.map((column) => (
+                <Table.Th key={column}>{column}</Table.Th>
+              ))}
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {rows.map((row, at) => (
+              // biome-ignore lint/suspicious/noArrayIndexKey: a row is its place in the answer
+              <Table.Tr key={at}>
+                <Table.Th fw={400} c="dimmed" ta="right" scope="row">
+                  {firstRow + at}
+                </Table.Th>
+                {row.map((cell, column) => (
+                  <Table.Td key={columns[column]} maw={320} className="wrap">
+                    {cell}
+                  </Table.Td>
+                ))}
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </Table.ScrollContainer>
+      {cut.length > 0 && <Dimmed>{cut.join(', ')}. Download the response to see all of it.</Dimmed>}
+    </Stack>
+  );
+}
+
+/** The original bytes. */
+function Download({ answer }: { answer: ProxiedAnswer }) {
+  const [href, setHref] = useState<string>();
+  useEffect(() => {
+    const made = URL.createObjectURL(answer.bytes);
+    setHref(made);
+    return () => URL.revokeObjectURL(made);
+  }, [answer.bytes]);
+  const end = answer.body.kind === 'json' ? 'json' : answer.body.kind === 'text' ? 'txt' : 'bin';
+  return (
+    <Button
+      component="a"
+      size="compact-sm"
+      variant="default"
+      href={href ?? '#'}
+      download={`answer.${end}`}
+      leftSection={<IconDownload size={14} />}
+    >
+      Download {sizeOf(answer.bytes.size)}
+    </Button>
+  );
+}
+
+/** The number of children shown of a list or object; the text has all of them. */
+const maxChildren = 100;
+
+/** JSON that is expanded level by level, with mouse or keyboard. Collapsed levels are not rendered. */
+export function JsonTree({ value }: { value: unknown }) {
+  return (
+    <Box className="json-tree framed" p="sm" tabIndex={0} role="group" aria-label="The response as a tree">
+      <Node value={value} depth={0} />
+    </Box>
+  );
+}
+
+function Node({ name, value, depth }: { name?: string; value: unknown; depth: number }) {
+  const [isOpen, setOpen] = useState(depth < 2);
+  const label = name !== undefined && <span className="json-name">{name}: </span>;
+  if (typeof value !== 'object' || value === null) {
+    return (
+      <div className="json-leaf">
+        {label}
+        <span className={`json-${value === null ? 'null' : typeof value}`}>{spelled(value)}</span>
+      </div>
+    );
+  }
+  const children: [string, unknown][] = Object.entries(value);
+  const isList = Array.isArray(value);
+  const size = `${children.length} ${isList ? 'entries' : 'fields'}`;
+  return (
+    <details open={isOpen} onToggle={({ currentTarget: { open } }) => setOpen(open)}>
+      <summary>
+        {label}
+        <Text span size="xs" c="dimmed">
+          {isList ? '[ ' : '{ '}
+          {children.length === 1 ? size.replace('entries', 'entry').replace('fields', 'field') : size}
+          {isList ? ' ]' : ' }'}
+        </Text>
+      </summary>
+      {isOpen && (
+        <div className="json-children">
+          {children.slice(0, maxChildren).map(([key, child]) => (
+            <Node key={key} name={key} value={child} depth={depth + 1} />
+          ))}
+          {children.length > maxChildren && (
+            <Text size="xs" c="dimmed">
+              and {(children.length - maxChildren).toLocaleString()} more
+            </Text>
+          )}
+        </div>
+      )}
+    </details>
+  );
+}
+
+function spelled(value: unknown): string {
+  const text = JSON.stringify(value) ?? '';
+  return text.length > 2_000 ? `${text.slice(0, 2_000)}…` : text;
+}
+
+/** The timing in the service, from its log, and in the browser. */
+export function Timing({ answer }: { answer: ProxiedAnswer }) {
+  const { headMs, totalMs, caller, logBefore } = answer;
+  const { data: entry, isPending, isFetching } = useQuery(entryQuery(answer));
+  const isAwaited = logBefore !== undefined && entry == null && (isPending || isFetching);
+  return (
+    <Stack gap="md">
+      <Text size="sm">
+        The first byte arrived after <b>{duration(headMs)}</b> and the last byte after{' '}
+        <b>{duration(totalMs)}</b>, measured in this browser.
+      </Text>
+      {entry != null ? (
+        <>
+          <Phases operation={entry} />
+          <Text size="sm">
+            {entry.requests === 1 ? 'One request' : `${entry.requests} requests`} to the provider
+            {entry.retries !== null && entry.retries > 0 && `, ${entry.retries} of them retries`}.{' '}
+            <AnchorLink
+              size="sm"
+              to="/$environment/activity"
+              params={{ environment: caller.environment }}
+              search={{ operation: entry.id }}
+            >
+              Open the entry in the activity log
+            </AnchorLink>
+          </Text>
+        </>
+      ) : isAwaited ? (
+        <Skeleton h={52} role="status" aria-label="Loading" />
+      ) : (
+        <Dimmed>The activity log has no entry for this call, so its phases are unknown.</Dimmed>
+      )}
+    </Stack>
   );
 }

@@ -5,20 +5,20 @@ import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { HealthBadge } from '../connections/HealthBadge.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
+import { useEnvironment } from '../shell/environment.ts';
 
-/** Which connection calls, found by ID, e-mail or end user among any number of them. */
+/** The connection that makes the call, found by ID, e-mail or end user. */
 export function ConnectionPicker({
-  environment,
   integration,
   chosen,
   onChoose,
 }: {
-  environment: string;
-  /** Of this one alone; undefined: of all. */
+  /** Only connections of this integration; undefined: all. */
   integration?: string | undefined;
   chosen: Pick<Connection, 'connection_id' | 'provider_config_key' | 'account'> | undefined;
   onChoose: (connection: Connection) => void;
 }) {
+  const environment = useEnvironment();
   const label = chosen && nameOf(chosen);
   const [typed, setTyped] = useState('');
   const [search] = useDebouncedValue(typed === label ? '' : typed, 200);
@@ -42,7 +42,7 @@ export function ConnectionPicker({
       searchable
       allowDeselect={false}
       data={options}
-      // The service has searched already.
+      // The service has already filtered.
       filter={({ options: all }) => all}
       value={chosen === undefined ? null : keyOf(chosen)}
       onSearchChange={setTyped}
@@ -51,7 +51,7 @@ export function ConnectionPicker({
         if (connection !== undefined) onChoose(connection);
       }}
       leftSection={<IconPlugConnected size={16} />}
-      nothingFoundMessage={isFetching ? 'Searching' : 'No connection fits'}
+      nothingFoundMessage={isFetching ? 'Searching' : 'No match'}
       maxDropdownHeight={320}
       renderOption={({ option }) => {
         const connection = found.find((one) => keyOf(one) === option.value);

@@ -1,38 +1,65 @@
-import { Alert, Button, Card, Grid, Group, Loader, Stack, Text } from '@mantine/core';
+import {
+  Alert,
+  Button,
+  Card,
+  Code,
+  Grid,
+  Group,
+  Loader,
+  Modal,
+  SegmentedControl,
+  Skeleton,
+  Stack,
+  Text,
+} from '@mantine/core';
 import { useDebouncedCallback, useDisclosure } from '@mantine/hooks';
-import { IconCode, IconPlayerPlay, IconSend } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { IconCode, IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } from '@tabler/icons-react';
+import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import { useEffect, useRef, useState } from 'react';
+import { useCallback, useEffect, useRef, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
-import type { Connection } from '../connections/queries.ts';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { Page } from '../../ui/Page.tsx';
+import { type Connection, connectionQuery, connectionsQuery } from '../connections/queries.ts';
+import { ButtonLink } from '../links.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import { meQuery } from '../sign-in/queries.ts';
 import { AnswerCard } from './AnswerCard.tsx';
 import { sizeOf } from './answer.ts';
 import { ConnectionPicker } from './ConnectionPicker.tsx';
-import { keepBody, keptBody } from './draft.ts';
-import { type Caller, makeSampleSheet, suggestionsQuery } from './queries.ts';
+import type { SuggestedApi } from './calls.ts';
+import {
+  type Caller,
+  makeSampleSheet,
+  type Progress,
+  type ProxiedAnswer,
+  sendCall,
+  suggestionsQuery,
+} from './queries.ts';
 import { RequestForm } from './RequestForm.tsx';
-import { type Form, flawOf, formOf, formOfSearch, harmlessBody, requestOf, searchOfForm } from './request.ts';
-import { Snippets } from './Snippets.tsx';
-import { type CallState, useProxiedCall } from './useProxiedCall.ts';
+import {
+  type Form,
+  flawOf,
+  formOf,
+  formOfSearch,
+  harmlessBody,
+  type ProxiedRequest,
+  requestOf,
+  searchOfForm,
+} from './request.ts';
+import { type CallTarget, clientOf, curlOf, fetchOf } from './snippets.ts';
 
-/** What the page needs of the connection that calls. */
+/** The fields of the connection that the page uses. */
 export type Chosen = Pick<
   Connection,
   'connection_id' | 'provider_config_key' | 'provider' | 'test' | 'account'
 >;
 
-export function Playground({
-  environment,
-  mayWrite,
-  start,
-}: {
-  environment: string;
-  mayWrite: boolean;
-  start: Chosen;
-}) {
+export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chosen }) {
+  const environment = useEnvironment();
   const search = useSearch({ from: '/$environment/playground' });
   const navigate = useNavigate({ from: '/$environment/playground' });
   const [chosen, setChosen] = useState(start);
@@ -52,11 +79,7 @@ export function Playground({
 
   const writeAddress = useDebouncedCallback((next: Form, of: Chosen) => {
     void navigate({
-      search: {
-        integration: of.provider_config_key,
-        connection: of.connection_id,
-        ...searchOfForm(next),
-      },
+      search: { integration: of.provider_config_key, connection: of.connection_id, ...searchOfForm(next) },
       replace: true,
     });
   }, 300);
@@ -73,7 +96,7 @@ export function Playground({
   const send = () => void run(() => ({ caller, request: requestOf(form) }));
 
   const example = api?.calls.find(({ id }) => id === 'values.get');
-  /** Reads what is there; a test account that has nothing yet is given something to read. */
+  /** Reads the first sheet; a test account without a spreadsheet gets a sample one. */
   const tryExample = () => {
     if (example === undefined) return;
     const filled = formOf(example, form);
@@ -92,7 +115,7 @@ export function Playground({
     }
   };
 
-  // On a narrow page the answer stands below the form.
+  // On a narrow page, the response is below the form.
   const outcome = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (state.is !== 'idle') outcome.current?.scrollIntoView({ block: 'nearest' });
@@ -103,7 +126,7 @@ export function Playground({
       <Grid.Col span={{ base: 12, lg: 5 }}>
         <Card component="section" aria-label="Call">
           <Stack gap="md">
-            <ConnectionPicker environment={environment} chosen={chosen} onChoose={choose} />
+            <ConnectionPicker chosen={chosen} onChoose={choose} />
             {example !== undefined && (
               <Button
                 variant="light"
@@ -146,12 +169,12 @@ export function Playground({
   );
 }
 
-/** Which call a body belongs to. */
+/** The call to which a body belongs. */
 function callOf(environment: string, { method, path }: Form): string {
   return `${environment} ${method} ${path}`;
 }
 
-/** The same page with the same call, without what is named like a secret and without its body. */
+/** The address of this page with the call, without secrets and without the body. */
 function linkTo(environment: string, form: Form, chosen: Chosen): string {
   const given = {
     integration: chosen.provider_config_key,
@@ -170,9 +193,9 @@ function Outcome({ state, onRetry }: { state: CallState; onRetry: () => void }) 
     case 'idle':
       return (
         <Card>
-          <EmptyState icon={<IconSend size={26} />} title="Nothing sent yet">
-            Choose a call or write a path, and send it. The answer stands here: its values as a table, its
-            headers, and where the time went.
+          <EmptyState icon={<IconSend size={26} />} title="No response yet">
+            Choose a call or enter a path, and send it. The response appears here, with its headers and
+            timing.
           </EmptyState>
         </Card>
       );
@@ -183,7 +206,7 @@ function Outcome({ state, onRetry }: { state: CallState; onRetry: () => void }) 
             <Loader size="sm" />
             <Text>
               {state.progress.status === undefined
-                ? 'Waiting for the answer'
+                ? 'Waiting for the response'
                 : `${state.progress.status}, ${sizeOf(state.progress.receivedBytes)} so far`}
             </Text>
           </Group>
@@ -192,7 +215,7 @@ function Outcome({ state, onRetry }: { state: CallState; onRetry: () => void }) 
     case 'cancelled':
       return (
         <Alert color="gray" title="Cancelled" role="status">
-          The call was ended here and at the provider. What it was to write may have been done.
+          The call was cancelled. The provider may already have processed it.
         </Alert>
       );
     case 'failed':
@@ -200,4 +223,195 @@ function Outcome({ state, onRetry }: { state: CallState; onRetry: () => void }) 
     case 'answered':
       return <AnswerCard answer={state.answer} />;
   }
+}
+
+const draftKey = 'trellis-playground-body';
+
+/**
+ * Keeps the body of a call for a reload of this tab. Bodies contain customer data, so they are not in addresses, which
+ * are kept in logs, histories and chats.
+ */
+export function keepBody(call: string, body: string): void {
+  try {
+    sessionStorage.setItem(draftKey, JSON.stringify({ call, body }));
+  } catch {
+    // Without storage, the body is empty.
+  }
+}
+
+/** The kept body of this call; empty without one. */
+export function keptBody(call: string): string {
+  try {
+    const kept = JSON.parse(sessionStorage.getItem(draftKey) ?? '{}') as { call?: string; body?: string };
+    return kept.call === call && typeof kept.body === 'string' ? kept.body : '';
+  } catch {
+    return '';
+  }
+}
+
+export type CallState =
+  | { is: 'idle' }
+  | { is: 'running'; progress: Progress }
+  | { is: 'cancelled' }
+  | { is: 'failed'; error: unknown }
+  | { is: 'answered'; answer: ProxiedAnswer };
+
+/** The call, after a preparation if there is one. */
+type Ready = { caller: Caller; request: ProxiedRequest };
+
+/** One call at a time; leaving the page cancels it. */
+export function useProxiedCall() {
+  const [state, setState] = useState<CallState>({ is: 'idle' });
+  const running = useRef<AbortController>(undefined);
+  useEffect(() => () => running.current?.abort(), []);
+
+  const run = useCallback(async (prepare: (signal: AbortSignal) => Promise<Ready> | Ready) => {
+    running.current?.abort();
+    const own = new AbortController();
+    running.current = own;
+    // The response to a previous call is ignored.
+    const update = (next: CallState) => {
+      if (running.current === own) setState(next);
+    };
+    update({ is: 'running', progress: { status: undefined, receivedBytes: 0 } });
+    try {
+      const { caller, request } = await prepare(own.signal);
+      const onProgress = (progress: Progress) => update({ is: 'running', progress });
+      update({ is: 'answered', answer: await sendCall(caller, request, { signal: own.signal, onProgress }) });
+    } catch (error) {
+      update(own.signal.aborted ? { is: 'cancelled' } : { is: 'failed', error });
+    }
+  }, []);
+  const cancel = useCallback(() => running.current?.abort(), []);
+  const reset = useCallback(() => {
+    running.current?.abort();
+    running.current = undefined;
+    setState({ is: 'idle' });
+  }, []);
+  return { state, run, cancel, reset };
+}
+
+/** The call as code, for a server with the secret key. */
+export function Snippets({
+  form,
+  place,
+  api,
+  isOpen,
+  onClose,
+}: {
+  form: Form;
+  place: CallTarget;
+  api: SuggestedApi | null | undefined;
+  isOpen: boolean;
+  onClose: () => void;
+}) {
+  return (
+    <Modal opened={isOpen} onClose={onClose} title="The call as code" size="xl">
+      <Codes form={form} place={place} api={api ?? null} />
+    </Modal>
+  );
+}
+
+function Codes({ form, place, api }: { form: Form; place: CallTarget; api: SuggestedApi | null }) {
+  const byClient = clientOf(form, place, api);
+  const codes: Record<string, string> = {
+    curl: curlOf(form, place),
+    fetch: fetchOf(form, place),
+    ...(byClient !== undefined && { [api?.client?.package ?? '']: byClient }),
+  };
+  const [chosen, setChosen] = useState('curl');
+  const code = codes[chosen] ?? codes.curl ?? '';
+  return (
+    <Stack gap="sm">
+      <Group justify="space-between" gap="xs">
+        <SegmentedControl
+          size="xs"
+          aria-label="Language"
+          data={Object.keys(codes)}
+          value={chosen in codes ? chosen : 'curl'}
+          onChange={setChosen}
+        />
+        <CopyButton value={code} what="the code" label="Copy" />
+      </Group>
+      <Code block tabIndex={0} aria-label="Code">
+        {code}
+      </Code>
+      <Dimmed>
+        <code>TRELLIS_KEY</code> is a secret key of this environment with the scope <code>proxy:read</code> or{' '}
+        <code>proxy:write</code>. Values with names of secrets are left out.
+        {byClient === undefined &&
+          api?.client !== undefined &&
+          ` The calls of the list also have code for ${api.client.package}.`}
+      </Dimmed>
+    </Stack>
+  );
+}
+
+/** Sends a call to a provider through the proxy as the signed-in user. */
+export function PlaygroundPage() {
+  const environment = useEnvironment();
+  const { data: me } = useSuspenseQuery(meQuery());
+  const scopes = me.environments.find(({ name }) => name === environment)?.scopes ?? [];
+  return (
+    <Page title="Playground" about="Call a provider through the proxy with the credentials of a connection.">
+      {scopes.includes('proxy:read') ? (
+        <WithConnection key={environment} mayWrite={scopes.includes('proxy:write')} />
+      ) : (
+        <EmptyState icon={<IconEyeOff size={26} />} title="Viewers cannot call providers">
+          A call uses the credentials of a connected account. Your role in {environment} is read-only. Ask an
+          owner for the role of a developer.
+        </EmptyState>
+      )}
+    </Page>
+  );
+}
+
+/** Starts with the connection in the address, or the newest active one. */
+function WithConnection({ mayWrite }: { mayWrite: boolean }) {
+  const environment = useEnvironment();
+  const search = useSearch({ from: '/$environment/playground' });
+  // The address follows the choice; only the initial address selects the connection.
+  const [{ integration, connection: id }] = useState(search);
+  const isNamed = integration !== undefined && id !== undefined;
+  const named = useQuery({
+    ...connectionQuery(environment, { integration: integration ?? '', id: id ?? '' }),
+    enabled: isNamed,
+  });
+  const newest = useQuery({ ...connectionsQuery(environment, { limit: 20 }), enabled: !isNamed });
+  const waiting = (
+    <Stack role="status" aria-label="Loading">
+      <Skeleton h={62} />
+      <Skeleton h={320} />
+    </Stack>
+  );
+  const open = (start: Chosen) => <Playground mayWrite={mayWrite} start={start} />;
+  if (isNamed) {
+    return (
+      <Loaded query={named} loading={waiting}>
+        {open}
+      </Loaded>
+    );
+  }
+  return (
+    <Loaded query={newest} loading={waiting}>
+      {({ connections }) =>
+        connections[0] !== undefined ? (
+          open(connections.find(({ health }) => health.status === 'active') ?? connections[0])
+        ) : (
+          <EmptyState
+            icon={<IconPlugConnected size={26} />}
+            title="Create a connection first"
+            action={
+              <ButtonLink to="/$environment/connections" params={{ environment }} search={{}}>
+                To the connections
+              </ButtonLink>
+            }
+          >
+            Calls use the credentials of a connection. With a test connection you do not need an account at
+            the provider.
+          </EmptyState>
+        )
+      }
+    </Loaded>
+  );
 }

@@ -1,4 +1,6 @@
 import {
+  ActionIcon,
+  Autocomplete,
   Badge,
   Button,
   Group,
@@ -10,10 +12,11 @@ import {
   Text,
   Textarea,
   TextInput,
+  Tooltip,
 } from '@mantine/core';
-import { IconPlayerStop, IconSend } from '@tabler/icons-react';
+import { IconPlayerStop, IconPlus, IconSend, IconX } from '@tabler/icons-react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import type { SuggestedApi } from './calls.ts';
-import { PairsEditor } from './PairsEditor.tsx';
 import { passOnPrefix } from './queries.ts';
 import {
   type Form,
@@ -22,11 +25,12 @@ import {
   formOf,
   hasBody,
   methods,
+  type Pair,
   placeholdersIn,
   suggestionOf,
 } from './request.ts';
 
-/** What the proxy itself understands; docs/proxy.md says the values. */
+/** The headers of the proxy; docs/guides/proxy.md describes them. */
 const ownHeaders = ['Retries', 'Retry-On', 'Timeouts', 'Decompress', 'Quota-Wait', 'Base-Url-Override'];
 
 export function RequestForm({
@@ -41,7 +45,7 @@ export function RequestForm({
   form: Form;
   api: SuggestedApi | null | undefined;
   isRunning: boolean;
-  /** Whether the role may call by other methods than GET and HEAD. */
+  /** Whether the role may use methods other than GET and HEAD. */
   mayWrite: boolean;
   onChange: (form: Form) => void;
   onSend: () => void;
@@ -162,7 +166,7 @@ export function RequestForm({
             <PairsEditor
               what="Parameter"
               pairs={form.query}
-              hint="Encoded for you. Those without a value are left out."
+              hint="Values are encoded automatically. Parameters without a value are not sent."
               onChange={(query) => onChange({ ...form, query })}
             />
           </Tabs.Panel>
@@ -171,7 +175,7 @@ export function RequestForm({
               what="Header"
               pairs={form.headers}
               known={ownHeaders}
-              hint={`The proxy adds the credentials. Retries, Timeouts and the like steer it; an unusual header reaches the provider with the prefix ${passOnPrefix()}.`}
+              hint={`The proxy adds the credentials. Retries, Timeouts and the like control the proxy. Other headers are sent to the provider with the prefix ${passOnPrefix()}.`}
               onChange={(headers) => onChange({ ...form, headers })}
             />
           </Tabs.Panel>
@@ -192,7 +196,7 @@ export function RequestForm({
         </Tabs>
         <Group gap="sm">
           {isRunning ? (
-            // Keys, since a button that becomes the other one in the middle of its click would send the form.
+            // Keys, because a button that is replaced during its click would submit the form.
             <Button
               key="cancel"
               color="red"
@@ -212,11 +216,7 @@ export function RequestForm({
               Send
             </Button>
           )}
-          {!isRunning && flaw !== undefined && form.path !== '' && (
-            <Text size="sm" c="dimmed" role="status">
-              {flaw}
-            </Text>
-          )}
+          {!isRunning && flaw !== undefined && form.path !== '' && <Dimmed role="status">{flaw}</Dimmed>}
         </Group>
       </Stack>
     </form>
@@ -225,4 +225,66 @@ export function RequestForm({
 
 function numbered(count: number): string {
   return count > 0 ? ` (${count})` : '';
+}
+
+/** Name-value pairs, such as parameters or headers, with suggested names. */
+export function PairsEditor({
+  what,
+  pairs,
+  known = [],
+  hint,
+  onChange,
+}: {
+  what: string;
+  pairs: Pair[];
+  known?: string[];
+  hint: string;
+  onChange: (pairs: Pair[]) => void;
+}) {
+  const change = (index: number, next: Partial<Pair>) =>
+    onChange(pairs.map((pair, at) => (at === index ? { ...pair, ...next } : pair)));
+  return (
+    <Stack gap="xs">
+      <Dimmed>{hint}</Dimmed>
+      {pairs.map((pair, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: a row is its place in the list; names may repeat
+        <Group key={index} gap="xs" wrap="nowrap">
+          <Autocomplete
+            flex="1 1 50%"
+            aria-label={`${what} ${index + 1}: name`}
+            placeholder="Name"
+            data={known}
+            value={pair.name}
+            onChange={(name) => change(index, { name })}
+          />
+          <TextInput
+            flex="1 1 50%"
+            aria-label={`${what} ${index + 1}: value`}
+            placeholder="Value"
+            value={pair.value}
+            onChange={({ currentTarget: { value } }) => change(index, { value })}
+          />
+          <Tooltip label="Remove">
+            <ActionIcon
+              variant="subtle"
+              color="gray"
+              aria-label={`Remove ${what.toLowerCase()} ${index + 1}`}
+              onClick={() => onChange(pairs.filter((_, at) => at !== index))}
+            >
+              <IconX size={16} />
+            </ActionIcon>
+          </Tooltip>
+        </Group>
+      ))}
+      <Button
+        w="fit-content"
+        size="compact-sm"
+        variant="default"
+        leftSection={<IconPlus size={14} />}
+        onClick={() => onChange([...pairs, { name: '', value: '' }])}
+      >
+        Add a {what.toLowerCase()}
+      </Button>
+    </Stack>
+  );
 }

@@ -1,4 +1,4 @@
-/** What is shown of an answer, however large it is. */
+/** The limits of a response on the page. */
 export const maxTextShown = 100_000;
 const maxTextParsed = 5_000_000;
 const maxRowsShown = 200;
@@ -11,17 +11,17 @@ export type Body =
   | { kind: 'json'; text: string; value: unknown };
 
 export type TableOf = {
-  /** Where in the answer it stands; empty: it is the answer. */
+  /** The field of the response; empty: the whole response. */
   name: string;
   columns: string[];
-  /** The number in front of each row. */
+  /** The number of the first row. */
   firstRow: number;
   rows: string[][];
   rowCount: number;
   columnCount: number;
 };
 
-/** Reads bytes for what they are: by their type, and by whether they are UTF-8 at all. */
+/** Parses a body by its content type, and by whether it is valid UTF-8. */
 export function bodyOf(bytes: Uint8Array, contentType: string): Body {
   if (bytes.length === 0) return { kind: 'empty' };
   if (/^(image|audio|video|font)\/(?!svg)/i.test(contentType)) return { kind: 'binary' };
@@ -42,7 +42,7 @@ export function bodyOf(bytes: Uint8Array, contentType: string): Body {
   return { kind: 'text', text };
 }
 
-/** The table in an answer: `values` of a sheet, or a list of objects, alone or as the first field that is one. */
+/** The table in a response: the `values` of a sheet, or a list of objects, at the top or in its first such field. */
 export function tableOf(value: unknown): TableOf | undefined {
   if (Array.isArray(value)) return tableOfObjects('', value);
   if (!isObject(value)) return undefined;
@@ -71,7 +71,7 @@ function tableOfObjects(name: string, list: unknown[]): TableOf | undefined {
   };
 }
 
-/** Rows of cells, under the letters and numbers that they have in the sheet. */
+/** Rows of cells, with the letters and numbers of the sheet. */
 function tableOfCells(values: unknown[][], range: string): TableOf {
   const start = /(?:^|!)\$?([A-Z]{1,3})\$?(\d+)/.exec(range);
   const firstColumn = start === null ? 0 : numberOfLetters(start[1]!);

@@ -1,29 +1,29 @@
 import type { Pair } from './request.ts';
 
-/** A call that a provider's API takes, to start from. */
+/** A call of the provider's API, as a template. */
 export type Suggestion = {
   id: string;
   title: string;
   about: string;
   method: string;
-  /** With `{placeholders}`, which become fields. */
+  /** With `{placeholders}`, which are fields of the form. */
   path: string;
-  /** Parameters that are often wanted; those with an empty value are not sent. */
+  /** Common parameters; those with an empty value are not sent. */
   query?: Pair[];
-  /** What a placeholder stands for, and an example of it. */
+  /** The description and an example of each placeholder. */
   fields?: Record<string, { about: string; example: string }>;
   body?: unknown;
-  /** The same call in the official Node client, behind the client itself. */
+  /** The same call with the official Node client, after the client itself. */
   client?: string;
 };
 
 export type SuggestedApi = {
   calls: Suggestion[];
-  /** The package of the official Node client, and the function of it that makes one. */
+  /** The package of the official Node client, and the function that creates it. */
   client?: { package: string; make: string; version: string; name: string };
 };
 
-/** What is suggested for a provider; loaded when it is wanted. Undefined: nothing. */
+/** The suggestions for a provider, loaded on demand; null without any. */
 export async function suggestionsFor(provider: string): Promise<SuggestedApi | null> {
   if (provider === 'google-sheet') return (await import('./google-sheet.ts')).googleSheet;
   if (provider === 'google-drive') return (await import('./google-drive.ts')).googleDrive;

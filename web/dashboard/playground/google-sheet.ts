@@ -1,9 +1,6 @@
 import type { SuggestedApi } from './calls.ts';
 
-const spreadsheetId = {
-  about: 'Or the whole address of the spreadsheet',
-  example: '1AbC...xYz',
-};
+const spreadsheetId = { about: 'Or the whole address of the spreadsheet', example: '1AbC...xYz' };
 const range = { about: 'Cells, a sheet, or both', example: "'Sheet 1'!A1:D20" };
 const cells = [
   ['Name', 'Born'],
@@ -11,7 +8,10 @@ const cells = [
 ];
 const parameter = (name: string, value = '') => ({ name, value });
 
-/** The methods of the Sheets API v4 that applications use most: developers.google.com/workspace/sheets/api/reference/rest. */
+/**
+ * The methods of the Sheets API v4 that applications use most:
+ * developers.google.com/workspace/sheets/api/reference/rest.
+ */
 export const googleSheet: SuggestedApi = {
   client: { package: '@googleapis/sheets', make: 'sheets', version: 'v4', name: 'sheets' },
   calls: [

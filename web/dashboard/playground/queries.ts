@@ -4,14 +4,14 @@ import { bodyOf, type Body as ReadBody } from './answer.ts';
 import { suggestionsFor } from './calls.ts';
 import type { ProxiedRequest } from './request.ts';
 
-/** Which connection calls. */
+/** The connection of the call. */
 export type Caller = { environment: string; integration: string; connection: string };
 
-/** The answer, of the provider or of the service. Times in ms since the call was sent, measured in the browser. */
+/** The response of the provider or the service. Times are in ms since the call was sent, measured in the browser. */
 export type ProxiedAnswer = {
   status: number;
   headers: [string, string][];
-  /** The code of an error of the service's own; undefined: the provider answered. */
+  /** The error code of the service; undefined: the provider responded. */
   ownError: string | undefined;
   bytes: Blob;
   body: ReadBody;
@@ -19,16 +19,16 @@ export type ProxiedAnswer = {
   totalMs: number;
   request: ProxiedRequest;
   caller: Caller;
-  /** The last entry of the log before the call; undefined: it could not be read. */
+  /** The last log entry before the call; undefined if it could not be read. */
   logBefore: string | undefined;
 };
 
 export type Progress = { status: number | undefined; receivedBytes: number };
 
-/** Beyond it a browser's page has trouble to hold the answer. */
+/** The largest response that a page can hold. */
 const maxBytes = 100_000_000;
 
-/** What a header begins with that is to reach the provider whatever it is. */
+/** The prefix of headers that are always passed to the provider. */
 export const passOnPrefix = () => `${brand()}-proxy-`;
 
 export const suggestionsQuery = (provider: string) =>
@@ -38,7 +38,7 @@ export const suggestionsQuery = (provider: string) =>
     staleTime: Number.POSITIVE_INFINITY,
   });
 
-/** Sends a call through the proxy as the signed-in user. Throws `Fault` where no whole answer came. */
+/** Sends a call through the proxy as the signed-in user. Throws `Fault` without a complete response. */
 export async function sendCall(
   caller: Caller,
   request: ProxiedRequest,
@@ -121,7 +121,7 @@ function toFault(error: unknown): never {
   });
 }
 
-/** The page has what the call is about even where the log cannot be read. */
+/** The call is sent even if the log cannot be read. */
 async function newestEntry(
   { environment, connection }: Caller,
   signal: AbortSignal,
@@ -132,11 +132,11 @@ async function newestEntry(
   return newest && (newest.operations[0]?.id ?? '');
 }
 
-/** How often, and how often at most, the log is asked for a call's entry: it is written a moment after the answer. */
+/** The polling interval and limit for the log entry of a call, which is written shortly after the response. */
 const everyMs = 400;
 const maxTries = 10;
 
-/** The entry of the activity log about a call: the first of this connection, method and path behind the one before. */
+/** The log entry of a call: the first one of this connection, method and path after the previous entry. */
 export const entryQuery = (answer: ProxiedAnswer) =>
   queryOptions({
     queryKey: [answer.caller.environment, 'operations', 'of call', answer.logBefore, answer.request],
@@ -160,7 +160,7 @@ export const entryQuery = (answer: ProxiedAnswer) =>
       data != null || dataUpdateCount >= maxTries ? false : everyMs,
   });
 
-/** A small new spreadsheet in a test account, for a user who has none yet. */
+/** Creates a small spreadsheet in a test account. */
 export async function makeSampleSheet(caller: Caller, signal: AbortSignal): Promise<string> {
   const cell = (value: string | number) => ({
     userEnteredValue: typeof value === 'number' ? { numberValue: value } : { stringValue: value },

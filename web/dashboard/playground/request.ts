@@ -1,25 +1,25 @@
+import type { FormSearch } from '../search.ts';
 import type { SuggestedApi, Suggestion } from './calls.ts';
-import type { FormSearch } from './form-search.ts';
 
 export type Pair = { name: string; value: string };
-/** What is filled in; everything but secrets stands in the address, too. */
+/** The request form. All fields except secrets are also in the address. */
 export type Form = {
   method: string;
-  /** Behind /proxy, with `{placeholders}`; a query may stand in it. */
+  /** The path after /proxy, with `{placeholders}` and an optional query. */
   path: string;
   fields: Record<string, string>;
   query: Pair[];
   headers: Pair[];
   body: string;
 };
-/** A call as it goes out. */
+/** The call that is sent. */
 export type ProxiedRequest = { method: string; target: string; headers: [string, string][]; body?: string };
 
 export const methods = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'] as const;
 
 export const emptyForm: Form = { method: 'GET', path: '', fields: {}, query: [], headers: [], body: '' };
 
-/** Their names, each once, in the order in which they stand in the path. */
+/** The names of the placeholders, each once, in the order of the path. */
 export function placeholdersIn(path: string): string[] {
   return [...new Set(Array.from(path.matchAll(/\{(\w+)\}/g), ([, name]) => name!))];
 }
@@ -28,20 +28,20 @@ export function hasBody(method: string): boolean {
   return method !== 'GET' && method !== 'HEAD';
 }
 
-/** What keeps a form from being sent, in words; undefined where nothing does. */
+/** The reason why a form cannot be sent; undefined without one. */
 export function flawOf(form: Form): string | undefined {
   if (!form.path.startsWith('/')) return 'The path begins with a slash.';
   const missing = placeholdersIn(form.path).filter((name) => (form.fields[name] ?? '').trim() === '');
   if (missing.length > 0) return `Fill in ${missing.join(' and ')}.`;
   const odd = form.headers.find(({ name }) => name !== '' && !/^[!#$%&'*+.^`|~\w-]+$/.test(name));
   if (odd !== undefined) return `"${odd.name}" is no name of a header.`;
-  // A header's value goes out as bytes of Latin-1 (Fetch standard, §2.2.2).
+  // Header values are sent as Latin-1 (Fetch standard, §2.2.2).
   const wide = form.headers.find(({ value }) => /[^\t\x20-\x7e\xa0-\xff]/.test(value));
   if (wide !== undefined) return `The value of ${wide.name} has characters that no header can carry.`;
   return isJson(form) ? flawOfJson(form.body) : undefined;
 }
 
-/** What is wrong with a body, as the parser says it; undefined for none at all. */
+/** The parse error of a body; undefined without one. */
 export function flawOfJson(body: string): string | undefined {
   if (body.trim() === '') return undefined;
   try {
@@ -52,13 +52,13 @@ export function flawOfJson(body: string): string | undefined {
   }
 }
 
-/** Bodies are JSON unless a header says otherwise. */
+/** Bodies are JSON unless a header gives another type. */
 function isJson({ method, headers }: Form): boolean {
   const type = headers.find(({ name }) => name.toLowerCase() === 'content-type')?.value;
   return hasBody(method) && (type === undefined || /\bjson\b/i.test(type));
 }
 
-/** Placeholders filled in and encoded; parameters without a value are left out. */
+/** Fills in and encodes placeholders, and omits parameters without a value. */
 export function requestOf(form: Form): ProxiedRequest {
   const path = form.path.replace(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(filledIn(name, form.fields[name] ?? '')),
@@ -79,18 +79,18 @@ export function requestOf(form: Form): ProxiedRequest {
   return { method: form.method, target, headers, ...(body !== undefined && { body }) };
 }
 
-/** Of a spreadsheet or a file the ID alone, though the whole address was pasted. */
+/** Extracts the ID from the address of a spreadsheet or file. */
 function filledIn(name: string, value: string): string {
   const id = /^https:\/\/[^/]*\.google\.com\/.*\/d\/([\w-]+)/.exec(value.trim())?.[1];
   return name.endsWith('Id') && id !== undefined ? id : value.trim();
 }
 
-/** What may not stand in an address as it is; escapes that are there stay. */
+/** Encodes characters that are not allowed in an address; existing escapes are kept. */
 function encodeOdd(path: string): string {
   return path.replace(/[^\w\-.~!$&'()*+,;=:@%/?]/gu, encodeURIComponent);
 }
 
-/** A suggestion filled in; what was typed for placeholders of the same name stays. */
+/** The form of a suggestion; values of placeholders with the same name are kept. */
 export function formOf(suggestion: Suggestion, former: Form): Form {
   const names = placeholdersIn(suggestion.path);
   return {
@@ -103,7 +103,7 @@ export function formOf(suggestion: Suggestion, former: Form): Form {
   };
 }
 
-/** The suggestion that a form is of; of two with one method and path the parameter `alt` decides. */
+/** The suggestion of a form. The parameter `alt` distinguishes two with the same method and path. */
 export function suggestionOf(form: Form, api: SuggestedApi | null | undefined): Suggestion | undefined {
   const altOf = (query: Pair[] = []) => query.find(({ name }) => name === 'alt')?.value;
   const found = api?.calls.filter(({ method, path }) => method === form.method && path === form.path) ?? [];
@@ -126,14 +126,14 @@ const secretName =
   /auth(?!or(?!iz))|cookie|secret|token|passw|credential|session|signature|(^|[-_.])(api)?[-_]?key$|^sig$/i;
 const harmless = /^(pageToken|nextPageToken|syncToken|Idempotency-Key)$/i;
 
-/** Whether a header or parameter of that name may hold a secret, and so stays out of addresses and copied code. */
+/** Whether a header or parameter with this name may hold a secret, which is removed from addresses and copied code. */
 export function isSecret(name: string): boolean {
   return secretName.test(name) && !harmless.test(name);
 }
 
-/** For the address: another user who opens it sees the same call, without its body and without values named like secrets. */
+/** The form for the address, without the body and without the values of secrets. */
 export function searchOfForm(form: Form): FormSearch {
-  const told = (pairs: Pair[]) => {
+  const withoutValues = (pairs: Pair[]) => {
     const kept = pairs
       .filter(({ name }) => name !== '')
       .map(({ name, value }): [string, string] => [name, isSecret(name) ? '' : value]);
@@ -144,22 +144,19 @@ export function searchOfForm(form: Form): FormSearch {
     method: form.method === 'GET' ? undefined : form.method,
     path: form.path === '' ? undefined : withoutSecrets(form.path),
     fields: fields.length > 0 ? Object.fromEntries(fields) : undefined,
-    query: told(form.query),
-    headers: told(form.headers),
+    query: withoutValues(form.query),
+    headers: withoutValues(form.headers),
   };
 }
 
-/** Secret values of a query that was typed into the path. */
+/** Removes secret values from a query in the path. */
 export function withoutSecrets(path: string): string {
   return path.replace(/([?&;])([^=&;#]+)=([^&;#]*)/g, (whole, mark: string, name: string) =>
     isSecret(name) ? `${mark}${name}=` : whole,
   );
 }
 
-/**
- * A body with `instead` in the place of texts whose fields are named like secrets; undefined where that cannot be told,
- * since it is no JSON.
- */
+/** A body with `instead` in place of strings whose names mark secrets; undefined if it is not JSON. */
 export function harmlessBody(body: string, instead: string): string | undefined {
   if (body.trim() === '') return '';
   let isChanged = false;

@@ -10,16 +10,16 @@ import {
   withoutSecrets,
 } from './request.ts';
 
-export type Place = { baseUrl: string; integration: string; connection: string };
+export type CallTarget = { baseUrl: string; integration: string; connection: string };
 
-/** Stands for the secret key, which nobody copies from a page. */
+/** The environment variable of the secret key, which is never in copied code. */
 const keyVariable = 'TRELLIS_KEY';
 
-/** For a POSIX shell with the key in an environment variable. */
-export function curlOf(form: Form, place: Place): string {
+/** For a POSIX shell, with the key in an environment variable. */
+export function curlOf(form: Form, place: CallTarget): string {
   const { method, target, headers, body } = harmlessRequest(form);
   const lines = [
-    // Without -g curl reads {} and [] of an address as a list of addresses.
+    // Without -g, curl expands {} and [] in an address.
     `curl -g${method === 'HEAD' ? ' -I' : method === 'GET' ? '' : ` -X ${method}`} ${quoted(`${place.baseUrl}/proxy${target}`)}`,
     `-H "Authorization: Bearer $${keyVariable}"`,
     ...headersOf(place, headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
@@ -28,8 +28,8 @@ export function curlOf(form: Form, place: Place): string {
   return lines.join(' \\\n  ');
 }
 
-/** For Node and other servers: a key has no place in a browser. */
-export function fetchOf(form: Form, place: Place): string {
+/** For Node and other servers: a key must not be in a browser. */
+export function fetchOf(form: Form, place: CallTarget): string {
   const { method, target, headers, body } = harmlessRequest(form);
   const parts = [
     ...(method === 'GET' ? [] : [`  method: ${js(method)},`]),
@@ -47,8 +47,8 @@ export function fetchOf(form: Form, place: Place): string {
   ].join('\n');
 }
 
-/** With the provider's own Node client; undefined where the call is none that is suggested. */
-export function clientOf(form: Form, place: Place, api: SuggestedApi | null): string | undefined {
+/** With the provider's Node client; undefined if the call is not a suggested one. */
+export function clientOf(form: Form, place: CallTarget, api: SuggestedApi | null): string | undefined {
   const call = suggestionOf(form, api);
   if (api?.client === undefined || call?.client === undefined) return undefined;
   const { package: name, make, version, name: variable } = api.client;
@@ -83,7 +83,7 @@ function parametersOf(query: Pair[]): Record<string, string | string[]> {
   return given;
 }
 
-/** Copied code goes into chats and tickets: what is named like a secret is left for its reader to fill in. */
+/** Copied code is pasted into chats and tickets, so secret values are replaced. */
 function harmlessRequest(form: Form) {
   return requestOf({
     ...form,
@@ -98,11 +98,11 @@ function harmless({ name, value }: Pair): Pair {
   return { name, value: value !== '' && isSecret(name) ? 'SECRET' : value };
 }
 
-function headersOf(place: Place, headers: [string, string][]): [string, string][] {
+function headersOf(place: CallTarget, headers: [string, string][]): [string, string][] {
   return [['Provider-Config-Key', place.integration], ['Connection-Id', place.connection], ...headers];
 }
 
-/** One word to a shell, whatever is in it. */
+/** One argument of a shell, whatever it contains. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }

@@ -1,26 +1,63 @@
-import { Alert, Badge, Button, Card, Group, SimpleGrid, Skeleton, Stack, Tabs, Text } from '@mantine/core';
-import { IconAlertTriangle, IconDatabase, IconScissors } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import {
+  Alert,
+  Badge,
+  Button,
+  Card,
+  Code,
+  Group,
+  NumberInput,
+  Progress,
+  SimpleGrid,
+  Skeleton,
+  Stack,
+  Switch,
+  Tabs,
+  TagsInput,
+  Text,
+  Title,
+} from '@mantine/core';
+import { useForm } from '@mantine/form';
+import { notifications } from '@mantine/notifications';
+import {
+  IconAlertTriangle,
+  IconBookmark,
+  IconDatabase,
+  IconDownload,
+  IconScissors,
+} from '@tabler/icons-react';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
-import { BackLink } from '../../ui/BackLink.tsx';
+import { Confirm } from '../../ui/Confirm.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { spellSize } from '../../ui/size.ts';
+import { counted, spellSize } from '../../ui/size.ts';
 import { TabRow } from '../../ui/TabRow.tsx';
+import { useNow } from '../../ui/time.ts';
 import { connectionQuery, datasetsQuery } from '../connections/queries.ts';
+import { BackLink } from '../links.tsx';
+import { keysQuery } from '../settings/keys/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
-import { useMayWrite } from '../sign-in/queries.ts';
-import { ConsumersTab } from './ConsumersTab.tsx';
-import { ExportButton } from './ExportButton.tsx';
+import { useMay, useMayWrite } from '../sign-in/queries.ts';
+import { useChange } from '../use-change.ts';
 import { PruneDialog, type PruneTarget } from './PruneDialog.tsx';
-import type { Dataset, DatasetAt } from './queries.ts';
+import {
+  type Consumer,
+  consumersQuery,
+  type Dataset,
+  type DatasetAt,
+  exportRecords,
+  forgetConsumer,
+  setDatasetSettings,
+} from './queries.ts';
 import { RecordsTab } from './RecordsTab.tsx';
-import { SettingsTab } from './SettingsTab.tsx';
 
-/** One dataset: what is in it, who follows it, and how it is kept. */
+/** One dataset: its records, consumers and settings. */
 export function DatasetPage() {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
@@ -38,15 +75,7 @@ export function DatasetPage() {
     <Page
       title={model}
       before={
-        <BackLink
-          link={(props) => (
-            <Link
-              to="/$environment/records/of/$integration/$id"
-              params={{ environment, integration, id }}
-              {...props}
-            />
-          )}
-        >
+        <BackLink to="/$environment/records/of/$integration/$id" params={{ environment, integration, id }}>
           Records of {connection?.account?.email ?? id}
         </BackLink>
       }
@@ -65,7 +94,7 @@ export function DatasetPage() {
         mayWrite &&
         dataset !== undefined && (
           <>
-            <ExportButton environment={environment} at={at} />
+            <ExportButton at={at} />
             {last !== null && (
               <Button
                 variant="default"
@@ -82,8 +111,8 @@ export function DatasetPage() {
       <Loaded query={datasets} loading={<Waiting />}>
         {() =>
           dataset === undefined ? (
-            <EmptyState icon={<IconDatabase size={26} />} title="There is no such dataset">
-              Nothing was ever saved as {model} for this connection.
+            <EmptyState icon={<IconDatabase size={26} />} title="Unknown dataset">
+              No records were ever saved as {model} for this connection.
             </EmptyState>
           ) : (
             <Stack gap="lg">
@@ -108,7 +137,6 @@ export function DatasetPage() {
                 </TabRow>
                 <Tabs.Panel value="records">
                   <RecordsTab
-                    environment={environment}
                     at={at}
                     onPrune={
                       mayWrite
@@ -118,10 +146,10 @@ export function DatasetPage() {
                   />
                 </Tabs.Panel>
                 <Tabs.Panel value="consumers">
-                  <ConsumersTab environment={environment} at={at} mayWrite={mayWrite} />
+                  <ConsumersTab at={at} mayWrite={mayWrite} />
                 </Tabs.Panel>
                 <Tabs.Panel value="settings">
-                  <SettingsTab environment={environment} at={at} dataset={dataset} mayWrite={mayWrite} />
+                  <SettingsTab at={at} dataset={dataset} mayWrite={mayWrite} />
                 </Tabs.Panel>
               </Tabs>
             </Stack>
@@ -129,13 +157,7 @@ export function DatasetPage() {
         }
       </Loaded>
       {target !== undefined && (
-        <PruneDialog
-          key={target.cursor}
-          environment={environment}
-          at={at}
-          target={target}
-          onClose={() => setTarget(undefined)}
-        />
+        <PruneDialog key={target.cursor} at={at} target={target} onClose={() => setTarget(undefined)} />
       )}
     </Page>
   );
@@ -155,9 +177,7 @@ function Counts({ dataset }: { dataset: Dataset }) {
 function Count({ name, children }: { name: string; children: ReactNode }) {
   return (
     <Card padding="sm">
-      <Text size="sm" c="dimmed">
-        {name}
-      </Text>
+      <Dimmed>{name}</Dimmed>
       <Text fw={600} size="lg" className="wrap">
         {children}
       </Text>
@@ -167,10 +187,10 @@ function Count({ name, children }: { name: string; children: ReactNode }) {
 
 function Held() {
   return (
-    <Alert color="orange" icon={<IconAlertTriangle size={18} />} title="A deletion is held back">
-      The last full sync found so few records that more would have been deleted than this dataset allows, so
-      none was. If the records are back, run the sync again. If they are gone: for a function, choose Allow
-      held deletion on its sync; for your own code, end the tracking with <code>"override": true</code>.
+    <Alert color="orange" icon={<IconAlertTriangle size={18} />} title="A deletion is held">
+      The last full sync would have deleted more records than this dataset allows, so it deleted none. If the
+      provider returns the records again, run the sync again. If they are gone, choose Allow held deletion on
+      the sync, or end the tracking in your own code with <code>"override": true</code>.
     </Alert>
   );
 }
@@ -187,4 +207,328 @@ function Waiting() {
       <Skeleton h={420} radius="md" />
     </Stack>
   );
+}
+
+/** Exports a dataset as a file with one JSON document per line. */
+export function ExportButton({ at }: { at: DatasetAt }) {
+  const environment = useEnvironment();
+  const write = useMutation({
+    mutationFn: () => exportRecords(environment, at),
+    onSuccess: ({ file, count }) => {
+      const link = document.createElement('a');
+      link.href = URL.createObjectURL(file);
+      link.download = `${at.model}${at.variant === 'base' ? '' : `-${at.variant}`}.ndjson`;
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+      notifications.show({ message: `${counted(count, 'record')} exported.`, color: 'green' });
+    },
+    onError: ({ message }) => notifications.show({ title: 'Not exported', message, color: 'red' }),
+  });
+  return (
+    <Button
+      variant="default"
+      leftSection={<IconDownload size={16} />}
+      loading={write.isPending}
+      onClick={() => write.mutate()}
+    >
+      Export
+    </Button>
+  );
+}
+
+/** The settings of a dataset for comparison, deletion guard and history. */
+export function SettingsTab({
+  at,
+  dataset,
+  mayWrite,
+}: {
+  at: DatasetAt;
+  dataset: Dataset;
+  mayWrite: boolean;
+}) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const form = useForm({
+    initialValues: valuesOf(dataset),
+    validate: { percent: numberFault, number: numberFault },
+  });
+  const save = useMutation({
+    mutationFn: (values: Values) =>
+      setDatasetSettings(environment, {
+        at,
+        // Unchanged fields are not sent: a field shows a rounded share, and another user may have changed the
+        // value.
+        settings: {
+          ...(form.isDirty('ignoreFields') && { ignore_fields: values.ignoreFields }),
+          mass_delete: {
+            ...(form.isDirty('percent') && { share: values.percent / 100 }),
+            ...(form.isDirty('number') && { number: values.number }),
+          },
+          ...(form.isDirty('keepsPrevious') && { keep_previous: values.keepsPrevious }),
+        },
+      }),
+    onSuccess: async (_, values) => {
+      form.setInitialValues(values);
+      form.resetDirty(values);
+      notifications.show({ message: 'The settings are saved.', color: 'green' });
+      await queries.invalidateQueries({ queryKey: datasetsQuery(environment, at).queryKey });
+    },
+  });
+  const { percent, number } = form.values;
+  const live = dataset.records;
+  const held = Math.max(Math.floor((live * percent) / 100), number) + 1;
+  return (
+    <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+      <Stack maw={720}>
+        {!mayWrite && (
+          <Dimmed>Your role is read-only. A developer or an owner can change these settings.</Dimmed>
+        )}
+        <Card>
+          <Stack gap="xs">
+            <Title order={2}>Last change</Title>
+            {mayWrite ? (
+              <Switch
+                label="Keep the previous payload of a record"
+                description="The previous payload is kept, encrypted, until the next change or until the record is pruned. This approximately doubles the storage."
+                {...form.getInputProps('keepsPrevious', { type: 'checkbox' })}
+              />
+            ) : (
+              <Text size="sm">
+                {dataset.keep_previous
+                  ? 'The previous payload is kept with each change.'
+                  : 'The previous payload is not kept.'}
+              </Text>
+            )}
+          </Stack>
+        </Card>
+        <Card>
+          <Stack gap="xs">
+            <Title order={2}>Change detection</Title>
+            <TagsInput
+              label="Ignored fields"
+              description="Top-level fields that are ignored when records are compared, such as fetched_at. Press Enter after each name."
+              placeholder={mayWrite ? 'Add a field' : ''}
+              readOnly={!mayWrite}
+              maxTags={100}
+              {...form.getInputProps('ignoreFields')}
+            />
+          </Stack>
+        </Card>
+        <Card>
+          <Stack gap="xs">
+            <Title order={2}>Guard against mass deletion</Title>
+            <Dimmed>
+              A full sync with an error finds few records and would delete the others. Its deletions are held
+              if they exceed both limits.
+            </Dimmed>
+            <Group align="flex-end">
+              <NumberInput
+                label="Share of the live records"
+                suffix=" %"
+                min={0}
+                max={100}
+                decimalScale={4}
+                readOnly={!mayWrite}
+                {...form.getInputProps('percent')}
+                flex="1 1 160px"
+              />
+              <NumberInput
+                label="Number of records"
+                min={0}
+                allowDecimal={false}
+                thousandSeparator=","
+                readOnly={!mayWrite}
+                {...form.getInputProps('number')}
+                flex="1 1 160px"
+              />
+            </Group>
+            <Text size="sm">
+              {percent >= 100 || held > live
+                ? `With ${live.toLocaleString()} live records, no deletion is ever held.`
+                : `With ${live.toLocaleString()} live records, ${held.toLocaleString()} deletions or more are held.`}
+            </Text>
+          </Stack>
+        </Card>
+        {save.isError && <FaultNotice error={save.error} />}
+        {mayWrite && (
+          <Group justify="flex-end">
+            <Button variant="default" disabled={!form.isDirty()} onClick={() => form.reset()}>
+              Undo
+            </Button>
+            <Button type="submit" disabled={!form.isDirty()} loading={save.isPending}>
+              Save
+            </Button>
+          </Group>
+        )}
+      </Stack>
+    </form>
+  );
+}
+
+type Values = { ignoreFields: string[]; percent: number; number: number; keepsPrevious: boolean };
+
+/** An empty field is not a number. */
+function numberFault(value: unknown): string | null {
+  return typeof value === 'number' ? null : 'Enter a number.';
+}
+
+function valuesOf(dataset: Dataset): Values {
+  return {
+    ignoreFields: dataset.ignore_fields,
+    percent: Math.round(dataset.mass_delete.share * 1e6) / 1e4,
+    number: dataset.mass_delete.number,
+    keepsPrevious: dataset.keep_previous,
+  };
+}
+
+/** After this time without an acknowledgement, policies no longer wait for a consumer; see docs/guides/read-records.md. */
+const staleAfterMs = 30 * 86_400_000;
+
+/** The consumers of a dataset, and how far behind they are. */
+export function ConsumersTab({ at, mayWrite }: { at: DatasetAt; mayWrite: boolean }) {
+  const environment = useEnvironment();
+  const nowMs = useNow();
+  const consumers = useQuery({ ...consumersQuery(environment, at), refetchInterval: 10_000 });
+  const may = useMay();
+  const { data: keys = [] } = useQuery({ ...keysQuery(environment), enabled: may('keys') });
+  const nameOf = ({ key_id }: Consumer) => keys.find(({ id }) => id === key_id)?.name;
+  const [leaving, setLeaving] = useState<string>();
+  const forget = useChange((name: string) => forgetConsumer(environment, { at, name }), {
+    stale: [consumersQuery(environment, at).queryKey],
+  });
+  return (
+    <Stack>
+      <Loaded query={consumers}>
+        {(all) => {
+          const own = all.filter(({ model, variant }) => model === at.model && variant === at.variant);
+          if (own.length === 0) return <Empty />;
+          const max = Math.max(...own.map(({ behind }) => behind), 1);
+          return (
+            <ListTable
+              rows={own}
+              keyOf={(consumer) => consumer.name}
+              columns={[
+                {
+                  title: 'Consumer',
+                  cell: (consumer) => (
+                    <>
+                      <Group gap={6}>
+                        <Text span fw={550} size="sm" className="wrap">
+                          {consumer.name}
+                        </Text>
+                        {isStale(consumer, nowMs) && <Badge color="orange">stale</Badge>}
+                        {consumer.stalled_since !== null && <Badge color="red">stalled</Badge>}
+                      </Group>
+                      {consumer.stalled_since !== null && (
+                        <Text size="xs" c="dimmed">
+                          stalled since {dayOf(consumer.stalled_since)}: it acknowledges the same cursor
+                          repeatedly; retention policies wait for it
+                        </Text>
+                      )}
+                      {isStale(consumer, nowMs) && (
+                        <Text size="xs" c="dimmed">
+                          no acknowledgement for 30 days: retention policies no longer wait for it
+                        </Text>
+                      )}
+                      <Group gap={6} hiddenFrom="sm" mt={4}>
+                        <Owner keyId={consumer.key_id} name={nameOf(consumer)} />
+                        <RelativeTime at={consumer.acknowledged_at} size="sm" />
+                      </Group>
+                    </>
+                  ),
+                },
+                {
+                  title: 'Behind',
+                  miw: 120,
+                  cell: (consumer) => <Lag behind={consumer.behind} max={max} name={consumer.name} />,
+                },
+                {
+                  title: 'Key',
+                  visibleFrom: 'sm',
+                  cell: (consumer) => <Owner keyId={consumer.key_id} name={nameOf(consumer)} />,
+                },
+                {
+                  title: 'Last acknowledgement',
+                  visibleFrom: 'sm',
+                  cell: (consumer) => <RelativeTime at={consumer.acknowledged_at} size="sm" />,
+                },
+                mayWrite && {
+                  label: 'Actions',
+                  ta: 'right',
+                  cell: (consumer) => (
+                    <Button
+                      size="compact-sm"
+                      variant="subtle"
+                      color="red"
+                      onClick={() => setLeaving(consumer.name)}
+                      aria-label={`Forget ${consumer.name}`}
+                    >
+                      Forget
+                    </Button>
+                  ),
+                },
+              ]}
+            />
+          );
+        }}
+      </Loaded>
+      <Confirm
+        title={`Forget ${leaving ?? ''}?`}
+        act="Forget it"
+        given={leaving}
+        mutation={forget}
+        onClose={() => setLeaving(undefined)}
+      >
+        <Text>
+          The stored cursor is removed. A program that keeps no cursor of its own starts again at the first
+          record. Retention policies no longer wait for it, so they may remove records that it has not read.
+          No record is removed now.
+        </Text>
+      </Confirm>
+    </Stack>
+  );
+}
+
+/** The key that owns the consumer; by name if the user may read keys. */
+function Owner({ keyId, name }: { keyId: number | null; name: string | undefined }) {
+  if (keyId === null)
+    return <Dimmed title="The next key that acknowledges the present cursor becomes the owner">none</Dimmed>;
+  return (
+    <Text size="sm" className={name === undefined ? 'unbroken' : 'wrap'}>
+      {name ?? `key ${keyId}`}
+    </Text>
+  );
+}
+
+function Lag({ behind, max, name }: { behind: number; max: number; name: string }) {
+  return (
+    <Stack gap={4}>
+      <Text size="sm">{behind === 0 ? 'up to date' : behind.toLocaleString()}</Text>
+      <Progress
+        value={(behind / max) * 100}
+        color={behind === 0 ? 'green' : 'yellow'}
+        size="sm"
+        aria-label={`How far ${name} is behind`}
+      />
+    </Stack>
+  );
+}
+
+function Empty() {
+  return (
+    <EmptyState icon={<IconBookmark size={26} />} title="No consumers">
+      A consumer is a stored cursor. Your application sets it with <Code>PUT /records/consumers/billing</Code>{' '}
+      when it has processed changes. This page shows how far it is behind, and retention policies wait for it.
+    </EmptyState>
+  );
+}
+
+/** `15 October`. */
+function dayOf(at: string): string {
+  return new Date(at).toLocaleDateString('en-GB', { day: 'numeric', month: 'long' });
+}
+
+/** As the service defines it: no acknowledgement, with changes left to read. */
+function isStale({ behind, acknowledged_at }: Consumer, nowMs: number): boolean {
+  return behind > 0 && nowMs - Date.parse(acknowledged_at) > staleAfterMs;
 }

@@ -1,13 +1,14 @@
 import { BarChart } from '@mantine/charts';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import '@mantine/charts/styles.css';
-import { Card, SimpleGrid, Text, Title } from '@mantine/core';
+import { Card, SimpleGrid, Title } from '@mantine/core';
 import { spellSize } from '../../ui/size.ts';
 import type { Dataset } from './queries.ts';
 
-/** More bars than these nobody compares; the table below has all. */
+/** The maximum number of bars; the table below has all datasets. */
 const maxBars = 8;
 
-/** Counts and bytes of the biggest datasets. */
+/** Counts and bytes of the largest datasets. */
 export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
   const shown = datasets
     .toSorted((a, b) => b.records + b.deleted - a.records - a.deleted)
@@ -69,11 +70,7 @@ export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
 }
 
 function Note({ left }: { left: number }) {
-  return (
-    <Text size="sm" c="dimmed">
-      {left > 0 ? `The ${maxBars} biggest; ${left} more in the table.` : ' '}
-    </Text>
-  );
+  return <Dimmed>{left > 0 ? `The ${maxBars} largest; ${left} more are in the table.` : ' '}</Dimmed>;
 }
 
 const short = (value: number) => Intl.NumberFormat(undefined, { notation: 'compact' }).format(value);

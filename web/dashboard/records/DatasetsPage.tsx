@@ -1,23 +1,25 @@
-import { Box, Button, Card, SimpleGrid, Skeleton, Stack, Table, Text, Title } from '@mantine/core';
-import { IconPlugConnected } from '@tabler/icons-react';
+import { Box, Card, Code, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { IconDatabase, IconPlugConnected } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link, lazyRouteComponent, useParams } from '@tanstack/react-router';
+import { lazyRouteComponent, useParams } from '@tanstack/react-router';
 import { Suspense } from 'react';
-import { BackLink } from '../../ui/BackLink.tsx';
+import { CopyButton } from '../../ui/CopyButton.tsx';
+import { EmptyState } from '../../ui/EmptyState.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { spellSize } from '../../ui/size.ts';
 import { type At, connectionQuery, datasetsQuery } from '../connections/queries.ts';
+import { BackLink, ButtonLink, connectionPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { DatasetLink } from './DatasetLink.tsx';
-import { NoRecords } from './NoRecords.tsx';
+import { DatasetLink } from './DatasetsCard.tsx';
 import type { Dataset } from './queries.ts';
 
 const DatasetsChart = lazyRouteComponent(() => import('./DatasetsChart.tsx'), 'DatasetsChart');
 
-/** What is kept of one connection. */
+/** The datasets of one connection. */
 export function DatasetsPage() {
   const environment = useEnvironment();
   const at: At = useParams({ from: '/$environment/records/of/$integration/$id' });
@@ -27,7 +29,7 @@ export function DatasetsPage() {
     <Page
       title={`Records of ${connection?.account?.email ?? at.id}`}
       before={
-        <BackLink link={(props) => <Link to="/$environment/records" params={{ environment }} {...props} />}>
+        <BackLink to="/$environment/records" params={{ environment }}>
           Records
         </BackLink>
       }
@@ -37,19 +39,13 @@ export function DatasetsPage() {
         </>
       }
       actions={
-        <Button
+        <ButtonLink
           variant="default"
           leftSection={<IconPlugConnected size={16} />}
-          renderRoot={(props) => (
-            <Link
-              to="/$environment/connections/$integration/$id"
-              params={{ environment, ...at }}
-              {...props}
-            />
-          )}
+          {...connectionPage(environment, at)}
         >
-          The connection
-        </Button>
+          Open the connection
+        </ButtonLink>
       }
     >
       <Loaded query={datasets} loading={<Waiting />}>
@@ -61,9 +57,7 @@ export function DatasetsPage() {
               <Suspense fallback={<WaitingCharts />}>
                 <DatasetsChart datasets={found} />
               </Suspense>
-              <Sliced items={found}>
-                {(shown) => <DatasetsTable datasets={shown} environment={environment} at={at} />}
-              </Sliced>
+              <Sliced items={found}>{(shown) => <DatasetsTable datasets={shown} at={at} />}</Sliced>
             </Stack>
           )
         }
@@ -72,50 +66,44 @@ export function DatasetsPage() {
   );
 }
 
-function DatasetsTable({ datasets, environment, at }: { datasets: Dataset[]; environment: string; at: At }) {
+function DatasetsTable({ datasets, at }: { datasets: Dataset[]; at: At }) {
   return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Dataset</Table.Th>
-            <Table.Th ta="right">Live</Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              Deleted
-            </Table.Th>
-            <Table.Th ta="right" visibleFrom="sm">
-              Pruned
-            </Table.Th>
-            <Table.Th ta="right">Payloads</Table.Th>
-            <Table.Th visibleFrom="sm">Last change</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {datasets.map((dataset) => (
-            <Table.Tr key={`${dataset.model}:${dataset.variant}`} className="fill-row">
-              <Table.Td>
-                <DatasetLink environment={environment} at={at} dataset={dataset} />
-              </Table.Td>
-              <Table.Td ta="right">{dataset.records.toLocaleString()}</Table.Td>
-              <Table.Td ta="right" visibleFrom="sm">
-                {dataset.deleted.toLocaleString()}
-              </Table.Td>
-              <Table.Td ta="right" visibleFrom="sm">
-                {dataset.pruned.toLocaleString()}
-              </Table.Td>
-              <Table.Td ta="right" className="unbroken">
-                {spellSize(dataset.payload_bytes)}
-              </Table.Td>
-              <Table.Td visibleFrom="sm">
-                <Box pos="relative" w="fit-content">
-                  <RelativeTime at={dataset.last_modified_at} size="sm" />
-                </Box>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <ListTable
+      rows={datasets}
+      keyOf={(dataset) => `${dataset.model}:${dataset.variant}`}
+      rowClass="fill-row"
+      columns={[
+        { title: 'Dataset', cell: (dataset) => <DatasetLink at={at} dataset={dataset} /> },
+        { title: 'Live', ta: 'right', cell: (dataset) => dataset.records.toLocaleString() },
+        {
+          title: 'Deleted',
+          ta: 'right',
+          visibleFrom: 'sm',
+          cell: (dataset) => dataset.deleted.toLocaleString(),
+        },
+        {
+          title: 'Pruned',
+          ta: 'right',
+          visibleFrom: 'sm',
+          cell: (dataset) => dataset.pruned.toLocaleString(),
+        },
+        {
+          title: 'Payloads',
+          ta: 'right',
+          className: 'unbroken',
+          cell: (dataset) => spellSize(dataset.payload_bytes),
+        },
+        {
+          title: 'Last change',
+          visibleFrom: 'sm',
+          cell: (dataset) => (
+            <Box pos="relative" w="fit-content">
+              <RelativeTime at={dataset.last_modified_at} size="sm" />
+            </Box>
+          ),
+        },
+      ]}
+    />
   );
 }
 
@@ -142,4 +130,41 @@ function WaitingCharts() {
       ))}
     </SimpleGrid>
   );
+}
+
+/** How to save records for a connection without any. */
+export function NoRecords({ at }: { at: At }) {
+  const command = [
+    `curl -s ${location.origin}/records`,
+    `-H "Authorization: Bearer $KEY"`,
+    `-H 'Content-Type: application/json'`,
+    `-H ${quoted(`Provider-Config-Key: ${at.integration}`)}`,
+    `-H ${quoted(`Connection-Id: ${at.id}`)}`,
+    `-d '{"model":"City","records":[{"id":7,"city":"Oslo"}]}'`,
+  ].join(' \\\n  ');
+  return (
+    <EmptyState
+      icon={<IconDatabase size={26} />}
+      title="No records yet"
+      action={
+        <Stack gap={4} ta="left" w="100%">
+          <Group justify="space-between">
+            <Text size="sm">Save a first record from your shell</Text>
+            <CopyButton value={command} what="the command" />
+          </Group>
+          <Code block tabIndex={0}>
+            {command}
+          </Code>
+        </Stack>
+      }
+    >
+      A sync function saves its records here automatically. Your application saves records with{' '}
+      <Code>POST /records</Code> and a key with the scope <Code>records:write</Code>.
+    </EmptyState>
+  );
+}
+
+/** A shell argument. */
+function quoted(text: string): string {
+  return `'${text.replaceAll("'", "'\\''")}'`;
 }

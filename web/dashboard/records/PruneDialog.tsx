@@ -1,28 +1,29 @@
 import { Alert, Button, Group, Modal, Progress, Skeleton, Stack, Table, Text } from '@mantine/core';
 import { IconAlertTriangle, IconCheck, IconPlayerStop } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { counted, spellSize } from '../../ui/size.ts';
-import { type Extent, type PruneReceipt, usePruneRun } from './prune-run.ts';
-import { consumersQuery, type DatasetAt, estimateQuery } from './queries.ts';
+import { useEnvironment } from '../shell/environment.ts';
+import { consumersQuery, type DatasetAt, estimatePrune, estimateQuery, prunePortion } from './queries.ts';
 
-/** Up to which record, and what it is called. */
+/** The last record to prune, and its name. */
 export type PruneTarget = { cursor: string; name: string };
 
-/** Lets payloads go: what would go first, then its progress, then the receipt. */
+/** Prunes payloads: the estimate, then the progress, then the receipt. */
 export function PruneDialog({
-  environment,
   at,
   target,
   onClose,
 }: {
-  environment: string;
   at: DatasetAt;
   target: PruneTarget;
   onClose: () => void;
 }) {
+  const environment = useEnvironment();
   const estimate = useQuery(estimateQuery(environment, { at, untilCursor: target.cursor }));
   const run = usePruneRun(environment, { at, untilCursor: target.cursor });
   const hasBegun = run.done !== undefined;
@@ -34,7 +35,6 @@ export function PruneDialog({
       closeOnClickOutside={!hasBegun}
       closeOnEscape={!run.isRunning}
       withCloseButton={!run.isRunning}
-      closeButtonProps={{ 'aria-label': 'Close' }}
     >
       {run.receipt !== undefined ? (
         <Receipt receipt={run.receipt} target={target} onClose={onClose} />
@@ -44,7 +44,6 @@ export function PruneDialog({
         <Loaded query={estimate} loading={<Waiting />}>
           {(extent) => (
             <Question
-              environment={environment}
               at={at}
               extent={extent}
               isBeginning={run.isRunning}
@@ -59,20 +58,19 @@ export function PruneDialog({
 }
 
 function Question({
-  environment,
   at,
   extent,
   isBeginning,
   onGo,
   onClose,
 }: {
-  environment: string;
   at: DatasetAt;
   extent: Extent;
   isBeginning: boolean;
   onGo: () => void;
   onClose: () => void;
 }) {
+  const environment = useEnvironment();
   const { data: consumers = [] } = useQuery(consumersQuery(environment, at));
   const behind = consumers.filter(
     (one) => one.model === at.model && one.variant === at.variant && one.behind > 0,
@@ -80,7 +78,7 @@ function Question({
   if (extent.count === 0) {
     return (
       <Stack>
-        <Text>There is nothing to prune: up to here no record has a payload any more.</Text>
+        <Text>There is nothing to prune. No record up to here has a payload.</Text>
         <Group justify="flex-end">
           <Button variant="default" onClick={onClose} data-autofocus>
             Close
@@ -93,24 +91,28 @@ function Question({
     <Stack>
       <Text>
         This removes the payloads of <b>{counted(extent.count, 'record')}</b>,{' '}
-        <b>{spellSize(extent.bytes)}</b> as they are stored, this one included.
+        <b>{spellSize(extent.bytes)}</b> of storage, including this record.
       </Text>
-      <Text size="sm" c="dimmed">
-        IDs, times and cursors stay, and nothing is deleted at the provider. A payload comes back when its
-        record is saved again, and in no other way.
-      </Text>
+      <Dimmed>
+        IDs, times and cursors remain, and nothing is deleted at the provider. A payload is only restored when
+        its record is saved again.
+      </Dimmed>
       {behind.length > 0 && (
-        <Alert color="orange" icon={<IconAlertTriangle size={18} />} title="Not everybody has read them">
+        <Alert
+          color="orange"
+          icon={<IconAlertTriangle size={18} />}
+          title="Some consumers have not read them"
+        >
           {behind.map(({ name, behind: count }) => (
             <Text key={name} size="sm">
-              <b>{name}</b> has {counted(count, 'change')} of this dataset still to take.
+              <b>{name}</b> has {counted(count, 'change')} of this dataset to read.
             </Text>
           ))}
         </Alert>
       )}
       <Group justify="flex-end">
         <Button variant="default" onClick={onClose} data-autofocus>
-          Keep them
+          Cancel
         </Button>
         <Button color="red" onClick={onGo} loading={isBeginning}>
           Prune {counted(extent.count, 'record')}
@@ -145,9 +147,7 @@ function Running({
       {error !== null && (
         <>
           <FaultNotice error={error} onRetry={() => run.go(estimate)} />
-          <Text size="sm" c="dimmed">
-            What was pruned so far stays pruned. Trying again goes on from here.
-          </Text>
+          <Dimmed>Records that were pruned remain pruned. A new attempt continues from here.</Dimmed>
         </>
       )}
       <Group justify="flex-end">
@@ -162,7 +162,7 @@ function Running({
           </Button>
         ) : (
           <Button variant="default" onClick={onClose}>
-            Leave it at that
+            Close
           </Button>
         )}
       </Group>
@@ -194,8 +194,8 @@ function Receipt({
         title={receipt.isWhole ? 'Pruned' : 'Stopped before the end'}
       >
         {receipt.isWhole
-          ? 'The payloads are gone. The audit log has a receipt of each portion.'
-          : 'The oldest records are pruned, the others were left as they are. The same prune again goes on from here.'}
+          ? 'The payloads are removed. The audit log has a receipt for each portion.'
+          : 'The oldest records are pruned, the others are unchanged. Run the same prune again to continue.'}
       </Alert>
       <Table layout="fixed">
         <Table.Tbody>
@@ -234,4 +234,81 @@ function Waiting() {
       <Skeleton h={36} w="60%" ml="auto" />
     </Stack>
   );
+}
+
+export type Extent = { count: number; bytes: number };
+export type PruneReceipt = Extent & {
+  tookMs: number;
+  /** Whether the prune reached its end without being stopped. */
+  isWhole: boolean;
+};
+
+/**
+ * A prune up to a cursor, in portions. `go` starts it, and continues after a failure: repeating a call is safe, and a
+ * new estimate includes the effect of a lost response. It stops after the current portion when it is stopped or the
+ * dialog closes.
+ */
+export function usePruneRun(
+  environment: string,
+  { at, untilCursor }: { at: DatasetAt; untilCursor: string },
+) {
+  const queries = useQueryClient();
+  const isStopped = useRef(false);
+  const total = useRef<Extent>({ count: 0, bytes: 0 });
+  const workedMs = useRef(0);
+  const [done, setDone] = useState<number>();
+  const [isStopping, setStopping] = useState(false);
+  useEffect(
+    () => () => {
+      isStopped.current = true;
+    },
+    [],
+  );
+
+  async function run(estimate: Extent): Promise<PruneReceipt> {
+    const startedAt = performance.now();
+    isStopped.current = false;
+    setStopping(false);
+    try {
+      const left = done === undefined ? estimate : await estimatePrune(environment, { at, untilCursor });
+      if (done === undefined) total.current = estimate;
+      let count = Math.max(0, total.current.count - left.count);
+      setDone(count);
+      let hasMore = left.count > 0;
+      while (hasMore && !isStopped.current) {
+        const portion = await prunePortion(environment, { at, untilCursor });
+        count += portion.count;
+        hasMore = portion.has_more;
+        setDone(count);
+      }
+      const standing = hasMore ? await estimatePrune(environment, { at, untilCursor }) : { bytes: 0 };
+      const tookMs = workedMs.current + performance.now() - startedAt;
+      return { count, bytes: total.current.bytes - standing.bytes, tookMs, isWhole: !hasMore };
+    } finally {
+      workedMs.current += performance.now() - startedAt;
+    }
+  }
+
+  const mutation = useMutation({
+    mutationFn: run,
+    onSettled: () => {
+      const { integration, id } = at;
+      void queries.invalidateQueries({ queryKey: [environment, 'records', integration, id] });
+      void queries.invalidateQueries({ queryKey: [environment, 'connection', integration, id, 'datasets'] });
+    },
+  });
+  return {
+    go: mutation.mutate,
+    stop: () => {
+      isStopped.current = true;
+      setStopping(true);
+    },
+    isStopping,
+    isRunning: mutation.isPending,
+    error: mutation.isPending ? null : mutation.error,
+    receipt: mutation.data,
+    /** The number of pruned records; undefined before the start. */
+    done,
+    total: total.current.count,
+  };
 }

@@ -1,19 +1,21 @@
-import { Badge, Box, Button, Group, Pagination, Stack, Table, Text } from '@mantine/core';
+import { Badge, Box, Group, Pagination, Stack, Text } from '@mantine/core';
 import { IconDatabase, IconHourglassLow, IconSearch } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
+import { ButtonLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 
 const pageSize = 25;
 
-/** Records belong to a connection: whose shall be looked at? */
+/** Lists the connections, because records belong to a connection. */
 export function RecordsPage() {
   const environment = useEnvironment();
   const { search, page = 0 } = useSearch({ from: '/$environment/records' });
@@ -25,17 +27,16 @@ export function RecordsPage() {
   return (
     <Page
       title="Records"
-      about="What was synced through a connection. Choose whose records to look at."
+      about="The cached records of connections. Choose a connection."
       actions={
-        <Button
+        <ButtonLink
           variant="default"
           leftSection={<IconHourglassLow size={16} />}
-          renderRoot={(props) => (
-            <Link to="/$environment/records/retention" params={{ environment }} {...props} />
-          )}
+          to="/$environment/records/retention"
+          params={{ environment }}
         >
           Retention
-        </Button>
+        </ButtonLink>
       }
     >
       <FilterField
@@ -50,11 +51,11 @@ export function RecordsPage() {
         {({ connections: found }) => {
           const hasMore = found.length === pageSize;
           if (found.length === 0 && page === 0) {
-            return <Empty environment={environment} isFiltered={search !== undefined} />;
+            return <Empty isFiltered={search !== undefined} />;
           }
           return (
             <Stack>
-              <Choices connections={found} environment={environment} />
+              <Choices connections={found} />
               {(page > 0 || hasMore) && (
                 <Pagination
                   total={page + (hasMore ? 2 : 1)}
@@ -75,63 +76,67 @@ export function RecordsPage() {
   );
 }
 
-function Choices({ connections, environment }: { connections: Connection[]; environment: string }) {
+function Choices({ connections }: { connections: Connection[] }) {
+  const environment = useEnvironment();
   return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Account</Table.Th>
-            <Table.Th>Integration</Table.Th>
-            <Table.Th visibleFrom="xs">Connected</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {connections.map((connection) => (
-            <Table.Tr key={connection.id} className="fill-row">
-              <Table.Td>
-                <Link
-                  className="fill-link"
-                  to="/$environment/records/of/$integration/$id"
-                  params={{
-                    environment,
-                    integration: connection.provider_config_key,
-                    id: connection.connection_id,
-                  }}
-                >
-                  <Text span fw={550} size="sm" className="wrap">
-                    {connection.account?.email ?? connection.connection_id}
-                  </Text>
-                </Link>
-                <Text size="xs" c="dimmed" ff="monospace" className="wrap">
-                  {connection.connection_id}
+    <ListTable
+      rows={connections}
+      keyOf={(connection) => connection.id}
+      rowClass="fill-row"
+      columns={[
+        {
+          title: 'Account',
+          cell: (connection) => (
+            <>
+              <Link
+                className="fill-link"
+                to="/$environment/records/of/$integration/$id"
+                params={{
+                  environment,
+                  integration: connection.provider_config_key,
+                  id: connection.connection_id,
+                }}
+              >
+                <Text span fw={550} size="sm" className="wrap">
+                  {connection.account?.email ?? connection.connection_id}
                 </Text>
-                <EndUser of={connection.end_user} />
-              </Table.Td>
-              <Table.Td>
-                <Group gap={6}>
-                  {connection.provider_config_key}
-                  {connection.test && <Badge color="violet">test</Badge>}
-                </Group>
-              </Table.Td>
-              <Table.Td visibleFrom="xs">
-                <Box pos="relative" w="fit-content">
-                  <RelativeTime at={connection.created} size="sm" />
-                </Box>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+              </Link>
+              <Text size="xs" c="dimmed" ff="monospace" className="wrap">
+                {connection.connection_id}
+              </Text>
+              <EndUser of={connection.end_user} />
+            </>
+          ),
+        },
+        {
+          title: 'Integration',
+          cell: (connection) => (
+            <Group gap={6}>
+              {connection.provider_config_key}
+              {connection.test && <Badge color="violet">test</Badge>}
+            </Group>
+          ),
+        },
+        {
+          title: 'Connected',
+          visibleFrom: 'xs',
+          cell: (connection) => (
+            <Box pos="relative" w="fit-content">
+              <RelativeTime at={connection.created} size="sm" />
+            </Box>
+          ),
+        },
+      ]}
+    />
   );
 }
 
-function Empty({ environment, isFiltered }: { environment: string; isFiltered: boolean }) {
+function Empty({ isFiltered }: { isFiltered: boolean }) {
+  const environment = useEnvironment();
   const icon = <IconDatabase size={26} />;
   if (isFiltered) {
     return (
-      <EmptyState icon={icon} title="Nothing fits">
+      <EmptyState icon={icon} title="No match">
         No connection has this account, ID or end user.
       </EmptyState>
     );
@@ -139,18 +144,14 @@ function Empty({ environment, isFiltered }: { environment: string; isFiltered: b
   return (
     <EmptyState
       icon={icon}
-      title="A connection comes first"
+      title="Create a connection first"
       action={
-        <Button
-          renderRoot={(props) => (
-            <Link to="/$environment/connections" params={{ environment }} search={{}} {...props} />
-          )}
-        >
+        <ButtonLink to="/$environment/connections" params={{ environment }} search={{}}>
           To the connections
-        </Button>
+        </ButtonLink>
       }
     >
-      Records are kept for the connection that brought them. As soon as there is one, it is listed here.
+      Each record belongs to a connection. Your connections appear here.
     </EmptyState>
   );
 }

@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { type Answer, ask, type Body, brand, call, Fault, type Query } from '../../api/client.ts';
+import { type Answer, type Body, brand, call, Fault, type Query, request } from '../../api/client.ts';
 import type { At } from '../connections/queries.ts';
 
 export type Dataset = Answer<'GET /records/datasets'>['datasets'][number];
@@ -11,12 +11,12 @@ type Page = Answer<'GET /records'>;
 /** A dataset of a connection. */
 export type DatasetAt = At & { model: string; variant: string };
 export type Action = 'ADDED' | 'UPDATED' | 'DELETED';
-/** Names of fields at the top level; former values where they were kept. */
+/** Names of top-level fields, and their previous values if these were kept. */
 type Changes = { fields: string[]; previous: Record<string, unknown> | null };
-/** What the service says of a record, whatever its brand calls it, apart from the record itself. */
+/** The metadata of a record, independent of the brand, apart from its fields. */
 export type BrowsedRecord = {
   id: string;
-  /** The payload; undefined where it is pruned. */
+  /** The payload; undefined if it is pruned. */
   fields: Record<string, unknown> | undefined;
   action: Action;
   firstSeenAt: string;
@@ -24,16 +24,16 @@ export type BrowsedRecord = {
   deletedAt: string | null;
   prunedAt: string | null;
   cursor: string;
-  /** Null where nothing is known. */
+  /** Null if the changes are unknown. */
   changes: Changes | null;
 };
 
 const headersOf = ({ integration, id }: At) => ({ 'connection-id': id, 'provider-config-key': integration });
 
-/** Begins every key of what a change of records makes stale. */
+/** The prefix of the query keys that a change of records makes stale. */
 const keyOf = (environment: string, { integration, id }: At) => [environment, 'records', integration, id];
 
-/** A page of a dataset, behind a cursor. */
+/** A page of a dataset, after a cursor. */
 export const recordsQuery = (
   environment: string,
   { at, ...query }: { at: DatasetAt } & Omit<Query<'GET /records'>, 'model' | 'variant'>,
@@ -52,7 +52,7 @@ export const recordsQuery = (
     placeholderData: keepPreviousData,
   });
 
-/** One record with what its last change changed; null where there is no such record. */
+/** One record with its last change; null if it does not exist. */
 export const recordQuery = (environment: string, { at, record }: { at: DatasetAt; record: string }) =>
   queryOptions({
     queryKey: [...keyOf(environment, at), at.model, at.variant, 'one', record],
@@ -64,7 +64,7 @@ export const recordQuery = (environment: string, { at, record }: { at: DatasetAt
     },
   });
 
-/** All consumers of the connection, whichever dataset they follow. */
+/** All consumers of the connection, for all datasets. */
 export const consumersQuery = (environment: string, at: At) =>
   queryOptions({
     queryKey: [...keyOf(environment, at), 'consumers'],
@@ -78,7 +78,7 @@ export const policiesQuery = (environment: string) =>
     queryFn: async ({ signal }) => (await call('GET /records/retention', { environment, signal })).policies,
   });
 
-/** What a prune up to the cursor would remove at this moment. */
+/** The effect of a prune up to the cursor at this moment. */
 export function estimatePrune(
   environment: string,
   { at, untilCursor }: { at: DatasetAt; untilCursor: string },
@@ -90,7 +90,7 @@ export function estimatePrune(
   });
 }
 
-/** Asked once, when the dialog opens: what was agreed to does not change under the reader's eyes. */
+/** Fetched once, when the dialog opens, so that the numbers do not change before the confirmation. */
 export const estimateQuery = (
   environment: string,
   { at, untilCursor }: { at: DatasetAt; untilCursor: string },
@@ -102,7 +102,7 @@ export const estimateQuery = (
     gcTime: 0,
   });
 
-/** Prunes one portion, the oldest first. */
+/** Prunes one portion, oldest records first. */
 export function prunePortion(
   environment: string,
   { at, untilCursor }: { at: DatasetAt; untilCursor: string },
@@ -148,14 +148,14 @@ export async function removePolicy(environment: string, integration: string | nu
 }
 
 /**
- * All records of a dataset as NDJSON, and how many they are. The browser keeps them on its disk, not in memory. Throws
- * `Fault` with the code `cut_off` where the export did not come to its end.
+ * All records of a dataset as NDJSON, and their number. The browser stores them on disk. Throws `Fault` with the code
+ * `cut_off` if the export is incomplete.
  */
 export async function exportRecords(
   environment: string,
   at: DatasetAt,
 ): Promise<{ file: Blob; count: number }> {
-  const response = await ask('GET /records/export', {
+  const response = await request('GET /records/export', {
     environment,
     headers: { ...headersOf(at), accept: 'application/x-ndjson' },
     query: { model: at.model, variant: at.variant },
@@ -177,7 +177,7 @@ function endOf(line: string): { count: number } | undefined {
   }
 }
 
-/** A page is written while it is read from the database, and may break off. */
+/** A page is streamed from the database, and may be incomplete. */
 function whole(page: Page | undefined): Page {
   if (page !== undefined) return page;
   throw new Fault({ code: 'cut_off', message: 'The answer broke off before its end.', status: 0 });
@@ -186,16 +186,16 @@ function whole(page: Page | undefined): Page {
 function readRecord(record: Page['records'][number]): BrowsedRecord {
   const key = `_${brand()}_metadata`;
   const { id, [key]: metadata, ...fields } = record as Record<string, unknown>;
-  const told = metadata as Page['records'][number]['_trellis_metadata'] & { changes?: Changes | null };
+  const known = metadata as Page['records'][number]['_trellis_metadata'] & { changes?: Changes | null };
   return {
     id: String(id),
-    fields: told.pruned_at === null ? fields : undefined,
-    action: told.last_action,
-    firstSeenAt: told.first_seen_at,
-    lastModifiedAt: told.last_modified_at,
-    deletedAt: told.deleted_at,
-    prunedAt: told.pruned_at,
-    cursor: told.cursor,
-    changes: told.changes ?? null,
+    fields: known.pruned_at === null ? fields : undefined,
+    action: known.last_action,
+    firstSeenAt: known.first_seen_at,
+    lastModifiedAt: known.last_modified_at,
+    deletedAt: known.deleted_at,
+    prunedAt: known.pruned_at,
+    cursor: known.cursor,
+    changes: known.changes ?? null,
   };
 }

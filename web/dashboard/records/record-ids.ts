@@ -1,7 +1,7 @@
-/** The most that one call may name. */
+/** The maximum number of IDs in a call. */
 const maxIds = 100;
 
-/** Ids that somebody typed or pasted, with commas or line breaks between. */
+/** Splits entered IDs at commas and line breaks. */
 export function idsOf(text: string): string[] {
   const ids = text
     .split(/[,\n]/)

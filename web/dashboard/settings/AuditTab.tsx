@@ -1,12 +1,13 @@
-import { Button, Group, SegmentedControl, Stack, Table, Text } from '@mantine/core';
+import { Button, Group, SegmentedControl, Stack, Text } from '@mantine/core';
 import { IconListDetails } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
-import { FilterField } from '../../ui/FilterField.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { NewestFirst } from '../../ui/NewestFirst.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { CursorPager, defined, FilterBar } from '../lists.tsx';
 import type { SettingsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useIsOwner, useMay } from '../sign-in/queries.ts';
@@ -14,7 +15,7 @@ import { keysQuery } from './keys/queries.ts';
 import { usersQuery } from './people/queries.ts';
 import { type AuditEntry, auditQuery } from './queries.ts';
 
-/** Who changed what: of this environment, and for owners of the installation. */
+/** The audit log of this environment and, for owners, of the installation. */
 export function AuditTab() {
   const environment = useEnvironment();
   const isOwner = useIsOwner();
@@ -25,10 +26,7 @@ export function AuditTab() {
   const query = useQuery(
     auditQuery(environment, {
       limit: 50,
-      ...(actor !== undefined && { actor }),
-      ...(action !== undefined && { action }),
-      ...(target !== undefined && { target }),
-      ...(cursor !== undefined && { cursor }),
+      ...defined({ actor, action, target, cursor }),
       ...(isOfInstallation && { scope: 'installation' as const }),
     }),
   );
@@ -38,13 +36,13 @@ export function AuditTab() {
   return (
     <Stack>
       <Group justify="space-between">
-        <Text size="sm" c="dimmed" flex="1 1 260px" maw={680}>
-          Each entry is chained to the one before. <code>trellis audit verify</code> finds what was changed or
-          removed.
-        </Text>
+        <Dimmed flex="1 1 260px" maw={680}>
+          Each entry is chained to the previous one. <code>trellis audit verify</code> detects changed or
+          removed entries.
+        </Dimmed>
         {isOwner && (
           <SegmentedControl
-            aria-label="Whose entries"
+            aria-label="Scope of the entries"
             value={isOfInstallation ? 'installation' : 'environment'}
             onChange={(of) => change({ of: of === 'installation' ? of : undefined })}
             data={[
@@ -54,36 +52,34 @@ export function AuditTab() {
           />
         )}
       </Group>
-      <Filters key={isOfInstallation ? 'installation' : environment} search={search} onChange={change} />
+      <FilterBar
+        key={isOfInstallation ? 'installation' : environment}
+        search={search}
+        filters={[
+          { name: 'action', label: 'Action', placeholder: 'Action, such as key.created' },
+          { name: 'actor', label: 'Actor', placeholder: 'Actor, such as key:4' },
+          { name: 'target', label: 'Target' },
+        ]}
+        onChange={change}
+      />
       <Loaded query={query}>
         {({ entries, next_cursor: next }) => (
           <Stack>
             {entries.length === 0 ? (
               <EmptyState
                 icon={<IconListDetails size={26} />}
-                title={isFiltered ? 'Nothing fits' : 'Nothing yet'}
+                title={isFiltered ? 'No match' : 'No entries yet'}
               >
                 {isFiltered
-                  ? 'Filters ask for whole words: the action connection.deleted, the actor key:4.'
-                  : 'Whatever is changed from now on is noted here, with who did it.'}
+                  ? 'Filters match whole values, such as the action connection.deleted or the actor key:4.'
+                  : 'Every change appears here, with its actor.'}
               </EmptyState>
             ) : (
               <EntriesTable entries={entries} onActor={(one) => change({ actor: one })} />
             )}
-            <NewestFirst
-              onNewest={cursor === undefined ? undefined : () => change({})}
-              older={
-                next === null
-                  ? undefined
-                  : (looks) => (
-                      <Link
-                        to="/$environment/settings"
-                        params={{ environment }}
-                        search={{ ...search, cursor: Number(next) }}
-                        {...looks}
-                      />
-                    )
-              }
+            <CursorPager
+              onFirst={cursor === undefined ? undefined : () => change({})}
+              next={next === null ? undefined : { cursor: Number(next) }}
             />
           </Stack>
         )}
@@ -92,93 +88,70 @@ export function AuditTab() {
   );
 }
 
-function Filters({
-  search,
-  onChange,
-}: {
-  search: SettingsSearch;
-  onChange: (next: Partial<SettingsSearch>) => void;
-}) {
-  const fields = [
-    ['action', 'Action, such as key.created'],
-    ['actor', 'Actor, such as key:4'],
-    ['target', 'Target'],
-  ] as const;
-  return (
-    <Group gap="xs">
-      {fields.map(([name, placeholder]) => (
-        <FilterField
-          key={name}
-          flex="1 1 180px"
-          aria-label={name.charAt(0).toUpperCase() + name.slice(1)}
-          placeholder={placeholder}
-          value={search[name]}
-          onSettle={(typed) => onChange({ [name]: typed })}
-        />
-      ))}
-    </Group>
-  );
-}
-
 function EntriesTable({ entries, onActor }: { entries: AuditEntry[]; onActor: (actor: string) => void }) {
   const nameOf = useActorNames();
   return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing={10} horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>What</Table.Th>
-            <Table.Th>Who</Table.Th>
-            <Table.Th visibleFrom="md">Details</Table.Th>
-            <Table.Th visibleFrom="xs">When</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {entries.map((entry) => (
-            <Table.Tr key={entry.position}>
-              <Table.Td>
-                <Text size="sm" fw={550} className="wrap">
-                  {entry.action}
-                </Text>
-                <Text size="xs" c="dimmed" className="wrap">
-                  {nameOf(`user:${entry.target}`) ?? entry.target}
-                </Text>
-                <Text size="xs" c="dimmed" hiddenFrom="xs">
-                  <RelativeTime at={entry.created_at} />
-                </Text>
-              </Table.Td>
-              <Table.Td maw={200}>
-                <Button
-                  variant="subtle"
-                  size="compact-sm"
-                  maw="100%"
-                  px={4}
-                  title={`Only by ${entry.actor}`}
-                  onClick={() => onActor(entry.actor)}
-                >
-                  {nameOf(entry.actor) ?? entry.actor}
-                </Button>
-              </Table.Td>
-              <Table.Td visibleFrom="md" maw={320}>
-                <Text size="xs" c="dimmed" ff="monospace" className="wrap">
-                  {Object.entries(entry.details)
-                    .filter(([, value]) => String(value) !== '')
-                    .map(([name, value]) => `${name}: ${String(value)}`)
-                    .join(', ')}
-                </Text>
-              </Table.Td>
-              <Table.Td visibleFrom="xs">
-                <RelativeTime at={entry.created_at} size="sm" />
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+    <ListTable
+      rows={entries}
+      keyOf={(entry) => entry.position}
+      verticalSpacing={10}
+      columns={[
+        {
+          title: 'What',
+          cell: (entry) => (
+            <>
+              <Text size="sm" fw={550} className="wrap">
+                {entry.action}
+              </Text>
+              <Text size="xs" c="dimmed" className="wrap">
+                {nameOf(`user:${entry.target}`) ?? entry.target}
+              </Text>
+              <Text size="xs" c="dimmed" hiddenFrom="xs">
+                <RelativeTime at={entry.created_at} />
+              </Text>
+            </>
+          ),
+        },
+        {
+          title: 'Who',
+          maw: 200,
+          cell: (entry) => (
+            <Button
+              variant="subtle"
+              size="compact-sm"
+              maw="100%"
+              px={4}
+              title={`Only by ${entry.actor}`}
+              onClick={() => onActor(entry.actor)}
+            >
+              {nameOf(entry.actor) ?? entry.actor}
+            </Button>
+          ),
+        },
+        {
+          title: 'Details',
+          visibleFrom: 'md',
+          maw: 320,
+          cell: (entry) => (
+            <Text size="xs" c="dimmed" ff="monospace" className="wrap">
+              {Object.entries(entry.details)
+                .filter(([, value]) => String(value) !== '')
+                .map(([name, value]) => `${name}: ${String(value)}`)
+                .join(', ')}
+            </Text>
+          ),
+        },
+        {
+          title: 'When',
+          visibleFrom: 'xs',
+          cell: (entry) => <RelativeTime at={entry.created_at} size="sm" />,
+        },
+      ]}
+    />
   );
 }
 
-/** What actors are called, as far as the user may know it: keys by name, and for owners people. */
+/** The names of actors that the user may read: keys and, for owners, users. */
 function useActorNames(): (actor: string) => string | undefined {
   const environment = useEnvironment();
   const may = useMay();

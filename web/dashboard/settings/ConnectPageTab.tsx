@@ -1,10 +1,12 @@
 import {
   Alert,
+  Box,
   Button,
   Card,
   ColorInput,
   FileButton,
   Group,
+  SegmentedControl,
   Select,
   SimpleGrid,
   Stack,
@@ -16,13 +18,15 @@ import { useForm } from '@mantine/form';
 import { notifications } from '@mantine/notifications';
 import { IconUpload } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useState } from 'react';
+import { wordsOn } from '../../ui/contrast.ts';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { SaveBar } from '../../ui/SaveBar.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
-import { ConnectPreview } from './ConnectPreview.tsx';
 import { type ConnectSettings, changeConnectPage, type Settings, settingsQuery } from './queries.ts';
 
 const maxLogoBytes = 64 * 1024;
@@ -34,13 +38,13 @@ const languages = [
   { value: 'ja', label: '日本語' },
 ];
 
-/** How the page looks on which your users connect their accounts. */
+/** The brand of the connect page. */
 export function ConnectPageTab() {
   const environment = useEnvironment();
   const query = useQuery(settingsQuery(environment));
   return (
     <Loaded query={query} loading={<LoadingRows rows={1} height={480} />}>
-      {(settings) => <ConnectPageForm key={environment} environment={environment} settings={settings} />}
+      {(settings) => <ConnectPageForm key={environment} settings={settings} />}
     </Loaded>
   );
 }
@@ -54,16 +58,18 @@ export type Look = {
   language: string | null;
 };
 
-function ConnectPageForm({ environment, settings }: { environment: string; settings: Settings }) {
+function ConnectPageForm({ settings }: { settings: Settings }) {
+  const environment = useEnvironment();
   const isAllowed = useMay()('environment:write');
   const queries = useQueryClient();
-  const isColor = (given: string) => (/^#[0-9a-f]{6}$/i.test(given) ? null : 'As #2454d6');
+  const isColor = (given: string) =>
+    /^#[0-9a-f]{6}$/i.test(given) ? null : 'Enter a color such as #2454d6.';
   const form = useForm<Look>({
     initialValues: lookOf(settings.connect),
     validate: { light: isColor, dark: isColor },
   });
   const save = useMutation({
-    // What nobody touched is left out: somebody else may have changed it since this page was opened.
+    // Unchanged fields are not sent, because another user may have changed them.
     mutationFn: ({ appName, logo, theme, light, dark, language }: Look) =>
       changeConnectPage(environment, {
         ...(form.isDirty('appName') && { app_name: appName.trim() === '' ? null : appName.trim() }),
@@ -79,7 +85,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
       queries.setQueryData(settingsQuery(environment).queryKey, changed);
       form.setInitialValues(lookOf(changed.connect));
       form.reset();
-      notifications.show({ message: 'Saved. The next page that is opened looks like this.', color: 'green' });
+      notifications.show({ message: 'Saved. New connect pages use this brand.', color: 'green' });
     },
   });
   async function takeLogo(file: File | null): Promise<void> {
@@ -98,9 +104,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
           <Stack>
             <Stack gap={2}>
               <Title order={2}>Brand</Title>
-              <Text size="sm" c="dimmed">
-                What your users see when they connect an account in {environment}.
-              </Text>
+              <Dimmed>The connect page for your users in {environment}.</Dimmed>
             </Stack>
             <TextInput
               label="Name of your application"
@@ -121,7 +125,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
                   <FileButton onChange={takeLogo} accept="image/png,image/jpeg,image/webp,image/svg+xml">
                     {(props) => (
                       <Button variant="default" leftSection={<IconUpload size={16} />} {...props}>
-                        {form.values.logo === null ? 'Choose a picture' : 'Another one'}
+                        {form.values.logo === null ? 'Choose an image' : 'Choose another image'}
                       </Button>
                     )}
                   </FileButton>
@@ -131,11 +135,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
                     Remove
                   </Button>
                 )}
-                {!isAllowed && form.values.logo === null && (
-                  <Text size="sm" c="dimmed">
-                    none
-                  </Text>
-                )}
+                {!isAllowed && form.values.logo === null && <Dimmed>none</Dimmed>}
               </Group>
               <Text size="xs" c={form.errors.logo ? 'red' : 'dimmed'}>
                 {form.errors.logo ?? 'PNG, JPEG, WebP or SVG, at most 64 KB'}
@@ -143,14 +143,14 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
             </Stack>
             <Group grow align="flex-start">
               <ColorInput
-                label="Colour in light"
+                label="Color in light mode"
                 format="hex"
                 disabled={!isAllowed}
                 eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
                 {...form.getInputProps('light')}
               />
               <ColorInput
-                label="Colour in dark"
+                label="Color in dark mode"
                 format="hex"
                 disabled={!isAllowed}
                 eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
@@ -159,7 +159,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
             </Group>
             {!form.isDirty() &&
               warnings.map(({ path, message }) => (
-                <Alert key={path.join('.')} color="yellow" title="Hard to read">
+                <Alert key={path.join('.')} color="yellow" title="Low contrast">
                   <Text size="sm">{message}</Text>
                 </Alert>
               ))}
@@ -167,7 +167,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
               <Select
                 label="Theme"
                 data={[
-                  { value: 'system', label: "As the user's system" },
+                  { value: 'system', label: "Like the user's system" },
                   { value: 'light', label: 'Always light' },
                   { value: 'dark', label: 'Always dark' },
                 ]}
@@ -177,7 +177,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
               />
               <Select
                 label="Language"
-                placeholder="As the user's browser"
+                placeholder="Like the user's browser"
                 data={languages}
                 clearable
                 disabled={!isAllowed}
@@ -190,7 +190,7 @@ function ConnectPageForm({ environment, settings }: { environment: string; setti
               isSaving={save.isPending}
               onUndo={form.reset}
               isAllowed={isAllowed}
-              otherwise="Developers of this environment can change this."
+              otherwise="Only developers of this environment can change this."
             />
           </Stack>
         </form>
@@ -218,4 +218,73 @@ function dataAddressOf(file: File): Promise<string> {
     reader.onerror = () => reject(reader.error ?? new Error('The file could not be read.'));
     reader.readAsDataURL(file);
   });
+}
+
+const grounds = {
+  light: { page: '#ffffff', text: '#16191d', quiet: '#59616b', line: '#dee2e6' },
+  dark: { page: '#1a1b1e', text: '#eceff2', quiet: '#a9b1ba', line: '#373a40' },
+};
+
+/** A preview of the brand on the connect page. It has no controls. */
+export function ConnectPreview({ look }: { look: Look }) {
+  const [chosen, setChosen] = useState<'light' | 'dark'>('light');
+  const scheme = look.theme === 'system' ? chosen : look.theme;
+  const ground = grounds[scheme];
+  const primary = /^#[0-9a-f]{6}$/i.test(look[scheme]) ? look[scheme] : '#2454d6';
+  const name = look.appName.trim() === '' ? 'the application' : look.appName.trim();
+  return (
+    <Stack gap="xs">
+      <Group justify="space-between" mih={36}>
+        <Title order={2}>Preview</Title>
+        {look.theme === 'system' && (
+          <SegmentedControl
+            size="xs"
+            aria-label="Preview in"
+            value={chosen}
+            onChange={(value) => setChosen(value === 'dark' ? 'dark' : 'light')}
+            data={[
+              { value: 'light', label: 'Light' },
+              { value: 'dark', label: 'Dark' },
+            ]}
+          />
+        )}
+      </Group>
+      <Box className="framed" p="xl" style={{ background: ground.page }} data-testid="preview">
+        <Stack
+          gap="md"
+          maw={360}
+          mx="auto"
+          p="lg"
+          bdrs="md"
+          style={{ background: ground.page, border: `1px solid ${ground.line}` }}
+        >
+          {(look.logo !== null || look.appName.trim() !== '') && (
+            <Group gap="sm" wrap="nowrap">
+              {look.logo !== null && <img src={look.logo} alt="" height={36} className="picked-logo" />}
+              <Text fw={650} c={ground.text} className="wrap">
+                {look.appName.trim()}
+              </Text>
+            </Group>
+          )}
+          <Text fw={650} size="lg" c={ground.text}>
+            Connect Google Sheets
+          </Text>
+          <Text size="sm" c={ground.quiet}>
+            {name} requests access to your Google Sheets account. Continue only if you opened this page from{' '}
+            {name}.
+          </Text>
+          <Box
+            ta="center"
+            p={10}
+            bdrs="md"
+            fw={600}
+            fz="sm"
+            style={{ background: primary, color: wordsOn(primary) }}
+          >
+            Continue to Google Sheets
+          </Box>
+        </Stack>
+      </Box>
+    </Stack>
+  );
 }

@@ -1,16 +1,39 @@
-import { ActionIcon, Anchor, Badge, Button, Group, Menu, Stack, Table, Text } from '@mantine/core';
+import {
+  ActionIcon,
+  Alert,
+  Badge,
+  Button,
+  Group,
+  List,
+  Menu,
+  Modal,
+  Stack,
+  Text,
+  TextInput,
+} from '@mantine/core';
+import { useForm } from '@mantine/form';
 import { IconDots, IconPencil, IconPlus, IconTrash } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
-import { Link } from '@tanstack/react-router';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
+import { DialogEnd, FormDialog } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { counted } from '../../ui/size.ts';
+import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { DeleteEnvironment } from './DeleteEnvironment.tsx';
-import { EnvironmentDialog } from './EnvironmentDialog.tsx';
-import { environmentsQuery } from './queries.ts';
+import {
+  contentsQuery,
+  createEnvironment,
+  deleteEnvironment,
+  environmentsQuery,
+  renameEnvironment,
+} from './queries.ts';
 
-/** Those that each start makes where they are missing. */
+/** The environments that each start creates if they are missing. */
 const lasting = ['dev', 'prod'];
 
 export function EnvironmentsTab() {
@@ -21,84 +44,75 @@ export function EnvironmentsTab() {
   return (
     <Stack>
       <Group justify="space-between">
-        <Text size="sm" c="dimmed" flex="1 1 260px" maw={680}>
-          Each has keys, integrations, connections and settings of its own, and sees nothing of the others.
-        </Text>
+        <Dimmed flex="1 1 260px" maw={680}>
+          Each environment has its own keys, integrations, connections and settings, isolated from the others.
+        </Dimmed>
         <Button leftSection={<IconPlus size={16} />} onClick={() => setOpened({ act: 'create' })}>
           Create an environment
         </Button>
       </Group>
       <Loaded query={query}>
         {(environments) => (
-          <Table.ScrollContainer minWidth={300} className="framed">
-            <Table verticalSpacing="sm" horizontalSpacing="md">
-              <Table.Thead>
-                <Table.Tr>
-                  <Table.Th>Name</Table.Th>
-                  <Table.Th>Created</Table.Th>
-                  <Table.Th w={50} aria-label="Acts" />
-                </Table.Tr>
-              </Table.Thead>
-              <Table.Tbody>
-                {environments.map(({ name, created_at: createdAt }) => (
-                  <Table.Tr key={name}>
-                    <Table.Td>
-                      <Group gap={6}>
-                        <Anchor
-                          size="sm"
-                          fw={550}
-                          className="wrap"
-                          renderRoot={(props) => (
-                            <Link
-                              to="/$environment/getting-started"
-                              params={{ environment: name }}
-                              {...props}
-                            />
-                          )}
+          <ListTable
+            rows={environments}
+            keyOf={({ name }) => name}
+            columns={[
+              {
+                title: 'Name',
+                cell: ({ name }) => (
+                  <Group gap={6}>
+                    <AnchorLink
+                      size="sm"
+                      fw={550}
+                      className="wrap"
+                      to="/$environment/getting-started"
+                      params={{ environment: name }}
+                    >
+                      {name}
+                    </AnchorLink>
+                    {name === current && <Badge color="gray">current</Badge>}
+                  </Group>
+                ),
+              },
+              {
+                title: 'Created',
+                cell: ({ created_at: createdAt }) => <RelativeTime at={createdAt} size="sm" />,
+              },
+              {
+                label: 'Actions',
+                heading: { w: 50 },
+                cell: ({ name }) =>
+                  lasting.includes(name) ? (
+                    <Text size="xs" c="dimmed">
+                      permanent
+                    </Text>
+                  ) : (
+                    <Menu position="bottom-end" width={150}>
+                      <Menu.Target>
+                        <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${name}`}>
+                          <IconDots size={18} />
+                        </ActionIcon>
+                      </Menu.Target>
+                      <Menu.Dropdown>
+                        <Menu.Item
+                          leftSection={<IconPencil size={16} />}
+                          onClick={() => setOpened({ act: 'rename', name })}
                         >
-                          {name}
-                        </Anchor>
-                        {name === current && <Badge color="gray">open now</Badge>}
-                      </Group>
-                    </Table.Td>
-                    <Table.Td>
-                      <RelativeTime at={createdAt} size="sm" />
-                    </Table.Td>
-                    <Table.Td>
-                      {lasting.includes(name) ? (
-                        <Text size="xs" c="dimmed">
-                          stays
-                        </Text>
-                      ) : (
-                        <Menu position="bottom-end" width={150}>
-                          <Menu.Target>
-                            <ActionIcon variant="subtle" color="gray" aria-label={`Acts on ${name}`}>
-                              <IconDots size={18} />
-                            </ActionIcon>
-                          </Menu.Target>
-                          <Menu.Dropdown>
-                            <Menu.Item
-                              leftSection={<IconPencil size={16} />}
-                              onClick={() => setOpened({ act: 'rename', name })}
-                            >
-                              Rename
-                            </Menu.Item>
-                            <Menu.Item
-                              color="red"
-                              leftSection={<IconTrash size={16} />}
-                              onClick={() => setOpened({ act: 'delete', name })}
-                            >
-                              Delete
-                            </Menu.Item>
-                          </Menu.Dropdown>
-                        </Menu>
-                      )}
-                    </Table.Td>
-                  </Table.Tr>
-                ))}
-              </Table.Tbody>
-            </Table>
-          </Table.ScrollContainer>
+                          Rename
+                        </Menu.Item>
+                        <Menu.Item
+                          color="red"
+                          leftSection={<IconTrash size={16} />}
+                          onClick={() => setOpened({ act: 'delete', name })}
+                        >
+                          Delete
+                        </Menu.Item>
+                      </Menu.Dropdown>
+                    </Menu>
+                  ),
+              },
+            ]}
+          />
         )}
       </Loaded>
       {(opened?.act === 'create' || opened?.act === 'rename') && (
@@ -106,5 +120,120 @@ export function EnvironmentsTab() {
       )}
       {opened?.act === 'delete' && <DeleteEnvironment name={opened.name} onClose={close} />}
     </Stack>
+  );
+}
+
+/** Creates or renames an environment. */
+export function EnvironmentDialog({
+  former,
+  onClose,
+}: {
+  /** The environment to rename; undefined creates one. */
+  former: string | undefined;
+  onClose: () => void;
+}) {
+  const current = useEnvironment();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const form = useForm({
+    initialValues: { name: former ?? '' },
+    validate: {
+      name: (name) =>
+        /^[a-z0-9][a-z0-9_-]{0,63}$/.test(name)
+          ? null
+          : 'Up to 64 lowercase letters, digits, _ and -. The first character is a letter or digit.',
+    },
+  });
+  const save = useMutation({
+    mutationFn: ({ name }: { name: string }) =>
+      former === undefined ? createEnvironment(name) : renameEnvironment({ from: former, to: name }),
+    onSuccess: async (_, { name }) => {
+      await queries.refetchQueries({ queryKey: ['me'] });
+      await queries.invalidateQueries({ queryKey: ['environments'] });
+      onClose();
+      if (former === current) {
+        await navigate({
+          to: '/$environment/settings',
+          params: { environment: name },
+          search: { tab: 'environments' },
+        });
+      }
+    },
+  });
+  return (
+    <FormDialog
+      title={former === undefined ? 'Create an environment' : `Rename ${former}`}
+      act={former === undefined ? 'Create it' : 'Rename it'}
+      attempt={save}
+      onClose={onClose}
+      onSubmit={form.onSubmit((values) => save.mutate(values))}
+    >
+      <TextInput label="Name" placeholder="staging" required data-autofocus {...form.getInputProps('name')} />
+      {former !== undefined && (
+        <Dimmed>Its keys remain valid. The addresses of its dashboard pages change.</Dimmed>
+      )}
+    </FormDialog>
+  );
+}
+
+/** Deletes an environment, with a list of its contents, or shows what must be deleted first. */
+export function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => void }) {
+  const current = useEnvironment();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const query = useQuery(contentsQuery(name));
+  const remove = useMutation({
+    mutationFn: () => deleteEnvironment(name),
+    onSuccess: async () => {
+      await queries.refetchQueries({ queryKey: ['me'] });
+      await queries.invalidateQueries({ queryKey: ['environments'] });
+      onClose();
+      if (name === current) await navigate({ to: '/' });
+    },
+  });
+  const isInUse = (query.data?.connections ?? 0) > 0;
+  return (
+    <Modal opened onClose={onClose} title={`Delete ${name}?`}>
+      <Stack>
+        <Loaded query={query} loading={<LoadingRows rows={1} height={96} />}>
+          {({ connections, integrations, keys }) =>
+            isInUse ? (
+              <Alert color="orange" title={`${counted(connections, 'connection')} must be deleted first`}>
+                <Text size="sm">
+                  Delete{' '}
+                  <AnchorLink
+                    inherit
+                    underline="always"
+                    to="/$environment/connections"
+                    params={{ environment: name }}
+                    search={{}}
+                  >
+                    its connections
+                  </AnchorLink>{' '}
+                  first, so that their grants are revoked.
+                </Text>
+              </Alert>
+            ) : (
+              <>
+                <Text>This permanently deletes:</Text>
+                <List>
+                  <List.Item>{counted(keys, 'key')}, which stop working immediately</List.Item>
+                  <List.Item>{counted(integrations, 'integration')} with client secrets</List.Item>
+                  <List.Item>settings, variables, endpoints, events and logs</List.Item>
+                </List>
+              </>
+            )
+          }
+        </Loaded>
+        <DialogEnd
+          act="Delete permanently"
+          attempt={remove}
+          cancel="Keep it"
+          button={{ color: 'red', disabled: query.data === undefined || isInUse }}
+          onClose={onClose}
+          onAct={() => remove.mutate()}
+        />
+      </Stack>
+    </Modal>
   );
 }

@@ -30,7 +30,7 @@ export function SettingsPage() {
   const shown = tabs.filter(([, , , isFor]) => isFor);
   const current = shown.some(([name]) => name === tab) ? tab : shown[0]?.[0];
   return (
-    <Page title="Settings" about="Of this environment, of the people who work here, and your own.">
+    <Page title="Settings" about="Settings of this environment, of its users, and of your account.">
       <Tabs
         value={current ?? null}
         keepMounted={false}

@@ -1,16 +1,19 @@
-import { ActionIcon, Badge, Button, Group, Stack, Table, Text, Tooltip } from '@mantine/core';
+import { ActionIcon, Badge, Button, Group, Stack, Text, Textarea, TextInput, Tooltip } from '@mantine/core';
+import { useForm } from '@mantine/form';
 import { IconPencil, IconPlus, IconTrash, IconVariable } from '@tabler/icons-react';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../ui/Confirm.tsx';
+import { FormDialog } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { changeVariables, type NewVariable, type Variable, variablesQuery } from './queries.ts';
-import { VariableDialog } from './VariableDialog.tsx';
 
-/** Variables of the environment. Values are set here, and read by keys alone. */
+/** The variables of the environment. Their values can be set here, and read only with keys. */
 export function VariablesTab() {
   const environment = useEnvironment();
   const mayWrite = useMay()('environment:write');
@@ -36,10 +39,11 @@ export function VariablesTab() {
   return (
     <Stack>
       <Group justify="space-between">
-        <Text size="sm" c="dimmed" flex="1 1 260px" maw={680}>
-          What your application keeps for {environment}, sealed. A page sets values and never reads them; a
-          key with <code>environment:read</code> does, at <code>GET /environment-variables</code>.
-        </Text>
+        <Dimmed flex="1 1 260px" maw={680}>
+          Encrypted values for your application in {environment}. The dashboard sets values and cannot read
+          them; a key with <code>environment:read</code> reads them at <code>GET /environment-variables</code>
+          .
+        </Dimmed>
         {mayWrite && known.length > 0 && add}
       </Group>
       <Loaded query={query}>
@@ -50,60 +54,52 @@ export function VariablesTab() {
               title="No variable yet"
               action={mayWrite ? add : undefined}
             >
-              Such as the address of an interface of yours, or a secret that your functions need.
+              For example the address of an API, or a secret that your functions need.
             </EmptyState>
           ) : (
-            <Table.ScrollContainer minWidth={300} className="framed">
-              <Table verticalSpacing="sm" horizontalSpacing="md">
-                <Table.Thead>
-                  <Table.Tr>
-                    <Table.Th>Name</Table.Th>
-                    <Table.Th>Value</Table.Th>
-                    {mayWrite && <Table.Th w={96} aria-label="Acts" />}
-                  </Table.Tr>
-                </Table.Thead>
-                <Table.Tbody>
-                  {variables.map((variable) => (
-                    <Table.Tr key={variable.name}>
-                      <Table.Td>
-                        <Text size="sm" ff="monospace" className="wrap">
-                          {variable.name}
-                        </Text>
-                      </Table.Td>
-                      <Table.Td>
-                        <Badge color="gray">set</Badge>
-                      </Table.Td>
-                      {mayWrite && (
-                        <Table.Td>
-                          <Group gap={4} wrap="nowrap" justify="flex-end">
-                            <Tooltip label="Another value">
-                              <ActionIcon
-                                variant="subtle"
-                                color="gray"
-                                aria-label={`Set ${variable.name}`}
-                                onClick={() => setEdited({ name: variable.name })}
-                              >
-                                <IconPencil size={16} />
-                              </ActionIcon>
-                            </Tooltip>
-                            <Tooltip label="Remove">
-                              <ActionIcon
-                                variant="subtle"
-                                color="red"
-                                aria-label={`Remove ${variable.name}`}
-                                onClick={() => setRemoved(variable)}
-                              >
-                                <IconTrash size={16} />
-                              </ActionIcon>
-                            </Tooltip>
-                          </Group>
-                        </Table.Td>
-                      )}
-                    </Table.Tr>
-                  ))}
-                </Table.Tbody>
-              </Table>
-            </Table.ScrollContainer>
+            <ListTable
+              rows={variables}
+              keyOf={(variable) => variable.name}
+              columns={[
+                {
+                  title: 'Name',
+                  cell: (variable) => (
+                    <Text size="sm" ff="monospace" className="wrap">
+                      {variable.name}
+                    </Text>
+                  ),
+                },
+                { title: 'Value', cell: () => <Badge color="gray">set</Badge> },
+                mayWrite && {
+                  label: 'Actions',
+                  heading: { w: 96 },
+                  cell: (variable) => (
+                    <Group gap={4} wrap="nowrap" justify="flex-end">
+                      <Tooltip label="Change the value">
+                        <ActionIcon
+                          variant="subtle"
+                          color="gray"
+                          aria-label={`Set ${variable.name}`}
+                          onClick={() => setEdited({ name: variable.name })}
+                        >
+                          <IconPencil size={16} />
+                        </ActionIcon>
+                      </Tooltip>
+                      <Tooltip label="Remove">
+                        <ActionIcon
+                          variant="subtle"
+                          color="red"
+                          aria-label={`Remove ${variable.name}`}
+                          onClick={() => setRemoved(variable)}
+                        >
+                          <IconTrash size={16} />
+                        </ActionIcon>
+                      </Tooltip>
+                    </Group>
+                  ),
+                },
+              ]}
+            />
           )
         }
       </Loaded>
@@ -123,9 +119,70 @@ export function VariablesTab() {
         onClose={() => setRemoved(undefined)}
       >
         <Text className="wrap">
-          <b>{removed?.name}</b> and its value are gone for good.
+          <b>{removed?.name}</b> and its value are permanently deleted.
         </Text>
       </Confirm>
     </Stack>
+  );
+}
+
+/** A new variable, or a new value. */
+export function VariableDialog({
+  name,
+  known,
+  mutation,
+  onClose,
+}: {
+  /** The variable to set; undefined adds one. */
+  name: string | undefined;
+  known: Variable[];
+  mutation: UseMutationResult<unknown, Error, NewVariable>;
+  onClose: () => void;
+}) {
+  const close = () => {
+    mutation.reset();
+    onClose();
+  };
+  const form = useForm({
+    initialValues: { name: name ?? '', value: '' },
+    validate: {
+      name: (given) => {
+        if (!/^[A-Za-z_][A-Za-z0-9_]{0,254}$/.test(given))
+          return 'Letters, digits and _. The first character is not a digit.';
+        return name === undefined && known.some((one) => one.name === given)
+          ? 'This variable already exists'
+          : null;
+      },
+    },
+  });
+  return (
+    <FormDialog
+      title={name === undefined ? 'Add a variable' : `Set ${name}`}
+      act="Save"
+      attempt={mutation}
+      onClose={close}
+      onSubmit={form.onSubmit((given) => mutation.mutate(given, { onSuccess: close }))}
+    >
+      {name === undefined && (
+        <TextInput
+          label="Name"
+          placeholder="API_BASE"
+          required
+          data-autofocus
+          {...form.getInputProps('name')}
+        />
+      )}
+      <Textarea
+        label="Value"
+        description="The value is not shown again"
+        autosize
+        minRows={2}
+        maxRows={10}
+        maxLength={65_536}
+        spellCheck={false}
+        {...(name !== undefined && { 'data-autofocus': true })}
+        {...form.getInputProps('value')}
+      />
+    </FormDialog>
   );
 }

@@ -7,7 +7,7 @@ export type Settings = Answer<'GET /environment/settings'>['data'];
 export type ConnectSettings = Settings['connect'];
 export type AuditEntry = Answer<'GET /audit'>['entries'][number];
 
-/** Routes about environments themselves belong to none, but take a cookie only beside the header. */
+/** Routes about environments belong to no environment, but the cookie is only accepted with the header. */
 const noEnvironment = '*';
 
 export const environmentsQuery = () =>
@@ -33,16 +33,16 @@ export async function deleteEnvironment(name: string): Promise<void> {
   await call('DELETE /environments/{name}', { environment: noEnvironment, path: { name } });
 }
 
-/** What goes with an environment, and what keeps it from going. */
+/** The contents of an environment, which decide whether it can be deleted. */
 export const contentsQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'contents'],
     queryFn: async ({ signal }) => {
-      const asked = { environment, signal };
+      const common = { environment, signal };
       const [connections, integrations, keys] = await Promise.all([
-        call('GET /connections', { ...asked, query: { limit: 1, count: 'true' } }),
-        call('GET /integrations', asked),
-        call('GET /environment/api-keys', asked),
+        call('GET /connections', { ...common, query: { limit: 1, count: 'true' } }),
+        call('GET /integrations', common),
+        call('GET /environment/api-keys', common),
       ]);
       return {
         connections: connections.total ?? connections.connections.length,
@@ -53,14 +53,14 @@ export const contentsQuery = (environment: string) =>
     gcTime: 0,
   });
 
-/** Without values, which a session is never given. */
+/** Without values, which the dashboard never receives. */
 export const variablesQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'variables'],
     queryFn: ({ signal }) => call('GET /environment-variables', { environment, signal }),
   });
 
-/** Changes what is named alone: others may have set more since the page was loaded. Answers all there are. */
+/** Changes only the given variables, because another user may have changed others. Returns all variables. */
 export const changeVariables = (environment: string, body: Body<'PATCH /environment-variables'>) =>
   call('PATCH /environment-variables', { environment, body });
 

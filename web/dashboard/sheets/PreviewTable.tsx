@@ -10,7 +10,7 @@ const colors: Record<string, string> = {
   mixed: 'orange',
 };
 
-/** Rows by their columns, each column with the type that was found in it. */
+/** The rows of a preview, with the detected type of each column. */
 export function PreviewTable({
   columns,
   rows,
@@ -20,7 +20,7 @@ export function PreviewTable({
   columns: PreviewColumn[];
   rows: Record<string, CellValue>[];
   keyColumn: string | undefined;
-  /** Another preview is on its way; this one stays in sight until it comes. */
+  /** Another preview is loading; this one stays visible. */
   isWaiting: boolean;
 }) {
   return (

@@ -1,24 +1,38 @@
-import { Button, Stack } from '@mantine/core';
-import { IconTrash } from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
-import { Link, useParams } from '@tanstack/react-router';
-import { BackLink } from '../../ui/BackLink.tsx';
+import { Alert, Badge, Button, Card, Group, Loader, Radio, Stack, Table, Text, Title } from '@mantine/core';
+import { IconAlertTriangle, IconPencil, IconPlayerTrackNext, IconTrash } from '@tabler/icons-react';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
+import { Confirm } from '../../ui/Confirm.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { type At, connectionQuery } from '../connections/queries.ts';
-import { syncsQuery } from '../functions/queries.ts';
+import { isOver, type Run, runQuery, type Sync, syncsQuery, triggerSync } from '../functions/queries.ts';
+import { RunError } from '../functions/RunError.tsx';
+import { SyncBadge } from '../functions/StateBadge.tsx';
+import { SyncActs, syncKeys } from '../functions/SyncActs.tsx';
+import { LastRun, NextTime } from '../functions/SyncsTable.tsx';
+import { spelled } from '../functions/words.ts';
+import { AnchorLink, BackLink, ButtonLink, connectionPage, runPage } from '../links.tsx';
+import { type BrowsedRecord, recordsQuery } from '../records/queries.ts';
+import { ActionBadge } from '../records/RecordsTab.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { SheetRecords } from './SheetRecords.tsx';
-import { StateCard } from './StateCard.tsx';
-import { type ChosenSheet, chosenOf, nameOf, rowsSync } from './settings.ts';
+import { useMay } from '../sign-in/queries.ts';
+import { useChange } from '../use-change.ts';
+import { Cell } from './PreviewTable.tsx';
+import { type CellValue, removeSheet } from './queries.ts';
+import { nextStepOf } from './SheetFault.tsx';
+import { type ChosenSheet, chosenOf, type Identity, nameOf, rowModel, rowsSync } from './settings.ts';
 
-/** While it runs, one looks more often. */
+/** The polling interval is shorter during a run. */
 const runningMs = 1_000;
 const idleMs = 5_000;
 
-/** A sheet that is followed: what it is at, what its last run did, and its rows as records. */
+/** A sheet: its state, its last run, and its rows as records. */
 export function SheetPage() {
   const environment = useEnvironment();
   const { variant, integration, id } = useParams({
@@ -31,17 +45,7 @@ export function SheetPage() {
     <Page
       title={sheet === undefined ? variant : nameOf(sheet)}
       before={
-        <BackLink
-          link={(props) => (
-            <Link
-              to="/$environment/connections/$integration/$id"
-              params={{ environment, ...at }}
-              {...props}
-            />
-          )}
-        >
-          {connection.data?.account?.email ?? at.id}
-        </BackLink>
+        <BackLink {...connectionPage(environment, at)}>{connection.data?.account?.email ?? at.id}</BackLink>
       }
     >
       <Loaded query={connection}>
@@ -49,26 +53,21 @@ export function SheetPage() {
           sheet === undefined ? (
             <EmptyState
               icon={<IconTrash size={26} />}
-              title="No such sheet"
+              title="Unknown sheet"
               action={
-                <Button
-                  renderRoot={(props) => (
-                    <Link
-                      to="/$environment/connections/$integration/$id/sheets/new"
-                      params={{ environment, ...at }}
-                      search={{}}
-                      {...props}
-                    />
-                  )}
+                <ButtonLink
+                  to="/$environment/connections/$integration/$id/sheets/new"
+                  params={{ environment, ...at }}
+                  search={{}}
                 >
                   Add a sheet
-                </Button>
+                </ButtonLink>
               }
             >
-              Nothing is chosen under the name {variant}: it was removed, or never there.
+              No sheet has the name {variant}. It may have been removed.
             </EmptyState>
           ) : (
-            <Sheet environment={environment} at={at} sheet={sheet} />
+            <Sheet at={at} sheet={sheet} />
           )
         }
       </Loaded>
@@ -76,7 +75,8 @@ export function SheetPage() {
   );
 }
 
-function Sheet({ environment, at, sheet }: { environment: string; at: At; sheet: ChosenSheet }) {
+function Sheet({ at, sheet }: { at: At; sheet: ChosenSheet }) {
+  const environment = useEnvironment();
   const { variant } = sheet;
   const query = useQuery({
     ...syncsQuery(environment, {
@@ -92,15 +92,322 @@ function Sheet({ environment, at, sheet }: { environment: string; at: At; sheet:
         const sync = syncs.find((one) => one.variant === variant);
         return (
           <Stack gap="lg">
-            <StateCard environment={environment} at={at} sheet={sheet} sync={sync} />
-            <SheetRecords
-              environment={environment}
-              at={{ ...at, variant }}
-              isRunning={sync?.current_run != null}
-            />
+            <StateCard at={at} sheet={sheet} sync={sync} />
+            <SheetRecords at={{ ...at, variant }} isRunning={sync?.current_run != null} />
           </Stack>
         );
       }}
     </Loaded>
   );
+}
+
+/** Removes a sheet, and optionally its records. */
+export function RemoveSheet({
+  at,
+  sheet,
+  onClose,
+}: {
+  at: At;
+  /** The dialog is closed while it is undefined. */
+  sheet: ChosenSheet | undefined;
+  onClose: () => void;
+}) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const [records, setRecords] = useState<'kept' | 'removed'>('kept');
+  const remove = useMutation({
+    mutationFn: ({ variant }: ChosenSheet) => removeSheet(environment, { at, variant, records }),
+    onSuccess: async () => {
+      await navigate(connectionPage(environment, at));
+      await queries.invalidateQueries({ queryKey: [environment] });
+    },
+  });
+  return (
+    <Confirm
+      title="Remove the sheet?"
+      act={records === 'kept' ? 'Remove the sheet' : 'Remove sheet and records'}
+      given={sheet}
+      mutation={remove}
+      onClose={onClose}
+    >
+      <Stack>
+        <Text>
+          {sheet === undefined ? 'It' : nameOf(sheet)} is no longer read. The spreadsheet is not changed.
+        </Text>
+        <Radio.Group
+          label="Records"
+          value={records}
+          onChange={(next) => setRecords(next === 'removed' ? next : 'kept')}
+        >
+          <Stack gap="xs" mt="xs">
+            <Radio
+              value="kept"
+              label="Keep the records"
+              description="They can still be read and pruned, and no longer change."
+            />
+            <Radio
+              value="removed"
+              label="Remove the records"
+              description="All records are removed at once; consumers receive an event that the dataset was emptied."
+            />
+          </Stack>
+        </Radio.Group>
+      </Stack>
+    </Confirm>
+  );
+}
+
+/** The state of a sheet, its last run, and its actions. */
+export function StateCard({ at, sheet, sync }: { at: At; sheet: ChosenSheet; sync: Sync | undefined }) {
+  const environment = useEnvironment();
+  const may = useMay();
+  const mayWrite = may('functions:write') && may('connections:write');
+  const [isRemoving, setRemoving] = useState(false);
+  const syncAt = { integration: at.integration, connection: at.id, name: rowsSync, variant: sheet.variant };
+  const run = useChange(() => triggerSync(environment, syncAt), { stale: syncKeys(environment) });
+  return (
+    <Card component="section" aria-label="State">
+      <Stack gap="sm">
+        <Group justify="space-between" gap="xs">
+          <Group gap="xs">
+            <Title order={2}>State</Title>
+            <SyncBadge sync={sync} />
+            {sheet.variant !== 'base' && <Badge color="gray">{sheet.variant}</Badge>}
+          </Group>
+          {mayWrite && (
+            <Group gap="xs">
+              <Button
+                size="sm"
+                leftSection={<IconPlayerTrackNext size={16} />}
+                loading={run.isPending}
+                disabled={sync === undefined || sync.current_run !== null || !sync.enabled}
+                onClick={() => run.mutate()}
+              >
+                Run now
+              </Button>
+              <ButtonLink
+                size="sm"
+                variant="default"
+                leftSection={<IconPencil size={16} />}
+                to="/$environment/connections/$integration/$id/sheets/new"
+                params={{ environment, ...at }}
+                search={{ edit: sheet.variant }}
+              >
+                Edit
+              </ButtonLink>
+              <Button
+                size="sm"
+                variant="default"
+                leftSection={<IconTrash size={16} />}
+                onClick={() => setRemoving(true)}
+              >
+                Remove
+              </Button>
+              <SyncActs at={syncAt} sync={sync} />
+            </Group>
+          )}
+        </Group>
+        <Text size="sm">{howText(sheet)}</Text>
+        {sync === undefined ? (
+          <Text size="sm" role="status">
+            The sync of this sheet is missing. Edit and save the sheet to create it.
+          </Text>
+        ) : (
+          <Group gap="lg">
+            <Text size="sm">
+              <Text span inherit c="dimmed">
+                Runs{' '}
+              </Text>
+              {sync.frequency === null ? 'manually' : spelled(sync.frequency)}
+            </Text>
+            <Group gap={6}>
+              <Dimmed>Last run</Dimmed>
+              <LastRun sync={sync} />
+            </Group>
+            <Text size="sm">
+              <Text span inherit c="dimmed">
+                Next{' '}
+              </Text>
+              <NextTime sync={sync} />
+            </Text>
+          </Group>
+        )}
+        {sync?.held && <Text size="sm">{sync.held.message}</Text>}
+        {run.isError && <FaultNotice error={run.error} />}
+        <Progress sync={sync} mayWrite={mayWrite} />
+      </Stack>
+      <RemoveSheet at={at} sheet={isRemoving ? sheet : undefined} onClose={() => setRemoving(false)} />
+    </Card>
+  );
+}
+
+const ways: Record<Exclude<Identity, 'key'>, string> = {
+  metadata: 'rows are identified by a mark',
+  content: 'rows are identified by their content',
+};
+
+function howText({ headerRow, identity, keyColumn }: ChosenSheet): string {
+  const how = identity === 'key' ? `rows are identified by ${keyColumn}` : ways[identity];
+  return `The header is row ${headerRow}; ${how}.`;
+}
+
+/** The progress of the current run, or the result of the last one. */
+function Progress({ sync, mayWrite }: { sync: Sync | undefined; mayWrite: boolean }) {
+  const environment = useEnvironment();
+  const id = sync?.current_run?.id ?? sync?.last_run?.id;
+  const { data: run } = useQuery({ ...runQuery(environment, id ?? ''), enabled: id !== undefined });
+  if (run === undefined) return null;
+  if (!isOver(run)) {
+    return (
+      <Group gap="xs" role="status">
+        <Loader size="xs" aria-hidden />
+        <Text size="sm">{run.state === 'waiting' ? 'The run waits for capacity.' : progressText(run)}</Text>
+      </Group>
+    );
+  }
+  if (run.error === null) {
+    return <Dimmed role="status">{outcomeText(run)}</Dimmed>;
+  }
+  const step = nextStepOf(run.error.code);
+  if (step === undefined || run.state !== 'failed') {
+    return <RunError run={run} type="sync" mayWrite={mayWrite} />;
+  }
+  return (
+    <Alert color="red" icon={<IconAlertTriangle size={18} />} title={run.error.message} role="alert">
+      <Text size="sm">
+        {step}{' '}
+        <AnchorLink inherit c="inherit" underline="always" {...runPage(environment, run.id)}>
+          Open the run
+        </AnchorLink>
+      </Text>
+    </Alert>
+  );
+}
+
+const names = ['added', 'updated', 'deleted'] as const;
+
+function changesOf(run: Run): string {
+  const counts = Object.values(run.counts);
+  const sum = (name: (typeof names)[number]) => counts.reduce((all, one) => all + one[name], 0);
+  const changes = names.flatMap((name) => (sum(name) > 0 ? [`${sum(name).toLocaleString()} ${name}`] : []));
+  return changes.join(', ');
+}
+
+function progressText(run: Run): string {
+  const changes = changesOf(run);
+  return changes === '' ? 'Reading the sheet.' : `Reading the sheet: ${changes} so far.`;
+}
+
+function outcomeText(run: Run): string {
+  return `The last run: ${changesOf(run) || 'no changes'}.`;
+}
+
+const maxShown = 20;
+const runningRecordsMs = 1_500;
+const idleRecordsMs = 5_000;
+
+/** The rows of a sheet as records, in the order of their latest changes. */
+export function SheetRecords({
+  at: { variant, ...at },
+  isRunning,
+}: {
+  at: At & { variant: string };
+  isRunning: boolean;
+}) {
+  const environment = useEnvironment();
+  const query = useQuery({
+    ...recordsQuery(environment, { at: { ...at, model: rowModel, variant }, limit: String(maxShown) }),
+    refetchInterval: isRunning ? runningRecordsMs : idleRecordsMs,
+  });
+  return (
+    <Card component="section" aria-label="Records">
+      <Group justify="space-between" mb="xs">
+        <Title order={2}>Records</Title>
+        <AnchorLink
+          size="sm"
+          to="/$environment/records/of/$integration/$id/$model"
+          params={{ environment, ...at, model: rowModel }}
+          search={{ variant: variant === 'base' ? undefined : variant }}
+        >
+          Open the dataset
+        </AnchorLink>
+      </Group>
+      <Loaded query={query} loading={<LoadingRows rows={4} height={36} />}>
+        {({ records, nextCursor }) =>
+          records.length === 0 ? (
+            <Dimmed>{isRunning ? 'The first rows appear in a moment.' : 'No rows were read yet.'}</Dimmed>
+          ) : (
+            <>
+              <RowsTable records={records} />
+              {nextCursor !== null && (
+                <Dimmed mt="xs">The first {records.length}, in the order of their last change.</Dimmed>
+              )}
+            </>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+function RowsTable({ records }: { records: BrowsedRecord[] }) {
+  const fields = [...new Set(records.flatMap((record) => Object.keys(cellsOf(record) ?? {})))];
+  return (
+    <Table.ScrollContainer
+      minWidth={Math.max(280, (fields.length + 2) * 120)}
+      scrollAreaProps={{ viewportProps: { tabIndex: 0, role: 'region', 'aria-label': 'Rows as records' } }}
+    >
+      <Table verticalSpacing={6}>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>ID</Table.Th>
+            {fields.map((field) => (
+              <Table.Th key={field} className="wrap">
+                {field}
+              </Table.Th>
+            ))}
+            <Table.Th>Last action</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {records.map((record) => (
+            <Row key={record.id} record={record} fields={fields} />
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function Row({ record, fields }: { record: BrowsedRecord; fields: string[] }) {
+  const cells = cellsOf(record);
+  return (
+    <Table.Tr>
+      <Table.Td maw={160}>
+        <Text span size="sm" ff="monospace" className="wrap">
+          {record.id}
+        </Text>
+      </Table.Td>
+      {cells === undefined ? (
+        <Table.Td colSpan={Math.max(1, fields.length)}>
+          <Badge color="yellow">pruned</Badge>
+        </Table.Td>
+      ) : (
+        fields.map((field) => (
+          <Table.Td key={field}>
+            <Cell value={cells[field] ?? null} />
+          </Table.Td>
+        ))
+      )}
+      <Table.Td>
+        <ActionBadge action={record.action} />
+      </Table.Td>
+    </Table.Tr>
+  );
+}
+
+/** The cells by header; undefined if the record is pruned. */
+function cellsOf({ fields: payload }: BrowsedRecord): Record<string, CellValue> | undefined {
+  return payload && ((payload.fields ?? {}) as Record<string, CellValue>);
 }

@@ -1,26 +1,21 @@
-import { Badge, Button, Card, Group, Stack, Text, Title } from '@mantine/core';
+import { Badge, Card, Group, Stack, Text, Title } from '@mantine/core';
 import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { type At, datasetsQuery } from '../connections/queries.ts';
 import { type Sync, syncsQuery } from '../functions/queries.ts';
 import { SyncBadge } from '../functions/StateBadge.tsx';
 import { SyncActs } from '../functions/SyncActs.tsx';
-import { SyncError } from '../functions/SyncError.tsx';
-import { LastRun } from '../functions/SyncsTable.tsx';
+import { LastRun, SyncError } from '../functions/SyncsTable.tsx';
+import { ButtonLink } from '../links.tsx';
+import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { type ChosenSheet, chosenOf, nameOf, rowModel, rowsSync } from './settings.ts';
 
-/** The sheets whose rows are kept as records, for the page of their connection. */
-export function SheetsCard({
-  environment,
-  at,
-  metadata,
-}: {
-  environment: string;
-  at: At;
-  metadata: Record<string, unknown>;
-}) {
+/** The sheets of a connection. */
+export function SheetsCard({ at, metadata }: { at: At; metadata: Record<string, unknown> }) {
+  const environment = useEnvironment();
   const may = useMay();
   const mayWrite = may('functions:write') && may('connections:write');
   const sheets = chosenOf(metadata);
@@ -39,33 +34,25 @@ export function SheetsCard({
       <Group justify="space-between" mb="xs">
         <Title order={2}>Sheets</Title>
         {mayWrite && (
-          <Button
+          <ButtonLink
             size="sm"
             variant={sheets.length === 0 ? 'filled' : 'default'}
             leftSection={<IconPlus size={16} />}
-            renderRoot={(props) => (
-              <Link
-                to="/$environment/connections/$integration/$id/sheets/new"
-                params={{ environment, ...at }}
-                search={{}}
-                {...props}
-              />
-            )}
+            to="/$environment/connections/$integration/$id/sheets/new"
+            params={{ environment, ...at }}
+            search={{}}
           >
             Add a sheet
-          </Button>
+          </ButtonLink>
         )}
       </Group>
       {sheets.length === 0 ? (
-        <Text c="dimmed" size="sm">
-          Choose a tab of a spreadsheet, and its rows are records here: kept up to date, without code.
-        </Text>
+        <Dimmed>Add a tab of a spreadsheet to cache its rows as records, without code.</Dimmed>
       ) : (
         <Stack gap="sm">
           {sheets.map((sheet) => (
             <Row
               key={sheet.variant}
-              environment={environment}
               at={at}
               sheet={sheet}
               sync={syncs?.syncs.find(({ variant }) => variant === sheet.variant)}
@@ -80,20 +67,19 @@ export function SheetsCard({
 }
 
 function Row({
-  environment,
   at,
   sheet,
   sync,
   records,
   mayWrite,
 }: {
-  environment: string;
   at: At;
   sheet: ChosenSheet;
   sync: Sync | undefined;
   records: number | undefined;
   mayWrite: boolean;
 }) {
+  const environment = useEnvironment();
   const { variant } = sheet;
   return (
     <Group wrap="nowrap" align="flex-start" justify="space-between" gap="sm">
@@ -115,10 +101,8 @@ function Row({
           {records !== undefined && <Text size="sm">{rowsText(records)}</Text>}
           {sync !== undefined && (
             <Group gap={6} pos="relative">
-              <Text size="sm" c="dimmed">
-                Last run
-              </Text>
-              <LastRun sync={sync} environment={environment} />
+              <Dimmed>Last run</Dimmed>
+              <LastRun sync={sync} />
             </Group>
           )}
         </Group>
@@ -126,7 +110,6 @@ function Row({
       </Stack>
       {mayWrite && (
         <SyncActs
-          environment={environment}
           at={{ integration: at.integration, connection: at.id, name: rowsSync, variant }}
           sync={sync}
         />

@@ -12,9 +12,9 @@ import {
 import { type Identity, rowsSync, type SheetSettings, sheetProvider } from './settings.ts';
 
 export type ListedSpreadsheets = {
-  /** False: the connection may not list files. */
+  /** False: the connection cannot list files. */
   available: boolean;
-  /** The files of this application alone are listed. */
+  /** Only the files of this application are listed. */
   ownFilesOnly: boolean;
   spreadsheets: { spreadsheetId: string; title: string; modifiedAt: string; url: string }[];
   nextPageToken: string | null;
@@ -33,7 +33,7 @@ export type Book = {
   title: string;
   url: string;
   identities: Identity[];
-  /** The tab to begin with. */
+  /** The initial tab. */
   sheetId: number | null;
   tabs: Tab[];
 };
@@ -49,19 +49,19 @@ export type Preview = {
   rows: Record<string, CellValue>[];
 };
 
-/** What a set-up asks with. None of them changes anything at the provider. */
-const asking = ['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'] as const;
-/** A look at a spreadsheet costs calls of the account's quota, so it holds for a while. */
+/** The actions of the set-up. They change nothing at the provider. */
+const setUpActions = ['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'] as const;
+/** A read of a spreadsheet uses the quota of the account, so it is cached for a while. */
 const lookMs = 60_000;
-/** An action that threw on purpose answers 500, and would throw the same again. */
+/** An action that throws on purpose returns 500, and would throw again. */
 const retry = false;
 const shownRows = 10;
 
 const keyOf = (environment: string, { integration, id }: At) => [environment, 'sheets', integration, id];
 
 /**
- * Puts what a set-up asks with on the integration, where it is not there yet. Throws `function_exists` where a function of
- * its own has one of the names that are needed.
+ * Adds the actions of the set-up to the integration if they are missing. Throws `function_exists` if a deployed
+ * function has one of their names.
  */
 export const readyQuery = (environment: string, { integration }: At) =>
   queryOptions({
@@ -74,11 +74,11 @@ export const readyQuery = (environment: string, { integration }: At) =>
       });
       const find = (name: string, type: 'action' | 'sync') =>
         data.find((one) => one.name === name && one.type === type);
-      const own = [find(rowsSync, 'sync'), ...asking.map((name) => find(name, 'action'))].find(
+      const own = [find(rowsSync, 'sync'), ...setUpActions.map((name) => find(name, 'action'))].find(
         (one) => one !== undefined && one.source !== 'shipped',
       );
       if (own !== undefined) throw taken(own.name);
-      for (const name of asking) {
+      for (const name of setUpActions) {
         const there = find(name, 'action');
         if (there === undefined) await putShipped(environment, { integration, name, type: 'action' });
         else if (!there.enabled) throw turnedOff(name);
@@ -98,7 +98,7 @@ function turnedOff(name: string): Fault {
   return new Fault({ code: 'disabled_resource', message, status: 404 });
 }
 
-/** How often the sync runs where nothing else is said. */
+/** The default frequency of the sync. */
 export const ownFrequencyQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'sheets', 'shipped'],
@@ -121,16 +121,21 @@ async function putShipped(
   });
 }
 
-async function askAction<T>(
+async function callSetUpAction<T>(
   environment: string,
-  { at, name, input, signal }: { at: At; name: (typeof asking)[number]; input: object; signal: AbortSignal },
+  {
+    at,
+    name,
+    input,
+    signal,
+  }: { at: At; name: (typeof setUpActions)[number]; input: object; signal: AbortSignal },
 ): Promise<T> {
   const action = { integration: at.integration, type: 'action', name } as const;
   const { output } = await callAction(environment, { at: action, connection: at.id, input, signal });
   return output as T;
 }
 
-/** Spreadsheets that the account can see, those changed last first. */
+/** The spreadsheets of the account, last changed first. */
 export const spreadsheetsQuery = (
   environment: string,
   { at, search }: { at: At; search: string | undefined },
@@ -139,7 +144,12 @@ export const spreadsheetsQuery = (
     queryKey: [...keyOf(environment, at), 'list', search],
     queryFn: ({ signal, pageParam }) => {
       const input = { limit: 20, ...(search && { search }), ...(pageParam && { pageToken: pageParam }) };
-      return askAction<ListedSpreadsheets>(environment, { at, name: 'list-spreadsheets', input, signal });
+      return callSetUpAction<ListedSpreadsheets>(environment, {
+        at,
+        name: 'list-spreadsheets',
+        input,
+        signal,
+      });
     },
     initialPageParam: '',
     getNextPageParam: ({ nextPageToken }) => nextPageToken ?? undefined,
@@ -148,17 +158,22 @@ export const spreadsheetsQuery = (
     retry,
   });
 
-/** Title and tabs of a spreadsheet, by its link or ID. */
+/** The title and tabs of a spreadsheet, by its link or ID. */
 export const bookQuery = (environment: string, { at, spreadsheet }: { at: At; spreadsheet: string }) =>
   queryOptions({
     queryKey: [...keyOf(environment, at), 'book', spreadsheet],
     queryFn: ({ signal }) =>
-      askAction<Book>(environment, { at, name: 'describe-spreadsheet', input: { spreadsheet }, signal }),
+      callSetUpAction<Book>(environment, {
+        at,
+        name: 'describe-spreadsheet',
+        input: { spreadsheet },
+        signal,
+      }),
     staleTime: lookMs,
     retry,
   });
 
-/** The first rows of a tab as they would be saved. Without a header row, below the one that looks like it. */
+/** The first rows of a tab as records. Without a header row, below the detected one. */
 export const previewQuery = (
   environment: string,
   { at, ...input }: { at: At; spreadsheet: string; sheetId: number; headerRow?: number; keyColumn?: string },
@@ -166,7 +181,7 @@ export const previewQuery = (
   queryOptions({
     queryKey: [...keyOf(environment, at), 'preview', input],
     queryFn: ({ signal }) =>
-      askAction<Preview>(environment, {
+      callSetUpAction<Preview>(environment, {
         ...{ at, name: 'preview-rows', signal },
         input: { ...input, limit: shownRows },
       }),
@@ -176,8 +191,8 @@ export const previewQuery = (
   });
 
 function isSameTab(before: unknown, now: { spreadsheet: string; sheetId: number }): boolean {
-  const asked = before as typeof now | undefined;
-  return asked?.spreadsheet === now.spreadsheet && asked.sheetId === now.sheetId;
+  const previous = before as typeof now | undefined;
+  return previous?.spreadsheet === now.spreadsheet && previous.sheetId === now.sheetId;
 }
 
 type SheetAt = { at: At; variant: string };
@@ -187,7 +202,7 @@ const syncOf = ({ at, variant }: SheetAt) => ({
 });
 const place = ({ integration, id }: At) => ({ provider_config_key: integration, connection_id: id });
 
-/** Changes the entry of one variant, and leaves those of others as they are by now. */
+/** Changes the entry of one variant, and keeps the current entries of the others. */
 async function changeSettings(
   environment: string,
   { at, variant, settings }: SheetAt & { settings: SheetSettings | undefined },
@@ -203,9 +218,8 @@ async function changeSettings(
 }
 
 /**
- * Chooses a sheet, or chooses it otherwise, and lets a run begin. The settings come first, so that no run starts without
- * them. `frequency` null is the function's own, undefined the one that it has. `emptied` removes the records that the variant
- * has.
+ * Saves the settings of a sheet and starts a run. The settings are saved first, because runs need them. `frequency`
+ * null is the frequency of the function, undefined keeps the current one. `emptied` removes the records of the variant.
  */
 export async function saveSheet(
   environment: string,
@@ -229,7 +243,7 @@ export async function saveSheet(
   await putShipped(environment, { integration: at.integration, name: rowsSync, type: 'sync' });
   if (variant !== 'base') await addVariant(environment, of);
   if (frequency !== undefined) await setFrequency(environment, { ...sync, frequency });
-  // `base` of a sheet that was removed is paused.
+  // `base` is paused after its sheet was removed.
   if (isNew) await startSync(environment, sync);
   if (emptied) await resetSync(environment, { ...sync, records: 'removed' });
   else if (isThere || !(await hasBegun(environment, of))) await triggerSync(environment, sync);
@@ -246,7 +260,7 @@ async function addVariant(environment: string, { at, variant }: SheetAt): Promis
   });
 }
 
-/** Of a sync that was made after the settings: its first run, which may be due by now, has read them. */
+/** Whether a sync that was created after the settings has started its first run, which has read them. */
 async function hasBegun(environment: string, of: SheetAt): Promise<boolean> {
   const sync = await findSync(environment, of);
   return sync !== undefined && (sync.current_run !== null || sync.last_run !== null);
@@ -258,7 +272,7 @@ async function findSync(environment: string, { at, variant }: SheetAt) {
   return syncs.find((sync) => sync.variant === variant);
 }
 
-/** The sheet is followed no longer. Its records stay, or are removed with it. */
+/** Removes a sheet. Its records are kept or removed. */
 export async function removeSheet(
   environment: string,
   { records, ...of }: SheetAt & { records: 'kept' | 'removed' },
@@ -267,7 +281,7 @@ export async function removeSheet(
   const sync = await findSync(environment, of);
   await changeSettings(environment, { ...of, settings: undefined });
   if (sync === undefined) return;
-  // Without settings the run that follows reads nothing.
+  // Without settings, the next run reads nothing.
   if (records === 'removed') await resetSync(environment, { ...syncOf(of), records });
   if (variant === 'base') {
     await pauseSync(environment, syncOf(of));

@@ -1,4 +1,4 @@
-/** What a connection's metadata says of its sheets, as the functions that ship read it (`shipped/google-sheet`). */
+/** The sheets in the metadata of a connection, as the shipped functions read them (`shipped/google-sheet`). */
 
 /** The provider whose functions read sheets. */
 export const sheetProvider = 'google-sheet';
@@ -11,19 +11,19 @@ export type Identity = (typeof identities)[number];
 /** One variant of the sync: a tab of a spreadsheet. */
 export type SheetSettings = {
   spreadsheetId: string;
-  /** The tab's gid. */
+  /** The ID of the tab. */
   sheetId: number;
-  /** Counts from 1. */
+  /** Starts at 1. */
   headerRow: number;
   identity: Identity;
   keyColumn?: string;
-  /** How spreadsheet and tab were called when they were chosen; for people alone. */
+  /** The titles of the spreadsheet and the tab when they were chosen, for display only. */
   title?: string;
   tab?: string;
 };
 export type ChosenSheet = SheetSettings & { variant: string };
 
-/** The sheets of a connection by variant, without entries that nothing can be made of. */
+/** The sheets of a connection by variant, without invalid entries. */
 export function chosenOf(metadata: Record<string, unknown>): ChosenSheet[] {
   const { sheets } = metadata;
   if (!isObject(sheets)) return [];
@@ -48,16 +48,17 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** What a sheet is called on a page. */
+/** The name of a sheet on a page. */
 export function nameOf({ title, tab, spreadsheetId }: SheetSettings): string {
   return [title || spreadsheetId, tab].filter(Boolean).join(' · ');
 }
 
-/** What a variant may be called. */
+/** The valid names of a variant. */
 export const variantPattern = /^[A-Za-z0-9_-]{1,255}$/;
 
 /**
- * An unused name for a sheet's variant: `base` for the first sheet, so that a reader of the records needs no variant, and
+ * An unused name for a sheet's variant: `base` for the first sheet, so that a reader of the records needs no variant,
+ * and
  * the tab's name for the others.
  */
 export function freeVariant(
@@ -80,7 +81,7 @@ function plain(text: string): string {
     .slice(0, 60);
 }
 
-/** Whether records that are there keep their ids: they belong to the way rows are told apart. */
+/** Whether the records keep their IDs, which depend on the identification of rows. */
 export function keepsIds(before: SheetSettings, after: SheetSettings): boolean {
   return before.identity === after.identity && before.keyColumn === after.keyColumn;
 }

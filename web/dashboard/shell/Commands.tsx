@@ -21,10 +21,10 @@ import { types } from '../functions/words.ts';
 import { integrationsQuery } from '../integrations/queries.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useEnvironment } from './environment.ts';
-import { useSingleKeys } from './keys.ts';
 import { pages } from './pages.ts';
+import { useSingleKeys } from './Shortcuts.tsx';
 
-/** What is drawn at each key press must be few, however many there are. */
+/** The list is rendered at each key press, so it is short. */
 const maxIntegrations = 8;
 
 function fitting<T extends { unique_key: string; display_name: string }>(all: T[], typed: string): T[] {
@@ -37,7 +37,7 @@ function fitting<T extends { unique_key: string; display_name: string }>(all: T[
   return found;
 }
 
-/** The command palette: pages, integrations, connections that match what is typed with their datasets, functions, and a few acts. */
+/** The command palette: pages, integrations, matching connections with their datasets, functions, and actions. */
 export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const environment = useEnvironment();
   const navigate = useNavigate();
@@ -48,11 +48,7 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const [typed, setTyped] = useState('');
   const [settled] = useDebouncedValue(typed.trim(), 150);
   const isSearching = isOpen && settled.length > 1;
-  const integrations = useQuery({
-    ...integrationsQuery(environment),
-    staleTime: 60_000,
-    enabled: isOpen,
-  });
+  const integrations = useQuery({ ...integrationsQuery(environment), staleTime: 60_000, enabled: isOpen });
   const connections = useQuery({
     ...connectionsQuery(environment, { search: settled, limit: 5 }),
     enabled: isSearching,
@@ -103,7 +99,8 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
         id: `connection:${provider_config_key}:${connection_id}`,
         label: account?.email ?? connection_id,
         description: `${provider_config_key} · ${connection_id}`,
-        // The service has searched; what it found is shown though the label does not hold the words.
+        // The service has already filtered; its results are shown even if their label does not contain the
+        // words.
         keywords: [typed],
         leftSection: <IconPlugConnected size={18} />,
         onClick: () =>
@@ -147,7 +144,7 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
       ),
     },
     {
-      group: 'Acts',
+      group: 'Actions',
       actions: [
         ...(mayWrite
           ? [
@@ -168,13 +165,13 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
         },
         {
           id: 'light',
-          label: 'Light colours',
+          label: 'Light colors',
           leftSection: <IconSun size={18} />,
           onClick: () => setColorScheme('light'),
         },
         {
           id: 'dark',
-          label: 'Dark colours',
+          label: 'Dark colors',
           leftSection: <IconMoon size={18} />,
           onClick: () => setColorScheme('dark'),
         },

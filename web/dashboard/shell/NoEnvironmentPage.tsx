@@ -4,16 +4,16 @@ import { meQuery } from '../sign-in/queries.ts';
 import { SignedOutLayout } from '../sign-in/SignedOutLayout.tsx';
 import { useSignOut } from './sign-out.ts';
 
-/** For a user whom no environment is open to. */
+/** For a user without an environment. */
 export function NoEnvironmentPage() {
   const { data: me } = useSuspenseQuery(meQuery());
   const { leave, isLeaving } = useSignOut();
   return (
-    <SignedOutLayout title="No environment is open to you" about={`You are signed in as ${me.email}.`}>
+    <SignedOutLayout title="You have no environment" about={`You are signed in as ${me.email}.`}>
       <Stack>
-        <Alert color="yellow" title="Ask an owner of this installation">
+        <Alert color="yellow" title="Ask an owner of this installation for access">
           <Text size="sm">
-            They give you a role in an environment, at Settings, People. Then reload this page.
+            An owner can give you a role in an environment under Settings, People. Then reload this page.
           </Text>
         </Alert>
         <Button onClick={() => location.reload()}>Reload</Button>

@@ -1,20 +1,33 @@
-import { Button } from '@mantine/core';
+import { Anchor, Box, Stack } from '@mantine/core';
 import { IconMapOff } from '@tabler/icons-react';
-import { Link } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { ButtonLink } from '../links.tsx';
 
-/** For an address that none of the pages has. */
+/** For an unknown address. */
 export function NoSuchPage() {
   return (
-    <Page title="There is no such page">
+    <Page title="Page not found">
       <EmptyState
         icon={<IconMapOff size={26} />}
-        title="This address leads nowhere"
-        action={<Button renderRoot={(props) => <Link to="/" {...props} />}>To the start</Button>}
+        title="This address does not exist"
+        action={<ButtonLink to="/">Go to the start page</ButtonLink>}
       >
-        It may be mistyped, or be that of a page which has moved since.
+        Check the address, or go to the start page.
       </EmptyState>
     </Page>
+  );
+}
+
+/** Replaces a page that cannot be rendered. */
+export function BrokenPage({ error }: { error: unknown }) {
+  return (
+    <Box maw={640} mx="auto" p="lg">
+      <Stack>
+        <FaultNotice error={error} onRetry={() => location.reload()} />
+        <Anchor href="/app">Go to the start page</Anchor>
+      </Stack>
+    </Box>
   );
 }

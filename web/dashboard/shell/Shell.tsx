@@ -1,18 +1,44 @@
-import { ActionIcon, AppShell, Box, Burger, Button, Group, Kbd, Text, Tooltip } from '@mantine/core';
+import {
+  ActionIcon,
+  AppShell,
+  Box,
+  Burger,
+  Button,
+  ColorSwatch,
+  Group,
+  Kbd,
+  Menu,
+  NavLink,
+  SegmentedControl,
+  Stack,
+  Text,
+  Tooltip,
+  useMantineColorScheme,
+} from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { spotlight } from '@mantine/spotlight';
-import { IconSearch } from '@tabler/icons-react';
-import { Link, Outlet, useRouterState } from '@tanstack/react-router';
+import {
+  IconBook2,
+  IconCheck,
+  IconExternalLink,
+  IconLogout,
+  IconSearch,
+  IconSelector,
+  IconUserCircle,
+} from '@tabler/icons-react';
+import { useSuspenseQuery } from '@tanstack/react-query';
+import { Link, Outlet, useMatchRoute, useNavigate, useRouterState } from '@tanstack/react-router';
 import { useEffect, useRef } from 'react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { NavigationLink } from '../links.tsx';
+import { meQuery } from '../sign-in/queries.ts';
 import { Commands } from './Commands.tsx';
-import { EnvironmentSwitch } from './EnvironmentSwitch.tsx';
 import { rememberEnvironment, useEnvironment } from './environment.ts';
-import { commandKey } from './keys.ts';
-import { Navigation } from './Navigation.tsx';
-import { Shortcuts } from './Shortcuts.tsx';
-import { UserMenu } from './UserMenu.tsx';
+import { pages } from './pages.ts';
+import { commandKey, Shortcuts } from './Shortcuts.tsx';
+import { useSignOut } from './sign-out.ts';
 
-/** What surrounds every page of a signed-in user: where to go, as whom, in which environment. */
+/** The frame of the pages of a signed-in user: navigation, account and environment. */
 export function Shell() {
   const environment = useEnvironment();
   const [isOpen, { toggle, close }] = useDisclosure();
@@ -23,7 +49,7 @@ export function Shell() {
   useEffect(() => rememberEnvironment(environment), [environment]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new page closes the menu that led to it
   useEffect(close, [path]);
-  // The keyboard goes on at the new page, not at the link that led to it; a field that a page has focused itself stays.
+  // After a navigation, the focus moves to the new page, unless the page has focused a field.
   useEffect(() => {
     if (formerPath.current === path) return;
     formerPath.current = path;
@@ -37,7 +63,7 @@ export function Shell() {
       padding={{ base: 'md', md: 'xl' }}
     >
       <a className="skip" href="#main">
-        To the content
+        Skip to the content
       </a>
       <AppShell.Header>
         <Group h="100%" px="md" gap="sm" wrap="nowrap">
@@ -101,5 +127,132 @@ function Mark() {
         fill="none"
       />
     </svg>
+  );
+}
+
+export function Navigation() {
+  const environment = useEnvironment();
+  const matches = useMatchRoute();
+  return (
+    <Stack component="nav" gap={2} h="100%" aria-label="Pages">
+      {pages.map(({ to, label, icon: Icon }) => {
+        const isHere = matches({ to, params: { environment }, fuzzy: true }) !== false;
+        return (
+          <NavigationLink
+            key={to}
+            label={label}
+            leftSection={<Icon size={18} stroke={1.7} />}
+            active={isHere}
+            aria-current={isHere ? 'page' : undefined}
+            to={to}
+            params={{ environment }}
+            fw={isHere ? 600 : 450}
+            bdrs="md"
+          />
+        );
+      })}
+      <NavLink
+        mt="auto"
+        href="/docs/"
+        target="_blank"
+        label="API reference"
+        leftSection={<IconBook2 size={18} stroke={1.7} />}
+        rightSection={<IconExternalLink size={14} />}
+        bdrs="md"
+      />
+    </Stack>
+  );
+}
+
+/** Selects the environment. The new environment opens the same list, never an item of the previous one. */
+export function EnvironmentSwitch() {
+  const environment = useEnvironment();
+  const { data: me } = useSuspenseQuery(meQuery());
+  const navigate = useNavigate();
+  const area = useRouterState({ select: ({ location }) => location.pathname.split('/')[2] });
+  const open = (name: string) =>
+    void navigate({ to: `/${encodeURIComponent(name)}/${area ?? 'getting-started'}` as '/' });
+  return (
+    <Menu width={220} position="bottom-start">
+      <Menu.Target>
+        <Button
+          variant="subtle"
+          color="gray"
+          px="xs"
+          leftSection={<ColorSwatch size={10} color={colorOf(environment)} withShadow={false} />}
+          rightSection={<IconSelector size={16} />}
+          aria-label={`Environment: ${environment}`}
+          maw={200}
+        >
+          {environment}
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Menu.Label>Environment</Menu.Label>
+        {me.environments.map(({ name, role }) => (
+          <Menu.Item
+            key={name}
+            onClick={() => open(name)}
+            leftSection={<ColorSwatch size={10} color={colorOf(name)} withShadow={false} />}
+            rightSection={
+              name === environment ? <IconCheck size={16} /> : role === 'viewer' ? 'viewer' : null
+            }
+          >
+            {name}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+/** Production has its own color. */
+function colorOf(name: string): string {
+  return /^prod/i.test(name) ? 'var(--mantine-color-red-6)' : 'var(--mantine-color-teal-6)';
+}
+
+export function UserMenu() {
+  const { data: me } = useSuspenseQuery(meQuery());
+  const { colorScheme, setColorScheme } = useMantineColorScheme();
+  const { leave } = useSignOut();
+  return (
+    <Menu width={264} position="bottom-end">
+      <Menu.Target>
+        <ActionIcon variant="subtle" color="gray" size="lg" radius="xl" aria-label="Your account">
+          <IconUserCircle size={24} stroke={1.6} />
+        </ActionIcon>
+      </Menu.Target>
+      <Menu.Dropdown>
+        <Box px="sm" py={6}>
+          <Text fw={600} size="sm" truncate>
+            {me.name}
+          </Text>
+          <Dimmed truncate>{me.email}</Dimmed>
+        </Box>
+        <Menu.Divider />
+        <Box px="sm" py={6}>
+          <SegmentedControl
+            fullWidth
+            size="xs"
+            aria-label="Colours"
+            value={colorScheme}
+            onChange={(value) => setColorScheme(value as typeof colorScheme)}
+            data={[
+              { value: 'light', label: 'Light' },
+              { value: 'dark', label: 'Dark' },
+              { value: 'auto', label: 'System' },
+            ]}
+          />
+        </Box>
+        {me.id !== 'local' && (
+          <>
+            <Menu.Divider />
+            <Menu.Item leftSection={<IconLogout size={16} />} onClick={leave}>
+              Sign out
+            </Menu.Item>
+          </>
+        )}
+      </Menu.Dropdown>
+    </Menu>
   );
 }

@@ -1,15 +1,14 @@
 import { Group, Kbd, Modal, Stack, Switch, Text } from '@mantine/core';
-import { type HotkeyItem, useHotkeys } from '@mantine/hooks';
+import { type HotkeyItem, useHotkeys, useLocalStorage } from '@mantine/hooks';
 import { useNavigate } from '@tanstack/react-router';
 import { useRef } from 'react';
 import { useEnvironment } from './environment.ts';
-import { commandKey, letters, useSingleKeys } from './keys.ts';
 import { pages } from './pages.ts';
 
-/** How long after G the letter of a page counts. */
+/** The time after G in which the letter of a page counts. */
 const patienceMs = 1_500;
 
-/** The keys that work on every page, and a list of them. */
+/** The keyboard shortcuts of every page, and their list. */
 export function Shortcuts({
   isOpen,
   onOpen,
@@ -35,26 +34,21 @@ export function Shortcuts({
   };
   useHotkeys(isOn ? [['shift + ?', onOpen], ['?', onOpen], ...toPages, ['g', begin, typed]] : []);
   const list: { keys: string[]; does: string }[] = [
-    { keys: [commandKey, 'K'], does: 'Search pages, integrations, connections, datasets' },
+    { keys: [commandKey, 'K'], does: 'Search pages, integrations, connections, datasets, functions' },
     ...(isOn
       ? [
-          { keys: ['/'], does: 'Search, too' },
-          { keys: ['?'], does: 'This list' },
+          { keys: ['/'], does: 'Search' },
+          { keys: ['?'], does: 'Show this list' },
           ...pages.map(({ label }, index) => ({
             keys: ['G', (letters[index] ?? '').toUpperCase()],
             does: label,
           })),
         ]
       : []),
-    { keys: ['Esc'], does: 'Close what is open' },
+    { keys: ['Esc'], does: 'Close a dialog or menu' },
   ];
   return (
-    <Modal
-      opened={isOpen}
-      onClose={onClose}
-      title="Keyboard shortcuts"
-      closeButtonProps={{ 'aria-label': 'Close' }}
-    >
+    <Modal opened={isOpen} onClose={onClose} title="Keyboard shortcuts">
       <Stack gap="xs">
         {list.map(({ keys, does }) => (
           <Group key={does} justify="space-between" wrap="nowrap">
@@ -68,12 +62,38 @@ export function Shortcuts({
         ))}
         <Switch
           mt="sm"
-          label="Keys without Ctrl"
-          description="Switch them off where they get in your way. They never work while you type in a field."
+          label="Single-key shortcuts"
+          description="Turn them off if you press keys by accident. They are ignored while you type in a field."
           checked={isOn}
           onChange={({ currentTarget }) => setOn(currentTarget.checked)}
         />
       </Stack>
     </Modal>
   );
+}
+
+/** The name of the command key on this system. */
+export const commandKey = /Mac|iPhone|iPad/.test(navigator.userAgent) ? '⌘' : 'Ctrl';
+
+/**
+ * Whether single-key shortcuts are on; they can be turned off, for speech input and accidental key presses (WCAG
+ * 2.1.4).
+ */
+export function useSingleKeys(): [isOn: boolean, setOn: (isOn: boolean) => void] {
+  const [isOn, setOn] = useLocalStorage({ key: 'trellis-single-keys', defaultValue: true });
+  return [isOn, setOn];
+}
+
+/** The letter of each page after G: its first letter, or the first unused letter of its name. */
+export const letters = lettersFor(pages.map(({ label }) => label.toLowerCase()));
+
+function lettersFor(labels: string[]): string[] {
+  const taken = new Set(['g']);
+  const takeFrom = (letters: string) => {
+    const letter = [...letters].find((one) => /[a-z]/.test(one) && !taken.has(one));
+    if (letter !== undefined) taken.add(letter);
+    return letter;
+  };
+  const initials = labels.map((label) => takeFrom(label.charAt(0)));
+  return labels.map((label, index) => initials[index] ?? takeFrom(label) ?? '');
 }

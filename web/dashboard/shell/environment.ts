@@ -2,13 +2,13 @@ import { useParams } from '@tanstack/react-router';
 
 const key = 'trellis-environment';
 
-/** The environment that the address names. */
+/** The environment in the address. */
 export function useEnvironment(): string {
   const { environment } = useParams({ from: '/$environment' });
   return environment;
 }
 
-/** The one that was open last in this browser. */
+/** The last opened environment in this browser. */
 export function lastEnvironment(): string | undefined {
   try {
     return localStorage.getItem(key) ?? undefined;
@@ -21,6 +21,6 @@ export function rememberEnvironment(name: string): void {
   try {
     localStorage.setItem(key, name);
   } catch {
-    // A browser that keeps nothing opens the first one.
+    // Without storage, the first environment is opened.
   }
 }

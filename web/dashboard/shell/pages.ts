@@ -10,7 +10,7 @@ import {
   IconTerminal2,
 } from '@tabler/icons-react';
 
-/** The pages that the navigation and the command palette lead to, in their order. */
+/** The pages of the navigation and the command palette, in their order. */
 export const pages = [
   { to: '/$environment/getting-started', label: 'Getting started', icon: IconChecklist },
   { to: '/$environment/integrations', label: 'Integrations', icon: IconPuzzle },

@@ -3,7 +3,9 @@ import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { signOut } from '../sign-in/queries.ts';
 
-/** Ends the session and forgets what its user was shown. Where it cannot be ended, it says that it lives on. */
+/**
+ * Ends the session and clears the data of its user. If it fails, a notification says that the session is still valid.
+ */
 export function useSignOut(): { leave: () => void; isLeaving: boolean } {
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -16,7 +18,7 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
     onError: ({ message }) =>
       notifications.show({
         title: 'You are still signed in',
-        message: `Signing out failed. ${message} Try it again.`,
+        message: `Sign-out failed. ${message} Try again.`,
         color: 'red',
         autoClose: false,
       }),

@@ -3,32 +3,32 @@ import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { Fault } from '../../api/client.ts';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { Email, Name, NewPassword, rules } from './fields.tsx';
+import { Email, Name, NewPassword, rules, useToken } from './fields.tsx';
 import { accept, type Invitation, invitationQuery, signInElsewhere, signInWaysQuery } from './queries.ts';
 import { SignedOutLayout } from './SignedOutLayout.tsx';
-import { useToken } from './token.ts';
 
-/** Makes the account that a link invites to: the first owner's, or that of somebody whom an owner has asked in. */
+/** Creates the account of an invitation link, or of the first owner. */
 export function InvitationPage() {
   const token = useToken();
   const query = useQuery({ ...invitationQuery(token), enabled: token !== '' });
   const invitation = query.data;
-  // What is no token at all was cut off on its way, mostly by a mail program.
+  // An invalid token was truncated, usually by an e-mail program.
   const isCutOff = token === '' || (query.error instanceof Fault && query.error.status === 400);
   return (
     <SignedOutLayout
       title="Welcome to Trellis"
       about={
         invitation?.kind === 'setup'
-          ? 'Make your account. It owns this installation and can invite others.'
-          : 'Make your account.'
+          ? 'Create your account. It owns this installation and can invite other users.'
+          : 'Create your account.'
       }
     >
       {isCutOff ? (
-        <Alert color="yellow" title="This address is not complete">
-          <Text size="sm">Open the whole link, with everything that follows the #.</Text>
+        <Alert color="yellow" title="This link is incomplete">
+          <Text size="sm">Open the full link, including the part after the #.</Text>
         </Alert>
       ) : (
         <Loaded query={query}>
@@ -44,7 +44,7 @@ export function InvitationPage() {
   );
 }
 
-/** Where people sign in at an OpenID provider: that is enough, and no password is made that nobody wants. */
+/** If there is an OpenID provider, no password is needed. */
 function Elsewhere({ email }: { email: string }) {
   const { data: ways } = useQuery(signInWaysQuery());
   const leave = useMutation({
@@ -56,11 +56,9 @@ function Elsewhere({ email }: { email: string }) {
     <>
       {leave.isError && <FaultNotice error={leave.error} />}
       <Button loading={leave.isPending} onClick={() => leave.mutate()}>
-        Go on with {ways.oidc.name}
+        Continue with {ways.oidc.name}
       </Button>
-      <Text size="sm" c="dimmed">
-        Sign in there as {email}; you need no password here.
-      </Text>
+      <Dimmed>Sign in as {email}. You do not need a password here.</Dimmed>
       <Divider label="or choose a password" />
     </>
   );
@@ -84,17 +82,17 @@ function AccountForm({ token, invitation }: { token: string; invitation: Invitat
     <form onSubmit={form.onSubmit((values) => make.mutate({ ...values, token }))}>
       <Stack>
         {invitation.kind === 'invitation' && (
-          <Text size="sm" c="dimmed">
+          <Dimmed>
             As {invitation.role}
             {invitation.environments.length > 0 && ` in ${invitation.environments.join(', ')}`}.
-          </Text>
+          </Dimmed>
         )}
         {make.isError && <FaultNotice error={make.error} />}
         <Name {...form.getInputProps('name')} />
         <Email readOnly={invitation.email !== null} {...form.getInputProps('email')} />
         <NewPassword {...form.getInputProps('password')} />
         <Button type="submit" loading={make.isPending}>
-          Make the account
+          Create the account
         </Button>
       </Stack>
     </form>

@@ -2,13 +2,12 @@ import { Alert, Button, Stack, Text } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { NewPassword, rules } from './fields.tsx';
+import { NewPassword, rules, useToken } from './fields.tsx';
 import { resetPassword } from './queries.ts';
 import { SignedOutLayout } from './SignedOutLayout.tsx';
 import { SignInNotice } from './SignInNotice.tsx';
-import { useToken } from './token.ts';
 
-/** A new password for the user who holds a link that an owner has made. */
+/** Sets a new password with a reset link. */
 export function ResetPasswordPage() {
   const token = useToken();
   const navigate = useNavigate();
@@ -18,10 +17,10 @@ export function ResetPasswordPage() {
     onSuccess: () => navigate({ to: '/sign-in', search: {} }),
   });
   return (
-    <SignedOutLayout title="A new password" about="You sign in with it afterwards.">
+    <SignedOutLayout title="Set a new password" about="Use it the next time you sign in.">
       {token === '' ? (
-        <Alert color="yellow" title="This address is not complete">
-          <Text size="sm">Open the whole link, with everything that follows the #.</Text>
+        <Alert color="yellow" title="This link is incomplete">
+          <Text size="sm">Open the full link, including the part after the #.</Text>
         </Alert>
       ) : (
         <form onSubmit={form.onSubmit(({ password }) => reset.mutate({ token, newPassword: password }))}>

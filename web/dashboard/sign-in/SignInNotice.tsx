@@ -4,7 +4,7 @@ import { useEffect, useState } from 'react';
 import { Fault } from '../../api/client.ts';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 
-/** What the sign-in refuses, in words that help; the rest as everywhere. Counts down where one has to wait. */
+/** The errors of the sign-in with a next step; other errors as on all pages. Counts down after too many attempts. */
 export function SignInNotice({ error }: { error: unknown }) {
   if (error instanceof Fault && error.status === 429) {
     return <Waiting key={error.requestId} seconds={error.retryAfterS ?? 60} />;
@@ -20,22 +20,19 @@ export function SignInNotice({ error }: { error: unknown }) {
 
 const sentences: Record<string, { title: string; help: string }> = {
   invalid_email_or_password: {
-    title: 'E-mail or password is not right',
-    help: 'Try again. An owner can make you a link that sets a new password.',
+    title: 'Wrong e-mail or password',
+    help: 'Try again. An owner can create a link to set a new password.',
   },
-  invalid_password: { title: 'The password is not right', help: 'It is the one that you sign in with.' },
+  invalid_password: { title: 'Wrong password', help: 'Enter the password that you use to sign in.' },
   invalid_code: {
-    title: 'This code is not good',
-    help: 'It changes every 30 seconds and is good once. If the next is refused, too, check that the clock of your phone is right.',
+    title: 'Wrong code',
+    help: 'A code is valid once, for 30 seconds. If the next code fails too, check the clock of your device.',
   },
   invalid_backup_code: {
-    title: 'This backup code is not good',
-    help: 'Each is good once. Write it as it was shown.',
+    title: 'Wrong backup code',
+    help: 'Each backup code is valid once. Enter it exactly as shown.',
   },
-  invalid_two_factor_cookie: {
-    title: 'This took too long',
-    help: 'Sign in with your password again.',
-  },
+  invalid_two_factor_cookie: { title: 'The sign-in has expired', help: 'Sign in with your password again.' },
   account_temporarily_locked: {
     title: 'Too many wrong codes',
     help: 'The second factor is locked for 15 minutes.',
@@ -45,12 +42,12 @@ const sentences: Record<string, { title: string; help: string }> = {
     help: 'Sign in with your password again.',
   },
   credential_account_not_found: {
-    title: 'You have no password here',
-    help: 'You sign in through the OpenID provider, whose password and second factor count.',
+    title: 'This account has no password',
+    help: 'Sign in through the OpenID provider, with its password and second factor.',
   },
   invalid_token: {
-    title: 'This link is no longer good',
-    help: 'It is good once and for an hour. Ask an owner for another.',
+    title: 'This link has expired',
+    help: 'A link is valid once, for one hour. Ask an owner for a new link.',
   },
   password_too_short: { title: 'The password is too short', help: 'At least 12 characters.' },
   password_too_long: { title: 'The password is too long', help: 'At most 128 characters.' },
@@ -67,7 +64,7 @@ function Waiting({ seconds }: { seconds: number }) {
     <Alert
       color={left > 0 ? 'orange' : 'blue'}
       icon={<IconClock size={18} />}
-      title="Too many tries from here"
+      title="Too many attempts"
       role="alert"
     >
       <Text size="sm">

@@ -19,10 +19,7 @@ export function SignInPage() {
     queries.clear();
     router.history.push(`/app${next ?? ''}`);
   };
-  const form = useForm({
-    initialValues: { email: '', password: '' },
-    validate: { email: rules.email },
-  });
+  const form = useForm({ initialValues: { email: '', password: '' }, validate: { email: rules.email } });
   const first = useMutation({
     mutationFn: signIn,
     onSuccess: ({ needsCode }) => (needsCode ? setAsksCode(true) : goOn()),
@@ -36,7 +33,7 @@ export function SignInPage() {
   return (
     <SignedOutLayout
       title="Sign in to Trellis"
-      about="Connections, a proxy and a cache of records for your users' accounts."
+      about="Connections, a proxy and a record cache for the accounts of your users."
     >
       <Stack>
         <form onSubmit={form.onSubmit((values) => first.mutate(values))}>
@@ -72,13 +69,16 @@ function Forgotten({ email, onBack }: { email: string; onBack: () => void }) {
   const form = useForm({ initialValues: { email }, validate: { email: rules.email } });
   const request = useMutation({ mutationFn: requestReset });
   return (
-    <SignedOutLayout title="Forgot your password?" about="A link that sets a new one comes by mail.">
+    <SignedOutLayout
+      title="Forgot your password?"
+      about="You receive a link by e-mail to set a new password."
+    >
       {request.isSuccess ? (
         <Stack>
-          <Alert color="blue" title="Look into your mail" role="status">
+          <Alert color="blue" title="Check your e-mail" role="status">
             <Text size="sm">
-              If somebody signs in here as {request.variables} with a password, a link is on its way. It is
-              good once, for an hour.
+              If an account with the address {request.variables} has a password, a link was sent to it. It is
+              valid once, for one hour.
             </Text>
           </Alert>
           <Button variant="default" onClick={onBack}>
@@ -108,15 +108,15 @@ function SecondStep({ onDone, onBack }: { onDone: () => void; onBack: () => void
   const second = useMutation({ mutationFn: signInWithCode, onSuccess: onDone });
   return (
     <SignedOutLayout
-      title="One more step"
-      about="The six digits that your authenticator shows, or a backup code."
+      title="Second factor"
+      about="Enter the six digits from your authenticator, or a backup code."
     >
       <form onSubmit={form.onSubmit(({ code }) => second.mutate(code.trim()))}>
         <Stack>
           {second.isError && <SignInNotice error={second.error} />}
           <TextInput label="Code" autoComplete="one-time-code" required {...form.getInputProps('code')} />
           <Button type="submit" loading={second.isPending}>
-            Go on
+            Continue
           </Button>
           <Button variant="subtle" onClick={onBack}>
             Back to the password

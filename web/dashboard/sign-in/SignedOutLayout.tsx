@@ -1,7 +1,7 @@
 import { Box, Card, Center, Stack, Text, Title } from '@mantine/core';
 import { type ReactNode, useEffect } from 'react';
 
-/** The frame of the pages before one is signed in. */
+/** The frame of the pages without a session. */
 export function SignedOutLayout({
   title,
   about,

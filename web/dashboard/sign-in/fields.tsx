@@ -1,8 +1,9 @@
 import { PasswordInput, type PasswordInputProps, TextInput, type TextInputProps } from '@mantine/core';
+import { useState } from 'react';
 
-/** The fields that the pages before sign-in share, named so that a password manager knows them. */
+/** The fields of the sign-in pages, named so that password managers recognize them. */
 export const rules = {
-  email: (value: string) => (/^\S+@\S+$/.test(value) ? null : 'An e-mail address, please'),
+  email: (value: string) => (/^\S+@\S+$/.test(value) ? null : 'Enter an e-mail address.'),
   password: (value: string) => (value.length >= 12 ? null : 'At least 12 characters'),
 };
 
@@ -39,4 +40,10 @@ export function NewPassword(props: PasswordInputProps) {
       {...props}
     />
   );
+}
+
+/** The token after the `#`, which browsers do not send and logs do not contain. */
+export function useToken(): string {
+  const [token] = useState(() => location.hash.slice(1));
+  return token;
 }

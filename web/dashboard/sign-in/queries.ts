@@ -13,7 +13,7 @@ export type Me = {
 };
 /** The ways to sign in. */
 type SignInWays = { required: boolean; oidc: { name: string } | null; mail: boolean };
-/** The rights that a link gives to its holder. The first link makes the owner. */
+/** The rights of an invitation link. The first link creates the owner. */
 export type Invitation = {
   kind: 'setup' | 'invitation';
   email: string | null;
@@ -22,10 +22,10 @@ export type Invitation = {
   expires_at: string;
 };
 
-/** Routes about users belong to no environment, but take a cookie only beside the header. */
+/** Routes about users belong to no environment, but the cookie is only accepted with the header. */
 const environment = '*';
 
-/** Who is signed in; 401 where nobody is. */
+/** The signed-in user; 401 without one. */
 export const meQuery = () =>
   queryOptions({
     queryKey: ['me'],
@@ -37,7 +37,7 @@ export const meQuery = () =>
     staleTime: 60_000,
   });
 
-/** Whose session the browser has at this moment, by ID; null: nobody's, undefined: the service does not say. */
+/** The ID of the current user of the session; null: signed out, undefined: unknown. */
 export async function whoIsSignedIn(): Promise<string | null | undefined> {
   return send('GET /users/me', { environment }).then(
     (answer) => (answer as { data: Me }).data.id,
@@ -45,7 +45,10 @@ export async function whoIsSignedIn(): Promise<string | null | undefined> {
   );
 }
 
-/** A session lasts seven days from when a page was last open: no other call brings a new cookie. It may fail unseen. */
+/**
+ * A session lasts seven days after a page was last open, because other calls do not renew the cookie. Errors are
+ * ignored.
+ */
 async function prolongSession(): Promise<void> {
   await send('GET /api/auth/get-session').catch(() => {});
 }
@@ -67,7 +70,7 @@ export const invitationQuery = (token: string) =>
     retry: false,
   });
 
-/** Whether the user may change things in the environment that is open. The service decides; this only hides. */
+/** Whether the user may change data in the current environment. The service enforces it; pages only hide controls. */
 export function useMayWrite(): boolean {
   const name = useEnvironment();
   const { data } = useSuspenseQuery(meQuery());
@@ -75,13 +78,13 @@ export function useMayWrite(): boolean {
   return role !== undefined && role !== 'viewer';
 }
 
-/** What the user's role lets do in the environment that is open, by scope. The service decides; this only hides. */
+/** The scopes of the user's role in the current environment. The service enforces them; pages only hide controls. */
 export function useMay(): (scope: string) => boolean {
   const scopes = useScopes();
   return (scope) => scopes.includes(scope);
 }
 
-/** The scopes that the user has in the environment that is open, and may give to a key. */
+/** The scopes of the user in the current environment, which a key can have at most. */
 export function useScopes(): string[] {
   const name = useEnvironment();
   const { data } = useSuspenseQuery(meQuery());
@@ -99,7 +102,7 @@ export async function signIn(given: { email: string; password: string }): Promis
   return { needsCode: answer.twoFactorRedirect === true };
 }
 
-/** The second step, where the account has one: six digits of an authenticator, or a backup code. */
+/** The second step, if the account has one: a code of an authenticator, or a backup code. */
 export async function signInWithCode(code: string): Promise<void> {
   const isDigits = /^\d{6}$/.test(code);
   await send(
@@ -108,7 +111,7 @@ export async function signInWithCode(code: string): Promise<void> {
   );
 }
 
-/** Answers where the identity provider wants the browser to go. */
+/** Returns the address of the identity provider. */
 export async function signInElsewhere(next: string): Promise<string> {
   const answer = (await send('POST /api/auth/sign-in/social', {
     body: { provider: 'oidc', callbackURL: next, errorCallbackURL: '/app/sign-in' },
@@ -120,7 +123,7 @@ export async function signOut(): Promise<void> {
   await send('POST /api/auth/sign-out', { body: {} });
 }
 
-/** Makes the account that a link invites to, and signs in as it. */
+/** Creates the account of an invitation link, and signs in. */
 export async function accept(given: {
   token: string;
   name: string;
@@ -131,7 +134,7 @@ export async function accept(given: {
   await signIn({ email: given.email, password: given.password });
 }
 
-/** A link comes by mail, where somebody has this address; nobody is told whether. */
+/** Sends a link by e-mail if an account has this address; the response does not reveal it. */
 export async function requestReset(email: string): Promise<void> {
   await send('POST /api/auth/request-password-reset', { body: { email } });
 }

@@ -1,7 +1,7 @@
 import { queryOptions } from '@tanstack/react-query';
 import { call, send } from '../../../api/client.ts';
 
-/** A sign-in that is still good, as better-auth lists it. `token` names it to `endSession` and opens nothing by itself. */
+/** A valid session, as better-auth lists it. `token` only identifies it for `endSession`. */
 type Session = {
   token: string;
   createdAt: string;
@@ -47,7 +47,7 @@ export async function changePassword(given: { currentPassword: string; newPasswo
   await send('POST /api/auth/change-password', { body: given });
 }
 
-/** Begins the set-up: nothing is asked for at sign-in before `confirmTwoFactor`. */
+/** Begins the set-up; sign-in requires no code before `confirmTwoFactor`. */
 export async function beginTwoFactor(password: string): Promise<TwoFactorSetUp> {
   return (await send('POST /api/auth/two-factor/enable', { body: { password } })) as TwoFactorSetUp;
 }
@@ -60,7 +60,7 @@ export async function endTwoFactor(password: string): Promise<void> {
   await send('POST /api/auth/two-factor/disable', { body: { password } });
 }
 
-/** The former ones end. */
+/** The previous codes are no longer valid. */
 export async function newBackupCodes(password: string): Promise<string[]> {
   const answer = await send('POST /api/auth/two-factor/generate-backup-codes', { body: { password } });
   return (answer as { backupCodes: string[] }).backupCodes;

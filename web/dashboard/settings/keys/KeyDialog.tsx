@@ -1,12 +1,29 @@
-import { Alert, Button, Group, Modal, NumberInput, Select, Stack, Text, TextInput } from '@mantine/core';
-import { useForm } from '@mantine/form';
+import {
+  ActionIcon,
+  Alert,
+  Button,
+  Checkbox,
+  Fieldset,
+  Group,
+  Modal,
+  NumberInput,
+  Select,
+  SimpleGrid,
+  Stack,
+  TagsInput,
+  Text,
+  TextInput,
+} from '@mantine/core';
+import { type UseFormReturnType, useForm } from '@mantine/form';
+import { IconPlus, IconX } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useRef, useState } from 'react';
+import { type ReactNode, type Ref, useRef, useState } from 'react';
 import { Fault } from '../../../api/client.ts';
-import { FaultNotice } from '../../../ui/FaultNotice.tsx';
+import { DialogEnd } from '../../../ui/Dialog.tsx';
+import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { localTime } from '../../../ui/local-time.ts';
+import { useEnvironment } from '../../shell/environment.ts';
 import { useScopes } from '../../sign-in/queries.ts';
-import { ProxyRulesField } from './ProxyRulesField.tsx';
 import {
   changeKey,
   createKey,
@@ -16,9 +33,9 @@ import {
   type NewKey,
   type ProxyRule,
 } from './queries.ts';
-import { ScopesField } from './ScopesField.tsx';
+import { groupsOf } from './scopes.ts';
 
-/** `rate` is empty where the key has no limit of its own. */
+/** `rate` is empty if the key has no limit of its own. */
 type Values = {
   name: string;
   scopes: string[];
@@ -31,40 +48,35 @@ type Values = {
 const dayMs = 86_400_000;
 const usesConsumers = ['records:read', 'records:write', '*'];
 
-type Given = {
-  environment: string;
-  /** The one to change; undefined makes one. */
+type KeyDialogProps = {
+  /** The endpoint to change; undefined creates one. */
   editedKey: Key | undefined;
   onClose: () => void;
   onMade: (made: NewKey) => void;
 };
 
-/** Makes a key, or changes one. It may be given what the user has, and no more. */
-export function KeyDialog({
-  opened,
-  ...given
-}: Given & {
-  opened: boolean;
-}) {
-  const { environment, editedKey, onClose } = given;
+/** Creates or changes a key. It can have the scopes of the user at most. */
+export function KeyDialog({ opened, ...given }: KeyDialogProps & { opened: boolean }) {
+  const environment = useEnvironment();
+  const { editedKey, onClose } = given;
   return (
     <Modal
       opened={opened}
       onClose={onClose}
       size="xl"
       title={editedKey === undefined ? `Create a key of ${environment}` : `Edit ${editedKey.name}`}
-      closeButtonProps={{ 'aria-label': 'Close' }}
     >
       <KeyForm {...given} />
     </Modal>
   );
 }
 
-function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
+function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
+  const environment = useEnvironment();
   const queries = useQueryClient();
   const { data: keys = [] } = useQuery(keysQuery(environment));
   const mine = useScopes();
-  // One that was made on the command line may have more.
+  // A key created on the command line may have more scopes.
   const givable = [...new Set([...mine, ...(editedKey?.scopes ?? []).filter((scope) => scope !== '*')])];
   const [first] = useState<Values>(() => ({
     name: editedKey?.name ?? '',
@@ -78,15 +90,17 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
   const form = useForm<Values>({
     initialValues: first,
     validate: {
-      name: (name) => (name.trim() === '' ? 'A name, please' : null),
+      name: (name) => (name.trim() === '' ? 'Enter a name.' : null),
       scopes: (scopes) => (scopes.length === 0 ? 'Choose at least one scope.' : null),
       expires: (at) =>
-        at !== '' && at !== first.expires && new Date(at) <= new Date() ? 'A time to come' : null,
+        at !== '' && at !== first.expires && new Date(at) <= new Date()
+          ? 'Enter a time in the future.'
+          : null,
       replaces: (replaces, { scopes }) =>
         replaces === null || scopes.some((scope) => usesConsumers.includes(scope))
           ? null
-          : 'A key that replaces another one needs records:read or records:write.',
-      rules: { path: (path) => (path.startsWith('/') ? null : 'Begins with /') },
+          : 'A key that replaces another key needs records:read or records:write.',
+      rules: { path: (path) => (path.startsWith('/') ? null : 'Must start with /') },
     },
   });
   const save = useMutation({
@@ -100,7 +114,7 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
       };
       if (editedKey === undefined)
         return createKey(environment, { ...given, replaces: replaces === null ? null : Number(replaces) });
-      // What nobody touched stays as it is stored, also what this page cannot show to the second or give again.
+      // Unchanged fields are not sent, including those that this page cannot show exactly or grant again.
       await changeKey(environment, {
         id: editedKey.id,
         ...(form.isDirty('name') && { name: given.name }),
@@ -122,7 +136,7 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
     },
   });
   const has = (scope: string) => form.values.scopes.includes(scope);
-  // The service lets nobody change a key into one that may do more than they.
+  // The service rejects a change of a key that has more scopes than the user.
   const isWider = form.values.scopes.some((scope) => !mine.includes(scope));
   const endIn = (days: number) =>
     form.setFieldValue('expires', localTime(new Date(Date.now() + days * dayMs)));
@@ -138,7 +152,7 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
       <Stack>
         <TextInput
           label="Name"
-          description="Who will call with it"
+          description="The application that uses the key"
           placeholder="billing"
           maxLength={255}
           required
@@ -166,7 +180,7 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
           <TextInput
             type="datetime-local"
             label="Expires"
-            description="Empty: it does not end by itself"
+            description="Leave empty for a key that does not expire"
             {...form.getInputProps('expires')}
           />
           {[30, 90, 365].map((days) => (
@@ -182,8 +196,8 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
         </Group>
         <NumberInput
           label="Calls a minute"
-          description="Over all nodes; empty: as many as the service lets any key make"
-          placeholder="No limit of its own"
+          description="The limit over all nodes. Leave empty for the limit of the service"
+          placeholder="Limit of the service"
           min={1}
           max={1_000_000}
           allowDecimal={false}
@@ -200,43 +214,182 @@ function KeyForm({ environment, editedKey, onClose, onMade }: Given) {
             {...form.getInputProps('replaces')}
           />
         )}
-        {save.isError && faultOfReplaces(save.error) === undefined && <FaultNotice error={save.error} />}
-        <Text size="sm" c="dimmed">
-          Nobody's role may give a key that reads credentials of connections. Such a key is made on the
-          command line: <code>trellis key create</code>.
-        </Text>
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" disabled={isWider} loading={save.isPending}>
-            {editedKey === undefined ? 'Create it' : 'Save'}
-          </Button>
-        </Group>
+        <Dimmed>
+          A key that reads credentials of connections can only be created on the command line:{' '}
+          <code>trellis key create</code>.
+        </Dimmed>
+        <DialogEnd
+          act={editedKey === undefined ? 'Create it' : 'Save'}
+          attempt={{ ...save, isError: save.isError && faultOfReplaces(save.error) === undefined }}
+          button={{ disabled: isWider }}
+          onClose={onClose}
+        />
       </Stack>
     </form>
   );
 }
 
-/** What the service says is wrong with the choice of the old key; undefined if something else is wrong. */
+/** The error of the choice of the old key; undefined for other errors. */
 function faultOfReplaces(error: Error): string | undefined {
   const fields = error instanceof Fault ? error.fields : [];
   return fields.find(({ path }) => path === 'replaces')?.message;
 }
 
-/** A change of such a key takes away what the user cannot give back, so it is never made unasked. */
+/** The change removes scopes that the user cannot add again, so it requires a confirmation. */
 function WiderThanMine({ onChoose }: { onChoose: () => void }) {
   return (
-    <Alert color="orange" title="This key may do more than you">
+    <Alert color="orange" title="This key has scopes that you cannot grant">
       <Stack gap="xs" align="flex-start">
         <Text size="sm">
-          It is changed on the command line, or here together with its scopes: what it loses by that, an
-          application that calls with it loses at once, and no page can give it back.
+          Replace it on the command line (trellis key create --replaces), or reduce its scopes here.
+          Applications that use the key lose the removed scopes immediately, and you cannot add them again.
         </Text>
         <Button variant="default" size="compact-sm" onClick={onChoose}>
-          Only what I may do
+          Reduce to my scopes
         </Button>
       </Stack>
     </Alert>
+  );
+}
+
+type WithRules = { name: string; scopes: string[]; rules: ProxyRule[]; expires: string };
+
+/** The proxy rules of a key. A deny rule takes precedence; if there are allow rules, other calls are denied. */
+export function ProxyRulesField({ form }: { form: UseFormReturnType<WithRules> }) {
+  const { rules } = form.values;
+  const change = (index: number, rule: ProxyRule) =>
+    form.setFieldValue(
+      'rules',
+      rules.map((one, at) => (at === index ? rule : one)),
+    );
+  return (
+    <Stack gap="xs">
+      <Stack gap={2}>
+        <Text size="sm" fw={500}>
+          Proxy rules
+        </Text>
+        <Text size="xs" c="dimmed">
+          Without rules, every call is allowed. If there is an allow rule, other calls are denied. A deny rule
+          takes precedence. In a path, <code>*</code> matches a part of a segment, and <code>/**</code> at the
+          end matches any number of segments.
+        </Text>
+      </Stack>
+      {rules.map((rule, index) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: rules have no other name, and their fields hold no state
+        <Group key={index} gap="xs" align="flex-start">
+          <Select
+            aria-label={`Rule ${index + 1}: effect`}
+            w={104}
+            data={[
+              { value: 'allow', label: 'Allow' },
+              { value: 'deny', label: 'Deny' },
+            ]}
+            value={rule.effect}
+            allowDeselect={false}
+            onChange={(effect) => change(index, { ...rule, effect: effect === 'deny' ? 'deny' : 'allow' })}
+          />
+          <TagsInput
+            aria-label={`Rule ${index + 1}: methods`}
+            flex="1 1 150px"
+            placeholder={rule.methods === undefined ? 'Every method' : ''}
+            data={['GET', 'POST', 'PUT', 'PATCH', 'DELETE']}
+            value={rule.methods ?? []}
+            onChange={(given) => {
+              const { methods: _, ...rest } = rule;
+              const methods = given.map((method) => method.toUpperCase());
+              change(index, methods.length === 0 ? rest : { ...rest, methods });
+            }}
+          />
+          <TextInput
+            aria-label={`Rule ${index + 1}: path`}
+            flex="2 1 200px"
+            placeholder="/v4/spreadsheets/**"
+            value={rule.path}
+            error={form.errors[`rules.${index}.path`]}
+            onChange={({ currentTarget }) => change(index, { ...rule, path: currentTarget.value })}
+          />
+          <ActionIcon
+            variant="subtle"
+            color="gray"
+            size="lg"
+            aria-label={`Remove rule ${index + 1}`}
+            onClick={() => form.removeListItem('rules', index)}
+          >
+            <IconX size={16} />
+          </ActionIcon>
+        </Group>
+      ))}
+      <Button
+        variant="default"
+        size="compact-sm"
+        w="fit-content"
+        leftSection={<IconPlus size={14} />}
+        onClick={() => form.insertListItem('rules', { effect: 'allow', path: '' })}
+      >
+        Add a rule
+      </Button>
+    </Stack>
+  );
+}
+
+/** Which scopes a key gets, in groups, each with what it lets do. */
+export function ScopesField({
+  givable,
+  value,
+  error,
+  heading,
+  onChange,
+}: {
+  givable: string[];
+  value: string[];
+  error: ReactNode;
+  /** Receives the focus if no scope is chosen. */
+  heading: Ref<HTMLParagraphElement>;
+  onChange: (scopes: string[]) => void;
+}) {
+  const reading = givable.filter((scope) => scope.endsWith(':read'));
+  const toggle = (scope: string) =>
+    onChange(value.includes(scope) ? value.filter((one) => one !== scope) : [...value, scope]);
+  return (
+    <Stack gap="xs">
+      <Group justify="space-between">
+        <Text size="sm" fw={500} ref={heading} tabIndex={-1}>
+          Scopes
+        </Text>
+        <Group gap={4}>
+          <Button variant="subtle" size="compact-sm" onClick={() => onChange(reading)}>
+            All read scopes
+          </Button>
+          <Button variant="subtle" size="compact-sm" onClick={() => onChange(givable)}>
+            All
+          </Button>
+          <Button variant="subtle" size="compact-sm" onClick={() => onChange([])}>
+            None
+          </Button>
+        </Group>
+      </Group>
+      {error !== undefined && (
+        <Text size="sm" c="var(--mantine-color-error)" role="alert">
+          {error}
+        </Text>
+      )}
+      <SimpleGrid cols={{ base: 1, sm: 2 }} spacing="sm">
+        {groupsOf(givable).map(({ name, scopes }) => (
+          <Fieldset key={name} legend={name} p="sm">
+            <Stack gap={8}>
+              {scopes.map(({ scope, about }) => (
+                <Checkbox
+                  key={scope}
+                  label={scope}
+                  description={about}
+                  checked={value.includes(scope)}
+                  onChange={() => toggle(scope)}
+                />
+              ))}
+            </Stack>
+          </Fieldset>
+        ))}
+      </SimpleGrid>
+    </Stack>
   );
 }

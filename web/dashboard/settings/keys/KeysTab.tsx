@@ -1,24 +1,38 @@
-import { ActionIcon, Badge, Button, Group, Menu, Stack, Table, Text, Tooltip } from '@mantine/core';
-import { IconDots, IconKey, IconPencil, IconPlus, IconTrash } from '@tabler/icons-react';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import {
+  ActionIcon,
+  Alert,
+  Badge,
+  Button,
+  Code,
+  Group,
+  Menu,
+  Modal,
+  Stack,
+  Text,
+  Tooltip,
+} from '@mantine/core';
+import { IconAlertTriangle, IconDots, IconKey, IconPencil, IconPlus, IconTrash } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
+import { CopyButton } from '../../../ui/CopyButton.tsx';
+import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { EmptyState } from '../../../ui/EmptyState.tsx';
+import { ListTable } from '../../../ui/ListTable.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';
 import { Sliced } from '../../../ui/Sliced.tsx';
 import { useNow } from '../../../ui/time.ts';
 import { useEnvironment } from '../../shell/environment.ts';
+import { useChange } from '../../use-change.ts';
 import { KeyDialog } from './KeyDialog.tsx';
-import { KeySecret } from './KeySecret.tsx';
 import { type Key, keysQuery, type NewKey, revokeKey } from './queries.ts';
 
-/** The one that stands for a setting of the service, which no page changes. */
+/** The key of a setting of the service, which the dashboard cannot change. */
 const settingName = 'TRELLIS_SECRET_KEY';
 
 export function KeysTab() {
   const environment = useEnvironment();
-  const queries = useQueryClient();
   const query = useQuery(keysQuery(environment));
   const [isOpen, setOpen] = useState(false);
   const [edited, setEdited] = useState<Key>();
@@ -29,16 +43,14 @@ export function KeysTab() {
   const [revoked, setRevoked] = useState<Key>();
   const [made, setMade] = useState<NewKey>();
   const create = useRef<HTMLButtonElement>(null);
-  const revoke = useMutation({
-    mutationFn: ({ id }: Key) => revokeKey(environment, id),
-    onSuccess: () => queries.invalidateQueries({ queryKey: [environment, 'keys'] }),
-  });
+  const revoke = useChange(({ id }: Key) => revokeKey(environment, id), { stale: [[environment, 'keys']] });
   return (
     <Stack>
       <Group justify="space-between">
-        <Text size="sm" c="dimmed" flex="1 1 260px" maw={680}>
-          Applications call with these. A key belongs to {environment} alone, and may do what its scopes say.
-        </Text>
+        <Dimmed flex="1 1 260px" maw={680}>
+          Applications authenticate with keys. A key is valid in {environment} only, for the calls that its
+          scopes allow.
+        </Dimmed>
         <Button ref={create} leftSection={<IconPlus size={16} />} onClick={() => open(undefined)}>
           Create a key
         </Button>
@@ -47,7 +59,7 @@ export function KeysTab() {
         {(keys) =>
           keys.length === 0 ? (
             <EmptyState icon={<IconKey size={26} />} title="No key">
-              Without one no application can call {environment}.
+              Without a key, no application can call {environment}.
             </EmptyState>
           ) : (
             <Sliced items={keys}>
@@ -56,13 +68,7 @@ export function KeysTab() {
           )
         }
       </Loaded>
-      <KeyDialog
-        environment={environment}
-        editedKey={edited}
-        opened={isOpen}
-        onClose={() => setOpen(false)}
-        onMade={setMade}
-      />
+      <KeyDialog editedKey={edited} opened={isOpen} onClose={() => setOpen(false)} onMade={setMade} />
       {made !== undefined && (
         <KeySecret
           made={made}
@@ -80,13 +86,14 @@ export function KeysTab() {
         onClose={() => setRevoked(undefined)}
       >
         <Text className="wrap">
-          <b>{revoked?.name}</b> (…{revoked?.hint}) and its tickets are refused on all nodes within a second,
-          for good. Last used <RelativeTime at={revoked?.last_used_at ?? null} />.
+          <b>{revoked?.name}</b> (…{revoked?.hint}) and its tickets are permanently rejected by all nodes
+          within a second. Last used <RelativeTime at={revoked?.last_used_at ?? null} />.
         </Text>
         {revoked?.name === settingName && (
-          <Text size="sm" c="dimmed">
-            It stands for the setting {settingName}: the next start with the setting makes it good again.
-          </Text>
+          <Dimmed>
+            It is the key of the setting {settingName}. It is valid again when the service starts with this
+            setting.
+          </Dimmed>
         )}
       </Confirm>
     </Stack>
@@ -104,73 +111,69 @@ function KeysTable({
 }) {
   const nowMs = useNow();
   return (
-    <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing="sm" horizontalSpacing="md">
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th>Key</Table.Th>
-            <Table.Th>Scopes</Table.Th>
-            <Table.Th visibleFrom="sm">Last used</Table.Th>
-            <Table.Th visibleFrom="md">Expires</Table.Th>
-            <Table.Th w={50} aria-label="Acts" />
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {keys.map((key) => (
-            <Table.Tr key={key.id}>
-              <Table.Td miw={120}>
-                <Text size="sm" fw={550} className="wrap">
-                  {key.name}
-                </Text>
-                <Text size="xs" c="dimmed" ff="monospace" className="unbroken">
-                  …{key.hint}
-                </Text>
-              </Table.Td>
-              <Table.Td>
-                <Scopes editedKey={key} />
-              </Table.Td>
-              <Table.Td visibleFrom="sm">
-                <RelativeTime at={key.last_used_at} size="sm" />
-              </Table.Td>
-              <Table.Td visibleFrom="md">
-                {key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? (
-                  <Badge color="red">expired</Badge>
-                ) : (
-                  <RelativeTime at={key.expires_at} size="sm" />
+    <ListTable
+      rows={keys}
+      keyOf={(key) => key.id}
+      columns={[
+        {
+          title: 'Key',
+          miw: 120,
+          cell: (key) => (
+            <>
+              <Text size="sm" fw={550} className="wrap">
+                {key.name}
+              </Text>
+              <Text size="xs" c="dimmed" ff="monospace" className="unbroken">
+                …{key.hint}
+              </Text>
+            </>
+          ),
+        },
+        { title: 'Scopes', cell: (key) => <Scopes editedKey={key} /> },
+        {
+          title: 'Last used',
+          visibleFrom: 'sm',
+          cell: (key) => <RelativeTime at={key.last_used_at} size="sm" />,
+        },
+        {
+          title: 'Expires',
+          visibleFrom: 'md',
+          cell: (key) =>
+            key.expires_at !== null && Date.parse(key.expires_at) <= nowMs ? (
+              <Badge color="red">expired</Badge>
+            ) : (
+              <RelativeTime at={key.expires_at} size="sm" />
+            ),
+        },
+        {
+          label: 'Actions',
+          heading: { w: 50 },
+          cell: (key) => (
+            <Menu position="bottom-end" width={150}>
+              <Menu.Target>
+                <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${key.name}`}>
+                  <IconDots size={18} />
+                </ActionIcon>
+              </Menu.Target>
+              <Menu.Dropdown>
+                {key.name !== settingName && (
+                  <Menu.Item leftSection={<IconPencil size={16} />} onClick={() => onEdit(key)}>
+                    Edit
+                  </Menu.Item>
                 )}
-              </Table.Td>
-              <Table.Td>
-                <Menu position="bottom-end" width={150}>
-                  <Menu.Target>
-                    <ActionIcon variant="subtle" color="gray" aria-label={`Acts on ${key.name}`}>
-                      <IconDots size={18} />
-                    </ActionIcon>
-                  </Menu.Target>
-                  <Menu.Dropdown>
-                    {key.name !== settingName && (
-                      <Menu.Item leftSection={<IconPencil size={16} />} onClick={() => onEdit(key)}>
-                        Edit
-                      </Menu.Item>
-                    )}
-                    <Menu.Item
-                      color="red"
-                      leftSection={<IconTrash size={16} />}
-                      onClick={() => onRevoke(key)}
-                    >
-                      Revoke
-                    </Menu.Item>
-                  </Menu.Dropdown>
-                </Menu>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-    </Table.ScrollContainer>
+                <Menu.Item color="red" leftSection={<IconTrash size={16} />} onClick={() => onRevoke(key)}>
+                  Revoke
+                </Menu.Item>
+              </Menu.Dropdown>
+            </Menu>
+          ),
+        },
+      ]}
+    />
   );
 }
 
-/** A few by name, the rest on hover. */
+/** The first scopes by name, the others on hover. */
 function Scopes({ editedKey: { scopes, proxy_rules: rules, rate_limit: rate } }: { editedKey: Key }) {
   const shown = scopes.slice(0, 3);
   const hidden = scopes.slice(3);
@@ -202,5 +205,36 @@ function Scopes({ editedKey: { scopes, proxy_rules: rules, rate_limit: rate } }:
       )}
       {rate !== null && <Badge color="blue">{rate.toLocaleString('en')} a minute</Badge>}
     </Group>
+  );
+}
+
+/** The secret of a new key, which is shown only once. A click outside does not close it. */
+export function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void }) {
+  return (
+    <Modal
+      opened
+      onClose={onClose}
+      closeOnClickOutside={false}
+      closeOnEscape={false}
+      withCloseButton={false}
+      title={`The key ${made.name}`}
+    >
+      <Stack>
+        <Alert
+          color="yellow"
+          icon={<IconAlertTriangle size={18} />}
+          title="Copy the key now. It is shown only once."
+        >
+          <Text size="sm">The service stores only a hash of it. If you lose the key, create a new one.</Text>
+        </Alert>
+        <Code block tabIndex={0} className="broken" data-testid="secret">
+          {made.secret}
+        </Code>
+        <Group justify="flex-end">
+          <CopyButton value={made.secret} what="the key" label="Copy" />
+          <Button onClick={onClose}>I have saved it</Button>
+        </Group>
+      </Stack>
+    </Modal>
   );
 }

@@ -8,13 +8,13 @@ export type KeyInput = {
   name: string;
   scopes: string[];
   proxy_rules: ProxyRule[];
-  /** ISO 8601; null: it does not end by itself. */
+  /** ISO 8601; null: the key does not expire. */
   expires_at: string | null;
-  /** Calls a minute; null: no limit of its own. */
+  /** Calls per minute; null: no limit of its own. */
   rate_limit: number | null;
 };
 type NewKeyInput = KeyInput & {
-  /** The key whose consumers the new one owns too; null: no key. */
+  /** The key whose consumers the new key also owns; null: no key. */
   replaces: number | null;
 };
 
@@ -25,7 +25,7 @@ export const keysQuery = (environment: string) =>
     refetchInterval: 15_000,
   });
 
-/** The secret is told this once. */
+/** The secret is returned only once. */
 export async function createKey(
   environment: string,
   { expires_at: expiresAt, rate_limit: rateLimit, replaces, scopes, ...rest }: NewKeyInput,
@@ -40,7 +40,7 @@ export async function createKey(
   return (await call('POST /environment/api-keys', { environment, body })).data;
 }
 
-/** What is left out stays as it is. */
+/** Omitted fields are unchanged. */
 export async function changeKey(
   environment: string,
   { id, scopes, ...rest }: Partial<KeyInput> & { id: number },

@@ -1,4 +1,4 @@
-/** The meaning of each scope, in words for the user who chooses scopes. A scope without words is shown by its name. */
+/** The meaning of each scope. A scope without a description is shown by its name. */
 type ScopeGroup = { name: string; scopes: { scope: string; about: string }[] };
 
 const groups: [string, Record<string, string>][] = [
@@ -14,7 +14,7 @@ const groups: [string, Record<string, string>][] = [
     'Connections',
     {
       'connections:read': 'See connections and their health, without credentials',
-      'connections:write': 'Make connect links; change, refresh and delete connections',
+      'connections:write': 'Create connect links; change, refresh and delete connections',
       'connections:credentials': 'Read access tokens, API keys and passwords',
       'connections:refresh_tokens': 'Read refresh tokens',
     },
@@ -29,15 +29,15 @@ const groups: [string, Record<string, string>][] = [
   [
     'Records',
     {
-      'records:read': 'Read records and datasets, keep a bookmark',
+      'records:read': 'Read records and datasets, and store a cursor',
       'records:write': 'Save, change, delete and prune records',
     },
   ],
   [
     'Events',
     {
-      'events:read': 'Follow the feed, see endpoints with their addresses, and deliveries',
-      'events:write': 'Make, change and delete endpoints; replay',
+      'events:read': 'Read the feed, endpoints with their addresses, and deliveries',
+      'events:write': 'Create, change and delete endpoints; replay events',
     },
   ],
   [
@@ -46,7 +46,7 @@ const groups: [string, Record<string, string>][] = [
       'environment:read': 'See settings, names of variables and retention',
       'environment:write': 'Change settings, variables and retention',
       'environment:secrets': 'Read the values of variables',
-      keys: 'Make and revoke keys, read and rotate the signing key',
+      keys: 'Create and revoke keys, read and rotate the signing key',
       'activity:read': 'See operations and the audit log',
     },
   ],
@@ -54,20 +54,14 @@ const groups: [string, Record<string, string>][] = [
     'Functions',
     {
       'functions:read': 'See functions, their source and their runs',
-      'functions:write': 'Run them, pause them, turn them off',
-      'functions:deploy': 'Deploy code: it may do whatever the connections may',
+      'functions:write': 'Run, pause and turn off functions',
+      'functions:deploy': 'Deploy code, which can use all connections',
     },
   ],
-  [
-    'For later releases',
-    {
-      'activity:write': 'Nothing yet',
-      'metrics:read': 'Nothing yet',
-    },
-  ],
+  ['For later releases', { 'activity:write': 'Reserved', 'metrics:read': 'Reserved' }],
 ];
 
-/** In groups, those alone that may be given. */
+/** The scopes that the user may grant, in groups. */
 export function groupsOf(scopes: readonly string[]): ScopeGroup[] {
   const known = new Set(groups.flatMap(([, own]) => Object.keys(own)));
   const others = scopes.filter((scope) => !known.has(scope) && scope !== '*');

@@ -7,7 +7,7 @@ type NewInvitation = Answer<'POST /users/invitations'>['data'];
 export type Role = User['environments'][number]['role'];
 export type Grant = { role: Role; environments: string[] };
 
-/** Routes about users belong to no environment, but take a cookie only beside the header. */
+/** Routes about users belong to no environment, but the cookie is only accepted with the header. */
 const environment = '*';
 
 export const usersQuery = () =>
@@ -24,12 +24,12 @@ export const invitationsQuery = () =>
     refetchInterval: 10_000,
   });
 
-/** An owner has no environments: they are one everywhere. */
+/** An owner has access to all environments. */
 function granted({ role, environments }: Grant): Body<'PATCH /users/{id}'> {
   return role === 'owner' ? { role } : { role, environments };
 }
 
-/** The link is told this once. */
+/** The link is returned only once. */
 export async function invite({ email, ...grant }: Grant & { email: string }): Promise<NewInvitation> {
   const body = { ...granted(grant), ...(email !== '' && { email }) };
   return (await call('POST /users/invitations', { environment, body })).data;
@@ -47,7 +47,7 @@ export async function removeUser(id: string): Promise<void> {
   await call('DELETE /users/{id}', { environment, path: { id } });
 }
 
-/** The link is told this once. */
+/** The link is returned only once. */
 export async function newResetLink(id: string) {
   return (await call('POST /users/{id}/password-reset', { environment, path: { id } })).data;
 }

@@ -1,0 +1,187 @@
+/**
+ * The forms in which an end user enters credentials, such as an API key: the routes, and the connection that they create.
+ *
+ * Does not own: the fields of a form (`auth-modes/`), the trial of credentials (`connections/verify.ts`), how a connection
+ * is saved (`save.ts`).
+ */
+import { z } from 'zod';
+import { actorOf } from '../activity/audit.ts';
+import { logged } from '../activity/writer.ts';
+import { authModes, type Credentials, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
+import {
+  asAppError,
+  firstToken,
+  firstTokenFailed,
+  missingClient,
+  type NewCredentials,
+  recordClientVerdict,
+  testFailed,
+  verify,
+} from '../connections/verify.ts';
+import { AppError, type FieldError, fieldError } from '../errors.ts';
+import type { RouteError } from '../http/openapi/describe.ts';
+import type { App } from '../http/server.ts';
+import type { Integration } from '../integrations/store.ts';
+import { integrationKey } from '../integrations/wire.ts';
+import { readFields } from '../providers/fields.ts';
+import { createBrowserCookies, findSecret } from './browser-cookies.ts';
+import { type AuthorizationResult, type Saved, saveConnection } from './save.ts';
+import { callerSession, getSession, type SessionRef } from './sessions.ts';
+import { type ConnectDeps, getTarget, readConfig, readConnectQuery, sentenceOf } from './target.ts';
+
+const formErrors = [
+  'integration_not_allowed',
+  'unknown_provider_config',
+  'invalid_auth_mode',
+  'test_credentials_unavailable',
+  'unknown_connection',
+  'session_in_other_browser',
+  'invalid_query_params',
+  'connection_test_failed',
+  'connection_validation_failed',
+  'another_account',
+  { code: 'integration_misconfigured', status: 400 },
+] as const satisfies readonly RouteError[];
+
+/**
+ * A route for the form of each auth mode that has one: the submitted credentials make the connection. The token of the
+ * session is in the query.
+ */
+export function formRoutes(app: App, deps: ConnectDeps): void {
+  const cookies = createBrowserCookies(deps);
+  for (const { name: mode, client, form } of authModes.values()) {
+    if (form === undefined) continue;
+    const { path, operationId, summary, example } = form;
+    const names = Object.keys(form.fields);
+    const field = client === 'optional' ? z.string().optional() : z.string();
+    const body = z.strictObject(Object.fromEntries(names.map((name) => [name, field])));
+    app.post(
+      `${path}/:key`,
+      {
+        config: { access: { by: 'session in query' } },
+        schema: {
+          operationId,
+          summary,
+          description:
+            'For a connect page: creates the connection from the fields that the end user entered. If the definition of the ' +
+            'provider names a call for it, the credentials are tested first.',
+          errors: formErrors,
+          params: z.object({ key: integrationKey }),
+          body: names.length === 0 ? body.nullish() : body,
+          ...(example !== undefined && { example: { body: example } }),
+          response: { 200: z.object({ providerConfigKey: z.string(), connectionId: z.string() }) },
+        },
+      },
+      async (request) => {
+        const session = callerSession(request.caller);
+        const { key } = request.params;
+        const { connection } = await logged(
+          deps.activity,
+          {
+            type: 'connect',
+            environmentId: session.environmentId,
+            requestId: request.id,
+            integration: key,
+            actor: actorOf(request.caller),
+            details: { mode },
+            of: (saved) => ({ connection: saved.connection.connectionId }),
+          },
+          () =>
+            submit(deps, {
+              session,
+              key,
+              mode,
+              url: request.originalUrl,
+              secrets: cookies.read(request),
+              body: (request.body ?? {}) as Record<string, unknown>,
+            }),
+        );
+        return { providerConfigKey: connection.integrationKey, connectionId: connection.connectionId };
+      },
+    );
+  }
+}
+
+/**
+ * Makes a connection from a submitted form: the credentials are tried as the definition says, a client by requesting
+ * its token, then saved.
+ *
+ * A form does not bind the session to a browser. If one has begun at a provider, the form is accepted from that browser
+ * alone: with a copy of the link, another person cannot replace the account that is about to be connected.
+ *
+ * `url` is the request's own, with `params[x]` in its query; `secrets` are those of the browser's cookies. Throws
+ * `session_in_other_browser`, `invalid_body` and `invalid_query_params` naming the fields, `connection_test_failed` if
+ * the provider refuses the credentials or does not respond, `integration_misconfigured` if it refuses the integration's
+ * client, and the errors of `saveConnection`.
+ */
+async function submit(
+  deps: ConnectDeps,
+  request: {
+    session: SessionRef;
+    key: string;
+    mode: string;
+    url: string;
+    secrets: readonly string[];
+    body: Record<string, unknown>;
+  },
+): Promise<Saved> {
+  const { db, reading } = deps;
+  const session = await getSession(db, { ...request.session, vault: reading.vault });
+  if (session.browserHash !== undefined && findSecret(request.secrets, session.browserHash) === undefined)
+    throw new AppError('session_in_other_browser');
+  const target = await getTarget(db, { reading, session, key: request.key, mode: request.mode });
+  const { integration } = target;
+  const query = readConnectQuery(request.url);
+  if (query.ownClient !== undefined)
+    throw fieldError('invalid_query_params', ['credentials'], 'must be in the body of the form');
+  const connectionConfig = readConfig(target, query.config);
+  const credentials = readForm(integration, request);
+  const tried = { integration, credentials, connectionConfig };
+  const result = await authorizationFrom(deps, tried).catch((error) => Promise.reject(asAppError(error)));
+  const authorization = { ...result, connectionConfig };
+  return saveConnection(deps, { session, tried: integration, authorization });
+}
+
+function readForm(
+  integration: Integration,
+  { mode: name, body }: { mode: string; body: Record<string, unknown> },
+): Credentials {
+  const { provider } = integration;
+  const mode = modeNamed(name);
+  const read = mode.importSchema.safeParse({ ...body, type: name });
+  const faults: FieldError[] = read.success
+    ? missingClient(read.data, integration)
+    : read.error.issues.map(({ code, message, path }) => ({ code, message, path: path.map(String) }));
+  const form = readFields(provider.credentials, body);
+  const usesIntegrationClient =
+    mode.client === 'optional' && read.success && ownClientOf(read.data) === undefined;
+  const isRefined = Object.keys(provider.credentials).length > 0 && !usesIntegrationClient;
+  for (const { field, message } of isRefined && !form.ok ? form.issues : []) {
+    if (!faults.some(({ path }) => path[0] === field))
+      faults.push({ code: 'custom', message, path: [field] });
+  }
+  if (read.success && faults.length === 0) return read.data;
+  throw new AppError('invalid_body', sentenceOf(faults), { errors: faults });
+}
+
+/**
+ * The authorization for credentials that the provider has accepted. A test without a result refuses them, too, since the
+ * user who entered them is present and can try again.
+ */
+async function authorizationFrom(
+  deps: ConnectDeps,
+  tried: NewCredentials,
+): Promise<Pick<AuthorizationResult, 'credentials' | 'grant'>> {
+  const { integration } = tried;
+  const fetch = deps.fetchFor(integration);
+  const first = await firstToken(tried, {
+    fetch,
+    now: deps.now(),
+    onClientVerdict: (fault) => recordClientVerdict(deps, { integration, fault }),
+  });
+  if (!first.ok) throw firstTokenFailed(tried, first.fault);
+  const { credentials, grant } = first;
+  const verdict = await verify({ ...tried, credentials }, { fetch });
+  if (verdict.kind !== 'accepted') throw testFailed(integration, verdict);
+  return { credentials: () => credentials, grant };
+}

@@ -1,0 +1,100 @@
+import { type RenewableCredentials, renewalOf } from '../../auth-modes/modes.ts';
+import type { Network, TokenOutcome } from '../../auth-modes/oauth2-request.ts';
+import type { Queryable } from '../../db/pool.ts';
+import { clientOf, type Integration } from '../../integrations/store.ts';
+import type { Fetch } from '../../outbound/outbound.ts';
+import { type LiveConnection, templateValues } from '../store/reader.ts';
+import { type Lease, limitMsOf, replacesTokens, stretchLease } from './lease.ts';
+
+/**
+ * One request of a refresh, under a lease.
+ *
+ * Owns: the time limit of the request. Does not own: whether it is sent again (`refresh.ts`), the meaning of the
+ * answer (`auth-modes/`).
+ */
+
+/** A connection with credentials that can be refreshed. */
+export type Renewable = LiveConnection & { credentials: RenewableCredentials };
+
+/**
+ * Requests a new token with `secret`, as the mode of the credentials does, and with the connection's own client if it
+ * has one. Throws TemplateError, and AppError if the address is not allowed or the integration has no client.
+ */
+export function requestToken(
+  given: Pick<LiveConnection, 'integration' | 'connectionConfig'> & { credentials: RenewableCredentials },
+  { secret, ...network }: Network & { secret: string },
+): Promise<TokenOutcome> {
+  const { integration, connectionConfig, credentials } = given;
+  const { provider: definition, scopes = definition.scopes.default } = integration;
+  const renewal = renewalOf(credentials);
+  return renewal.request({
+    definition,
+    client: { ...(renewal.ownClientOf(credentials) ?? clientOf(integration)), scopes },
+    values: templateValues({ connectionConfig, integration }),
+    credentials,
+    secret,
+    ...network,
+  });
+}
+
+/**
+ * Sends a refresh and waits for the answer for the provider's time limit. If the provider replaces refresh tokens,
+ * extends the lease and waits for twice that limit, unless that exceeds `giveUpAt` (in `performance.now()`). The
+ * request ends before the lease. Undefined if nothing was sent because the process was frozen during the lease.
+ * Throws TemplateError, and AppError if the address is not allowed.
+ */
+export function createSendRefresh(given: {
+  db: Queryable;
+  fetchFor: (integration: Integration) => Fetch;
+  storeMs: number;
+  now: () => Date;
+}) {
+  const { db, fetchFor, storeMs, now } = given;
+  return async function send(
+    connection: Renewable,
+    { token, lease, giveUpAt }: { token: string; lease: Lease; giveUpAt: number },
+  ): Promise<TokenOutcome | undefined> {
+    const { integration } = connection;
+    const limitMs = limitMsOf(connection);
+    const isPatient = replacesTokens(connection, lease) && performance.now() + 2 * limitMs <= giveUpAt;
+    const ended = new AbortController();
+    let isSent = false;
+    let isAnswered = false;
+    let end: NodeJS.Timeout | undefined;
+    const leftMs = ({ endsAt }: Lease) => endsAt - storeMs / 2 - performance.now();
+    const endWith = (of: Lease) => {
+      clearTimeout(end);
+      end = setTimeout(() => ended.abort(), Math.max(leftMs(of), 0));
+    };
+    const fetch: Fetch = (url, init) => {
+      // A process that was frozen must not send while the next holder of the lease does.
+      if (leftMs(lease) > 0) isSent = true;
+      else ended.abort();
+      return fetchFor(integration)(url, init);
+    };
+    // Early enough that a slow database does not lose the answer.
+    const earlyMs = limitMs / 4;
+    const extend = async () => {
+      const forMs = limitMs + earlyMs + storeMs;
+      const extended = await stretchLease(db, { connection, lease, forMs }).catch(() => undefined);
+      if (extended && !isAnswered) endWith(extended);
+    };
+    endWith(lease);
+    const inMs = lease.endsAt - storeMs - earlyMs - performance.now();
+    const second = isPatient ? setTimeout(extend, Math.max(inMs, 0)) : undefined;
+    try {
+      const outcome = await requestToken(connection, {
+        secret: token,
+        fetch,
+        now: now(),
+        timeoutMs: isPatient ? 2 * limitMs : limitMs,
+        signal: ended.signal,
+      });
+      return isSent ? outcome : undefined;
+    } finally {
+      isAnswered = true;
+      clearTimeout(end);
+      clearTimeout(second);
+    }
+  };
+}

@@ -1,0 +1,131 @@
+import { z } from 'zod';
+import { isRenewable, modeNamed, renewalOf } from '../../auth-modes/modes.ts';
+import type { Catalog } from '../../providers/catalog.ts';
+import { healthToWire, healthWire } from '../health/health.ts';
+import type { Connection, EndUser, ListedConnection } from '../store/store.ts';
+
+/** A connection ID: the characters that official clients accept. */
+export const connectionId = z
+  .string()
+  .min(1)
+  .max(255)
+  .regex(/^[a-zA-Z0-9,.;:=+~[\]|@${}"'\\/_ -]+$/, 'contains a character that is not allowed in an ID');
+
+const json = z.record(z.string(), z.unknown());
+
+const wireFields = {
+  id: z.number(),
+  connection_id: z.string(),
+  provider_config_key: z.string(),
+  provider: z.string(),
+  test: z.boolean(),
+  errors: z.array(z.object({ type: z.enum(['auth', 'sync']), log_id: z.string() })),
+  end_user: json.nullable(),
+  tags: z.record(z.string(), z.string()),
+  metadata: json,
+  account: z.object({ id: z.string(), email: z.string().nullable() }).nullable(),
+  scopes: z.object({ requested: z.array(z.string()), granted: z.array(z.string()) }).nullable(),
+  /**
+   * When the token was stored and when it expires, never the token; null if neither access nor refresh token expires.
+   */
+  token: z
+    .object({
+      refreshed_at: z.string(),
+      expires_at: z.string().nullable(),
+      refresh_expires_at: z.string().nullable(),
+    })
+    .nullable(),
+  last_used_at: z.string().nullable(),
+  health: healthWire,
+};
+export const connectionSummary = z.object({ ...wireFields, created: z.string() });
+export const connectionWire = z.object({
+  ...wireFields,
+  connection_config: json,
+  webhook_url_override: z.string().nullable(),
+  created_at: z.string(),
+  updated_at: z.string(),
+  last_fetched_at: z.string().nullable(),
+  credentials: json.optional(),
+});
+
+/** A connection in lists, without credentials. */
+export function toSummary(
+  connection: ListedConnection,
+  { catalog }: { catalog: Catalog },
+): z.input<typeof connectionSummary> {
+  return { ...commonFields(connection, catalog), created: connection.createdAt.toISOString() };
+}
+
+/** One connection without its credentials. */
+export function toWire(
+  connection: Connection,
+  { catalog }: { catalog: Catalog },
+): z.input<typeof connectionWire> {
+  return {
+    ...commonFields(connection, catalog),
+    connection_config: connection.connectionConfig,
+    webhook_url_override: connection.webhookUrlOverride ?? null,
+    created_at: connection.createdAt.toISOString(),
+    updated_at: connection.updatedAt.toISOString(),
+    last_fetched_at: connection.lastFetchedAt?.toISOString() ?? null,
+  };
+}
+
+/** The credentials without refresh token or client secret. */
+export function credentialsToWire({ credentials }: Pick<Connection, 'credentials'>): Record<string, unknown> {
+  return modeNamed(credentials.type).toWire(credentials);
+}
+
+/** The credentials with refresh token or client secret, for a caller that requested them and may read them. */
+export function renewableCredentialsToWire({ credentials }: Connection): Record<string, unknown> {
+  return isRenewable(credentials)
+    ? renewalOf(credentials).toWireWithSecret(credentials)
+    : modeNamed(credentials.type).toWire(credentials);
+}
+
+function commonFields(connection: ListedConnection, catalog: Catalog) {
+  const { account, scopesRequested, scopesGranted } = connection;
+  return {
+    id: connection.id,
+    connection_id: connection.connectionId,
+    provider_config_key: connection.integrationKey,
+    provider: connection.providerName,
+    test: connection.isTest,
+    errors: errorsToWire(connection),
+    end_user: endUserToWire(connection.endUser),
+    tags: connection.tags,
+    metadata: connection.metadata,
+    account: account ? { id: account.id, email: account.email ?? null } : null,
+    scopes: scopesGranted ? { requested: scopesRequested ?? [], granted: scopesGranted } : null,
+    token: tokenToWire(connection),
+    last_used_at: connection.lastUsedAt?.toISOString() ?? null,
+    health: healthToWire(connection, catalog.find(connection.providerName)),
+  };
+}
+
+function tokenToWire({ refreshedAt, accessExpiresAt, refreshExpiresAt }: ListedConnection) {
+  if (accessExpiresAt === undefined && refreshExpiresAt === undefined) return null;
+  return {
+    refreshed_at: refreshedAt.toISOString(),
+    expires_at: accessExpiresAt?.toISOString() ?? null,
+    refresh_expires_at: refreshExpiresAt?.toISOString() ?? null,
+  };
+}
+
+export function errorsToWire({ status }: Pick<Connection, 'status'>): { type: 'auth'; log_id: string }[] {
+  return status === 'active' ? [] : [{ type: 'auth', log_id: '' }];
+}
+
+export function endUserToWire(endUser: EndUser | undefined): Record<string, unknown> | null {
+  if (endUser === undefined) return null;
+  return {
+    id: endUser.id,
+    display_name: endUser.display_name ?? null,
+    email: endUser.email ?? null,
+    tags: endUser.tags ?? null,
+    organization: endUser.organization
+      ? { id: endUser.organization.id, display_name: endUser.organization.display_name ?? null }
+      : null,
+  };
+}

@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import { createSecretKey, randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
+import { authModes } from '../../auth-modes/modes.ts';
+import { ensureEnvironment } from '../../environments/store.ts';
+import { createIntegration } from '../../integrations/store.ts';
+import { loadCatalog } from '../../providers/catalog.ts';
+import { openVault } from '../../vault.ts';
+import { createLastUse } from '../refresh/credentials.ts';
+import {
+  type ConnectionFilter,
+  type ConnectionPage,
+  countByIntegration,
+  countConnections,
+  listConnections,
+  resolved,
+  selectCount,
+  selectPage,
+} from './list.ts';
+
+const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
+const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
+const many = 10_000;
+let database: TestDatabase;
+let environmentId: number;
+let sheets: number;
+let drive: number;
+before(async () => {
+  database = await openTestDatabase();
+  const { db } = database;
+  ({ id: environmentId } = (await ensureEnvironment(db, { name: 'dev', vault })).environment);
+  const other = (await ensureEnvironment(db, { name: 'prod', vault })).environment;
+  const make = async (key: string, of = environmentId) => {
+    const client = { clientId: 'id', clientSecret: 'secret' };
+    const reading = { vault, catalog, testClient: undefined };
+    return (
+      await createIntegration(db, { ...reading, environmentId: of, key, provider: 'google-sheet', client })
+    ).id;
+  };
+  [sheets, drive] = [await make('sheets'), await make('drive')];
+  const fill = (of: number, integration: number, count: number, from: number) =>
+    db.query(
+      `insert into connection (environment_id, integration_id, connection_id, data_key, status, account_id, account_email,
+         end_user, tags, created_at, last_used_at)
+       select $1, $2, 'c' || n, gen_random_uuid(),
+         case when n % 1000 = 7 then 'needs_reauth' when n % 1000 = 8 then 'blocked' else 'active' end,
+         'account-' || n, 'person' || n || '@example.com',
+         jsonb_build_object('id', 'user-' || n, 'display_name', 'Person ' || n),
+         jsonb_build_object('team', 'team-' || n % 50),
+         timestamptz '2026-01-01' + n * interval '1 minute',
+         case when n % 2 = 0 then timestamptz '2026-06-01' + (n * 7919 % 10007) * interval '1 minute' end
+       from generate_series($4::integer, $4 + $3 - 1) as n`,
+      [of, integration, count, from],
+    );
+  await fill(environmentId, sheets, many - 10, 1);
+  await fill(environmentId, drive, 10, many - 9);
+  await fill(other.id, await make('sheets', other.id), 100, 1);
+  await db.query(`update connection set deleted_at = now(), data_key = null where connection_id = 'c3'`);
+  await db.query('vacuum analyze connection');
+  await db.query('analyze');
+});
+after(() => database.drop());
+
+const filter = (more: Partial<ConnectionFilter> = {}): ConnectionFilter => ({ environmentId, ...more });
+const list = async (
+  more: Partial<ConnectionFilter> = {},
+  page: Partial<Omit<ConnectionPage, 'filter'>> = {},
+) => {
+  const given = { filter: filter(more), sort: 'created' as const, limit: 5, page: 0, ...page };
+  return (await listConnections(database.db, { vault, ...given })).map(({ connectionId }) => connectionId);
+};
+const count = (more: Partial<ConnectionFilter> = {}) => countConnections(database.db, filter(more));
+
+test('each filter lists what it says, newest first, and counts as many', async () => {
+  assert.deepEqual(await list(), ['c10000', 'c9999', 'c9998', 'c9997', 'c9996']);
+  assert.equal(await count(), many - 1);
+  assert.deepEqual(await list({ statuses: ['needs_reauth'] }), ['c9007', 'c8007', 'c7007', 'c6007', 'c5007']);
+  assert.equal(await count({ statuses: ['needs_reauth'] }), 10);
+  assert.deepEqual(await list({ statuses: ['needs_reauth', 'blocked'] }, { limit: 3 }), [
+    ...['c9008', 'c9007', 'c8008'],
+  ]);
+  assert.equal(await count({ statuses: ['needs_reauth', 'blocked'] }), 20);
+  assert.equal(await count({ statuses: ['active', 'needs_reauth', 'blocked', 'active'] }), many - 1);
+  assert.equal(await count({ integrationKeys: ['drive'] }), 10);
+  assert.equal(await count({ integrationKeys: ['drive', 'sheets', 'none'] }), many - 1);
+  assert.deepEqual(await list({ tags: { team: 'team-49' } }, { limit: 2 }), ['c9999', 'c9949']);
+  assert.deepEqual(await list({ statuses: ['blocked'], integrationKeys: ['drive'] }), []);
+});
+
+test('the search finds a part of each name that somebody may know, and takes signs as they are', async () => {
+  for (const search of ['c4711', 'ACCOUNT-4711', 'person4711@', 'user-4711', 'Person 4711']) {
+    assert.deepEqual(await list({ search }), ['c4711'], search);
+    assert.equal(await count({ search }), 1, search);
+  }
+  for (const search of ['%', '_', '\\', 'c_711']) assert.deepEqual(await list({ search }), [], search);
+});
+
+test('by last use the latest come first, those never used last, and pages join without a gap', async () => {
+  const all = await list({}, { sort: 'last_used', limit: many });
+  assert.equal(new Set(all).size, many - 1);
+  const rows = await listConnections(database.db, {
+    ...{ vault, filter: filter(), sort: 'last_used', limit: many, page: 0 },
+  });
+  const times = rows.map(({ lastUsedAt }) => lastUsedAt?.getTime() ?? 0);
+  assert.deepEqual(
+    times,
+    times.toSorted((one, other) => other - one),
+  );
+  assert.equal(times.indexOf(0), many / 2);
+  const joined: string[] = [];
+  for (let page = 0; page < 4; page += 1)
+    joined.push(...(await list({}, { sort: 'last_used', limit: 50, page })));
+  assert.deepEqual(joined, all.slice(0, 200));
+});
+
+test('the integrations are counted by the state of their connections', async () => {
+  const counts = await countByIntegration(database.db, environmentId);
+  assert.deepEqual(counts.get(drive), { total: 10, active: 10, needs_reauth: 0, blocked: 0 });
+  assert.deepEqual(counts.get(sheets), {
+    total: many - 11,
+    active: many - 31,
+    needs_reauth: 10,
+    blocked: 10,
+  });
+  assert.equal(counts.size, 2);
+});
+
+test('a page costs what it shows, and a count looks at no rows', async () => {
+  const blocksOf = async ({ sql, parameters }: { sql: string; parameters: readonly unknown[] }) => {
+    const rows = await database.db.query<Record<string, string>>(
+      `explain (analyze, buffers) ${sql}`,
+      parameters,
+    );
+    const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+    assert.doesNotMatch(plan, /Seq Scan on connection\b/, plan);
+    const [, hit = '0'] = /shared hit=(\d+)/.exec(plan) ?? [];
+    const [, read = '0'] = /shared (?:hit=\d+ )?read=(\d+)/.exec(plan) ?? [];
+    return { blocks: Number(hit) + Number(read), plan };
+  };
+  const page = { limit: 25, page: 0 };
+  for (const [max, query] of [
+    [150, selectPage({ ...page, filter: filter(), sort: 'created' })],
+    [150, selectPage({ ...page, filter: filter(), sort: 'last_used' })],
+    [150, selectPage({ ...page, filter: filter({ statuses: ['needs_reauth'] }), sort: 'created' })],
+    [
+      150,
+      selectPage({ ...page, filter: filter({ statuses: ['needs_reauth', 'blocked'] }), sort: 'created' }),
+    ],
+    [
+      150,
+      selectPage({
+        ...page,
+        filter: await resolved(database.db, filter({ integrationKeys: ['drive'] })),
+        sort: 'created',
+      }),
+    ],
+    [150, selectCount(filter({ statuses: ['needs_reauth', 'blocked'] }))],
+    [150, selectCount(filter())],
+  ] as const) {
+    const { blocks, plan } = await blocksOf(query.compile());
+    assert.ok(blocks > 0 && blocks < max, plan);
+  }
+});
+
+test('a use is noted once a minute, by one of many nodes, and not on what was deleted', async () => {
+  const { db } = database;
+  const row = async (name: string) => {
+    const [found] = await db.query<{ id: number; at: Date | null }>(
+      'select id, last_used_at as at from connection where connection_id = $1 and environment_id = $2',
+      [name, environmentId],
+    );
+    return found!;
+  };
+  const { id } = await row('c1');
+  const at = new Date('2026-11-01T12:00:00Z');
+  const later = (seconds: number) => new Date(at.getTime() + seconds * 1000);
+  const nodes = Array.from({ length: 20 }, () => createLastUse(db));
+  const connection = (lastUsedAt?: Date) => ({ id, environmentId, lastUsedAt });
+  for (const [index, node] of nodes.entries()) node.record(connection(), later(index / 100));
+  await Promise.all(nodes.map((node) => node.settled()));
+  const first = (await row('c1')).at!;
+  assert.ok(first >= at && first < later(1));
+  const shared = connection(first);
+  nodes[0]!.record(shared, later(59));
+  await nodes[0]!.settled();
+  assert.deepEqual((await row('c1')).at, first);
+  nodes[0]!.record(shared, later(61));
+  nodes[0]!.record(shared, later(62));
+  await nodes[0]!.settled();
+  assert.deepEqual((await row('c1')).at, later(61));
+  assert.deepEqual(shared.lastUsedAt, later(61));
+
+  nodes[0]!.record({ id: (await row('c3')).id, environmentId, lastUsedAt: undefined }, at);
+  nodes[0]!.record({ id, environmentId: environmentId + 1, lastUsedAt: undefined }, later(600));
+  await nodes[0]!.settled();
+  assert.equal((await row('c3')).at, null);
+  assert.deepEqual((await row('c1')).at, later(61));
+});

@@ -1,0 +1,138 @@
+import { type RawBuilder, sql } from 'kysely';
+import { type Queryable, tables } from '../../db/pool.ts';
+import type { Vault } from '../../vault.ts';
+import {
+  type ConnectionStatus,
+  connectionStatuses,
+  type ListedConnection,
+  listedFrom,
+  selectListed,
+} from './store.ts';
+
+/** Lists and counts of connections. Reads no credentials. */
+
+export type ConnectionFilter = {
+  environmentId: number;
+  connectionId?: string | undefined;
+  /** Part of the ID, of the account's ID or e-mail address, or of the end user's ID, name or e-mail address. */
+  search?: string | undefined;
+  endUserId?: string | undefined;
+  endUserOrganizationId?: string | undefined;
+  integrationKeys?: string[] | undefined;
+  statuses?: readonly ConnectionStatus[] | undefined;
+  /** A connection must have all of these tags. */
+  tags?: Record<string, string> | undefined;
+};
+
+export const sorts = ['created', 'last_used'] as const;
+export type ConnectionPage = {
+  filter: ConnectionFilter;
+  /** Latest first; connections that were never used come last. */
+  sort: (typeof sorts)[number];
+  limit: number;
+  /** Counted from 0. */
+  page: number;
+};
+
+export async function listConnections(
+  db: Queryable,
+  { vault, ...page }: ConnectionPage & { vault: Vault },
+): Promise<ListedConnection[]> {
+  const filter = await resolved(db, page.filter);
+  return (await db.run(selectPage({ ...page, filter }))).map((row) => listedFrom(row, vault));
+}
+
+/** The number of connections on all pages. */
+export async function countConnections(db: Queryable, filter: ConnectionFilter): Promise<number> {
+  const [row] = await db.run(selectCount(await resolved(db, filter)));
+  return row?.count ?? 0;
+}
+
+/** Has row IDs of integrations: the planner has statistics about them. */
+type ResolvedFilter = Omit<ConnectionFilter, 'integrationKeys'> & { integrationIds?: number[] | undefined };
+
+export async function resolved(
+  db: Queryable,
+  { integrationKeys, ...filter }: ConnectionFilter,
+): Promise<ResolvedFilter> {
+  if (integrationKeys === undefined) return filter;
+  const found = await db.query<{ id: number }>(
+    'select id from integration where environment_id = $1 and key = any($2)',
+    [filter.environmentId, integrationKeys],
+  );
+  return { ...filter, integrationIds: found.map(({ id }) => id) };
+}
+
+export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: ResolvedFilter }) {
+  const { filter, sort, limit, page } = given;
+  const ordered =
+    sort === 'created'
+      ? selectListed().orderBy('connection.created_at', 'desc')
+      : selectListed().orderBy('connection.last_used_at', (by) => by.desc().nullsLast());
+  return ordered
+    .where(({ and }) => and(conditionsOf(filter)))
+    .orderBy('connection.id', 'desc')
+    .limit(limit)
+    .offset(limit * page);
+}
+
+export function selectCount(filter: ResolvedFilter) {
+  return tables
+    .selectFrom('connection')
+    .select(sql<number>`count(*)::integer`.as('count'))
+    .where('connection.deleted_at', 'is', null)
+    .where(({ and }) => and(conditionsOf(filter)));
+}
+
+function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
+  const { connectionId, search, endUserId, endUserOrganizationId, integrationIds, tags } = filter;
+  const conditions = [sql<boolean>`connection.environment_id = ${filter.environmentId}`];
+  const and = (condition: RawBuilder<boolean>) => conditions.push(condition);
+  if (connectionId !== undefined) and(sql`connection.connection_id = ${connectionId}`);
+  if (integrationIds) and(sql`connection.integration_id = any(${integrationIds})`);
+  const statuses = [...new Set(filter.statuses)];
+  // With one status an equality lets an index return the order; with all of them no condition is needed.
+  if (statuses.length === 1) and(sql`connection.status = ${statuses[0]}`);
+  else if (statuses.length > 0 && statuses.length < connectionStatuses.length)
+    and(sql`connection.status = any(${statuses})`);
+  if (endUserId !== undefined) and(sql`end_user->>'id' = ${endUserId}`);
+  if (endUserOrganizationId !== undefined)
+    and(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);
+  if (tags) and(sql`tags @> ${JSON.stringify(tags)}::jsonb`);
+  if (search !== undefined) {
+    const part = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
+    and(sql`concat_ws(
+      chr(10), connection.connection_id, account_id, account_email, end_user->>'id', end_user->>'display_name',
+      end_user->>'email'
+    ) ilike ${part}`);
+  }
+  return conditions;
+}
+
+type ConnectionCounts = Record<'total' | ConnectionStatus, number>;
+
+/** Counts of connections by the row ID of their integration; an integration without connections has no entry. */
+export async function countByIntegration(
+  db: Queryable,
+  environmentId: number,
+): Promise<Map<number, ConnectionCounts>> {
+  const rows = await db.query<{ integrationId: number; status: ConnectionStatus; count: number }>(
+    `select integration_id as "integrationId", status, count(*)::integer as count
+     from connection
+     where environment_id = $1 and deleted_at is null
+     group by integration_id, status`,
+    [environmentId],
+  );
+  const counts = new Map<number, ConnectionCounts>();
+  for (const { integrationId, status, count } of rows) {
+    const of = counts.get(integrationId) ?? noConnections();
+    of[status] += count;
+    of.total += count;
+    counts.set(integrationId, of);
+  }
+  return counts;
+}
+
+export function noConnections(): ConnectionCounts {
+  return { total: 0, active: 0, needs_reauth: 0, blocked: 0 };
+}

@@ -1,0 +1,194 @@
+/**
+ * Completes what @fastify/swagger writes about a route: examples, descriptions of parameters, all errors, and responses
+ * without a serializer.
+ */
+import type { FastifySchema } from 'fastify';
+import type { ErrorCode } from '../../errors.ts';
+import type { Access } from '../auth/caller.ts';
+import { type Answer, errorsOf } from './describe.ts';
+import { exampleOf, fieldOf, type JsonSchema, UnknownExample } from './examples.ts';
+
+export type RouteFacts = { url: string; method: string; access: Access; schema: FastifySchema };
+
+type MediaType = { schema?: JsonSchema; example?: unknown; examples?: Record<string, unknown> };
+type Response = {
+  description: string;
+  headers?: Record<string, unknown>;
+  content?: Record<string, MediaType>;
+};
+type Parameter = {
+  name: string;
+  in: string;
+  required?: boolean;
+  description?: string;
+  schema?: JsonSchema;
+  example?: unknown;
+};
+export type Operation = {
+  operationId?: string;
+  summary?: string;
+  description?: string;
+  tags?: string[];
+  deprecated?: boolean;
+  security?: Record<string, string[]>[];
+  parameters?: Parameter[];
+  requestBody?: { required?: boolean; description?: string; content: Record<string, MediaType> };
+  responses?: Record<string, Response>;
+};
+export type PathItem = Record<string, Operation>;
+export type Document = { paths: Record<string, PathItem> };
+
+const json = 'application/json';
+const said: Record<number, string> = {
+  200: 'Done.',
+  201: 'Created.',
+  202: 'Accepted; the work is not done yet.',
+  204: 'Done. The response has no body.',
+};
+const requestId = { 'X-Request-Id': { $ref: '#/components/headers/X-Request-Id' } };
+const retryAfter = { 'Retry-After': { $ref: '#/components/headers/Retry-After' } };
+
+/** Completes the paths with the facts of their routes. */
+export function completed(
+  paths: Record<string, PathItem>,
+  routes: ReadonlyMap<string, RouteFacts>,
+): Record<string, PathItem> {
+  return mapValues(paths, (item) =>
+    mapValues(item, (operation) => {
+      const facts = routes.get(operation.operationId ?? '');
+      return facts === undefined ? operation : complete(operation, facts);
+    }),
+  );
+}
+
+function complete(operation: Operation, facts: RouteFacts): Operation {
+  const { schema, url } = facts;
+  const [, part = ''] = url.split('/');
+  const { parameters, requestBody: taken, responses, ...rest } = operation;
+  const body = schema.accepts
+    ? { required: true, content: mapValues(schema.accepts, (one) => ({ ...one })) }
+    : taken;
+  return {
+    ...rest,
+    ...(parameters && { parameters: parameters.map((one) => describedParameter(one, part)) }),
+    ...(body && { requestBody: shown(body, { part, example: schema.example?.body }) }),
+    responses: merged(succeeded(responses ?? {}, { facts, part }), failed(errorsOf(facts))),
+  };
+}
+
+/** A parameter with its description and an example. */
+function describedParameter(parameter: Parameter, part: string): Parameter {
+  const { name, schema = {} } = parameter;
+  const description =
+    parameter.description ??
+    schema.description ??
+    fieldOf(`${part}.${name}`)?.description ??
+    fieldOf(name)?.description;
+  return { ...parameter, ...(description && { description }), ...example(schema, [part, name], 'all') };
+}
+
+function shown(
+  body: NonNullable<Operation['requestBody']>,
+  { part, example: given }: { part: string; example: unknown },
+): NonNullable<Operation['requestBody']> {
+  const content = mapValues(body.content, (media) => {
+    if ('example' in media) return media;
+    return {
+      ...media,
+      ...(given === undefined ? example(media.schema, [part], 'required') : { example: given }),
+    };
+  });
+  return { ...body, content };
+}
+
+function succeeded(
+  responses: Record<string, Response>,
+  { facts: { schema }, part }: { facts: RouteFacts; part: string },
+): Record<string, Response> {
+  const { answers, response, example: given } = schema;
+  const written = response === undefined ? {} : responses;
+  const all = { ...written, ...mapValues(answers ?? {}, responseOf) };
+  return Object.fromEntries(
+    Object.entries(all).map(([status, answer]) => {
+      const own = given?.answers?.[Number(status)];
+      const isUnsaid = answer.description === 'Default Response';
+      const content = mapValues(answer.content ?? {}, (media) => {
+        if ('example' in media) return media;
+        return { ...media, ...(own === undefined ? example(media.schema, [part], 'all') : { example: own }) };
+      });
+      const described: Response = {
+        ...answer,
+        description: isUnsaid ? (said[Number(status)] ?? 'Done.') : answer.description,
+        headers: { ...requestId, ...answer.headers },
+        ...(answer.content && { content }),
+      };
+      return [status, described];
+    }),
+  );
+}
+
+/** A status may have a response of the route besides our errors: a page, or the format of another protocol. */
+function merged(own: Record<string, Response>, errors: Record<string, Response>): Record<string, Response> {
+  const both = Object.keys(errors).filter((status) => own[status] !== undefined);
+  return {
+    ...own,
+    ...errors,
+    ...Object.fromEntries(both.map((status) => [status, joined(own[status]!, errors[status]!)])),
+  };
+}
+
+function joined(own: Response, error: Response): Response {
+  const ofError = error.content?.[json];
+  const ofOwn = own.content?.[json];
+  const either = ofOwn?.schema && ofError?.schema && { anyOf: [ofOwn.schema, ofError.schema] };
+  return {
+    ...error,
+    description: `${own.description} Or: ${error.description}`,
+    content: { ...own.content, ...error.content, ...(either && { [json]: { ...ofError, schema: either } }) },
+  };
+}
+
+function responseOf({ description, type, schema, example: given }: Answer): Response {
+  if (type === undefined) return { description };
+  return { description, content: { [type]: { ...(schema && { schema }), example: given } } };
+}
+
+/** One response for all errors of a status, with an example each. */
+export function failed(errors: ReadonlyMap<number, readonly ErrorCode[]>): Record<string, Response> {
+  return Object.fromEntries(
+    [...errors].map(([status, codes]) => [
+      status,
+      {
+        description: `${codes.map((code) => `\`${code}\``).join(', ')}.`,
+        headers: { ...requestId, ...([429, 503].includes(status) && retryAfter) },
+        content: {
+          [json]: {
+            schema: { $ref: '#/components/schemas/Error' } as JsonSchema,
+            examples: Object.fromEntries(
+              codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]),
+            ),
+          },
+        },
+      },
+    ]),
+  );
+}
+
+/** Empty if a field has no value: a test reports such fields. */
+function example(
+  schema: JsonSchema | undefined,
+  path: string[],
+  fields: 'all' | 'required',
+): { example?: unknown } {
+  if (schema === undefined) return {};
+  try {
+    return { example: exampleOf(schema, fields, path) };
+  } catch (error) {
+    if (error instanceof UnknownExample) return {};
+    throw error;
+  }
+}
+
+function mapValues<V, W>(given: Readonly<Record<string, V>>, change: (value: V) => W): Record<string, W> {
+  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, change(value)]));
+}

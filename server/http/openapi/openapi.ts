@@ -1,0 +1,266 @@
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifyInstance } from 'fastify';
+import { jsonSchemaTransform } from 'fastify-type-provider-zod';
+import type { Brand } from '../../brand.ts';
+import type { Config } from '../../config/config.ts';
+import { type ErrorCode, errorCatalogue } from '../../errors.ts';
+import type { Access } from '../auth/caller.ts';
+import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
+
+type DocumentPart = { paths?: Record<string, PathItem>; webhooks?: Record<string, PathItem> };
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Adds parts without a route to the document: paths that are handled before the router, and webhooks. */
+    describe(part: (brand: Brand) => DocumentPart): void;
+  }
+}
+
+/** The security requirements of OpenAPI for each access; a list has alternatives. */
+const security: Record<Access['by'], Record<string, string[]>[]> = {
+  anyone: [],
+  key: [{ key: [] }, { cookie: [] }],
+  'key or session': [{ key: [] }, { session: [] }, { cookie: [] }],
+  person: [{ cookie: [] }],
+  session: [{ session: [] }],
+  'session in query': [{ session_in_query: [] }],
+};
+
+/** The minimum for the pages of @fastify/swagger-ui, which set styles on elements. */
+const docsPolicy =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; " +
+  "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/** Serves the OpenAPI document, made from the schemas of the routes, at /openapi.json, and pages for it at /docs. */
+export async function describeRoutes(
+  app: FastifyInstance,
+  config: Pick<Config, 'baseUrl' | 'brand'>,
+): Promise<void> {
+  const shared = components(config.brand);
+  const routes = new Map<string, RouteFacts>();
+  const more = { paths: {} as Record<string, PathItem>, webhooks: {} as Record<string, PathItem> };
+  app.decorate('describe', (part) => {
+    const { paths, webhooks } = part(config.brand);
+    Object.assign(more.paths, paths);
+    Object.assign(more.webhooks, webhooks);
+  });
+  await app.register(swagger, {
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Trellis',
+        version: '0.1.0',
+        description:
+          'Connections, a proxy and a cache of synced records for the APIs that your users connect. Errors are `{"error": ' +
+          '{code, message, errors?, payload?}}`, and every response has X-Request-Id.',
+        license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+      },
+      servers: [{ url: config.baseUrl }],
+      tags: [...areas],
+      components: { securitySchemes: shared.securitySchemes },
+    },
+    transform: (route) => {
+      const { errors: _, answers: __, accepts: ___, example: ____, ...schema } = route.schema ?? {};
+      const described = jsonSchemaTransform({ ...route, schema });
+      const access = route.route.config?.access;
+      if (access === undefined || schema.hide) return described;
+      const scope = 'scope' in access ? { 'x-scope': access.scope } : {};
+      const { operationId = `${route.route.method} ${route.url}` } = schema;
+      const { url, schema: whole = {} } = route;
+      routes.set(operationId, { url, method: String(route.route.method), access, schema: whole });
+      return {
+        ...described,
+        schema: {
+          ...described.schema,
+          operationId,
+          tags: [areaOf(route.url)],
+          security: schema.security ?? security[access.by],
+          ...scope,
+        },
+      };
+    },
+    transformObject: (made) => {
+      const document = ('openapiObject' in made ? made.openapiObject : made.swaggerObject) as Document;
+      const paths = completed(document.paths, routes);
+      return {
+        ...document,
+        paths: { ...paths, ...more.paths },
+        webhooks: more.webhooks,
+        components: shared,
+      } as never;
+    },
+  });
+  const access = { by: 'anyone', isLimited: false } as const;
+  let text: string | undefined;
+  app.get(
+    '/openapi.json',
+    {
+      config: { access },
+      schema: {
+        operationId: 'getOpenApi',
+        summary: 'This document',
+        description: 'The API as an OpenAPI 3.1 document. /docs has pages to read it.',
+        answers: {
+          200: {
+            description: 'The document.',
+            type: 'application/json',
+            schema: { type: 'object' },
+            example: {},
+          },
+        },
+      },
+    },
+    async (_request, reply) => {
+      // Made once: it is large, public, and does not change.
+      text ??= JSON.stringify(app.swagger());
+      return reply.type('application/json; charset=utf-8').send(text);
+    },
+  );
+  await app.register(async (docs) => {
+    docs.addHook('onRoute', (route) => {
+      route.config = { ...route.config, access };
+    });
+    await docs.register(swaggerUi, {
+      routePrefix: '/docs',
+      indexPrefix: '',
+      staticCSP: docsPolicy,
+      uiConfig: { layout: 'BaseLayout' },
+    });
+  });
+}
+
+/** The tags of the document, which group its routes. */
+const areas = [
+  { name: 'integrations', description: 'The available providers, and the OAuth client for each.' },
+  { name: 'connect', description: 'How an end user connects an account: sessions, pages, forms.' },
+  {
+    name: 'connections',
+    description: 'Connected accounts: health, credentials, metadata, deletion.',
+  },
+  {
+    name: 'proxy',
+    description:
+      "Calls to a provider's API with the credentials of a connection, and tickets for such calls.",
+  },
+  { name: 'records', description: 'The cache of synced records: save, list by cursor, prune, retention.' },
+  { name: 'functions', description: 'Syncs, actions and event functions: deploys, schedules, runs, MCP.' },
+  { name: 'events', description: 'Events for the application: the feed, endpoints and deliveries.' },
+  { name: 'webhooks', description: 'Webhooks of providers.' },
+  { name: 'activity', description: 'The activity log, and the audit log of changes.' },
+  { name: 'environment', description: 'Environments, their settings, variables and keys.' },
+  { name: 'users', description: 'Users of the dashboard. These routes need a cookie, not a key.' },
+  { name: 'service', description: 'The service itself: its health, and this document.' },
+] as const;
+
+type Area = (typeof areas)[number]['name'];
+
+const areaOfPart: Record<string, Area> = {
+  providers: 'integrations',
+  connection: 'connections',
+  oauth: 'connect',
+  oauth2: 'connect',
+  'api-auth': 'connect',
+  auth: 'connect',
+  tickets: 'proxy',
+  sync: 'functions',
+  action: 'functions',
+  scripts: 'functions',
+  cli: 'functions',
+  mcp: 'functions',
+  webhook: 'webhooks',
+  operations: 'activity',
+  audit: 'activity',
+  environments: 'environment',
+  'environment-variables': 'environment',
+};
+
+/** The tag of a path: by its first part, but by the third for the functions of an integration. */
+function areaOf(url: string): Area {
+  const [, part = '', , below] = url.split('/');
+  if (below === 'functions') return 'functions';
+  return areaOfPart[part] ?? areas.find(({ name }) => name === part)?.name ?? 'service';
+}
+
+/** The parts to which routes refer: errors, headers and ways to authenticate. */
+function components(brand: Brand) {
+  return {
+    securitySchemes: {
+      key: { type: 'http', scheme: 'bearer', description: 'Secret key of an environment.' },
+      ticket: {
+        type: 'http',
+        scheme: 'bearer',
+        description: 'Ticket for some proxy calls of one connection.',
+      },
+      session: { type: 'http', scheme: 'bearer', description: 'Token of a connect session.' },
+      cookie: {
+        type: 'apiKey',
+        in: 'header',
+        name: brand.header('Environment'),
+        description:
+          'The name of the environment, for a signed-in person; sent with the cookie of the sign-in.',
+      },
+      session_in_query: {
+        type: 'apiKey',
+        in: 'query',
+        name: 'connect_session_token',
+        description: 'Token of a connect session, in a link that a browser follows.',
+      },
+    },
+    schemas: { Error: errorSchema },
+    headers: {
+      'X-Request-Id': {
+        description: 'The ID of this request in the log.',
+        schema: { type: 'string' },
+        example: 'req-7f3k2m',
+      },
+      'Retry-After': {
+        description: 'Seconds to wait before a retry, if they are known.',
+        schema: { type: 'string' },
+        example: '10',
+      },
+    },
+    examples: Object.fromEntries(
+      Object.keys(errorCatalogue).map((code) => [code, errorExample(code as ErrorCode)]),
+    ),
+  } as const;
+}
+
+const errorSchema = {
+  type: 'object',
+  description: 'Any error of the service. docs/reference/errors.md explains each code.',
+  properties: {
+    error: {
+      type: 'object',
+      properties: {
+        code: { type: 'string', enum: Object.keys(errorCatalogue), description: 'For programs.' },
+        message: { type: 'string', description: 'For people: the problem, and its solution.' },
+        errors: {
+          type: 'array',
+          description: 'Each entry is one problem of one field.',
+          items: {
+            type: 'object',
+            properties: {
+              code: { type: 'string' },
+              message: { type: 'string' },
+              path: { type: 'array', items: { type: 'string' } },
+            },
+            required: ['code', 'message', 'path'],
+            additionalProperties: false,
+          },
+        },
+        payload: { description: 'Facts for the calling program.' },
+        upstream: { description: 'The response of the provider, if that is the error.' },
+      },
+      required: ['code', 'message'],
+      additionalProperties: false,
+    },
+  },
+  required: ['error'],
+  additionalProperties: false,
+} as const;
+
+function errorExample(code: ErrorCode) {
+  const { message } = errorCatalogue[code];
+  return { summary: message, value: { error: { code, message } } };
+}

@@ -1,0 +1,352 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
+import { authModes } from '../../auth-modes/modes.ts';
+import { readOutboundAllow } from '../../config/setting-values.ts';
+import { masterKey } from '../../data-keys/data-keys.fixture.ts';
+import { registerMasterKey } from '../../data-keys/store.ts';
+import { type Db, openDb } from '../../db/pool.ts';
+import { loadCatalog, providersDirectory } from '../../providers/catalog.ts';
+import { judgeBaseUrl, judgeOidc, judgePort, judgeReachable } from './address.ts';
+import { type Check, runCheck } from './check.ts';
+import {
+  databaseChecks,
+  judgeDurability,
+  judgeEncoding,
+  judgeKeyRing,
+  judgeSkew,
+  judgeTimeLimits,
+  judgeVersion,
+} from './database.ts';
+import { judgeCredentialHeaders, judgeSunsets } from './integrations.ts';
+import { judgeDataDir, judgeFree, judgeKeyFiles, judgeMemory, judgeNode, judgeOpenFiles } from './machine.ts';
+
+let database: TestDatabase;
+let db: Db;
+let directory: string;
+before(async () => {
+  database = await openTestDatabase();
+  db = openDb(database.target, { maxConnections: 2 });
+  directory = await mkdtemp(join(tmpdir(), 'trellis-doctor-'));
+});
+after(async () => {
+  await db.end();
+  await database.drop();
+  await rm(directory, { recursive: true });
+});
+
+const run = async (name: string) => {
+  const check = databaseChecks(db, { isEmbedded: false }).find((one) => one.name === name) as Check;
+  return runCheck(check);
+};
+
+test('a migrated database that keeps what it commits has no fault but the settings of the test server', async () => {
+  const states: Record<string, string> = {};
+  for (const check of databaseChecks(db, { isEmbedded: true })) {
+    states[check.name] = (await runCheck(check)).state;
+  }
+  const { durability, ...rest } = states;
+  assert.match(String(durability), /^(ok|fail)$/, 'a server for tests may be told not to sync');
+  assert.deepEqual([...new Set(Object.values(rest))], ['ok'], JSON.stringify(rest));
+});
+
+test('a database without its newest migration, and one of a newer version, are told apart', async () => {
+  const [newest] = await db.query<{ name: string }>(
+    'delete from migration where name = (select max(name) from migration) returning name',
+  );
+  const lacking = await run('migrations');
+  assert.equal(lacking.state, 'warn');
+  assert.ok(lacking.says.includes(newest!.name), lacking.says);
+  await db.query('insert into migration (name) values ($1)', ['9000_from_later.sql']);
+  const ahead = await run('migrations');
+  assert.deepEqual([ahead.state, ahead.says.includes('9000_from_later.sql')], ['fail', true]);
+  await db.query('update migration set name = $1 where name = $2', [newest!.name, '9000_from_later.sql']);
+  assert.equal((await run('migrations')).state, 'ok');
+});
+
+test('a role that only reads, or that is cut off early, is told', async () => {
+  const [{ role = '' } = {}] = await db.query<{ role: string }>('select current_user as role');
+  const name = database.target as { database?: string; url?: string };
+  const at = name.database ?? new URL(name.url ?? '').pathname.slice(1);
+  const set = (what: string) => db.query(`alter role "${role}" in database "${at}" ${what}`);
+  await set('set default_transaction_read_only = on');
+  await set('set statement_timeout = 5000');
+  const other = openDb(database.target, { maxConnections: 1 });
+  try {
+    const found = new Map<string, string>();
+    for (const check of databaseChecks(other, { isEmbedded: false })) {
+      found.set(check.name, (await runCheck(check)).state);
+    }
+    assert.deepEqual([found.get('database-writable'), found.get('time-limits')], ['fail', 'warn']);
+  } finally {
+    await other.query('set default_transaction_read_only = off');
+    await other.query(`alter role "${role}" in database "${at}" reset all`);
+    await other.end();
+  }
+});
+
+test('what waits for too long is named', async () => {
+  assert.equal((await run('backlog')).state, 'ok');
+  await db.query(
+    `insert into audit (actor, action, target, created_at) values ('service', 'a', 'b', now() - interval '1 hour')`,
+  );
+  const found = await run('backlog');
+  assert.deepEqual([found.state, found.says], ['warn', 'There are audit entries without a position.']);
+});
+
+test('an integration that sends credentials in a header that servers return is named, and no other', async () => {
+  const catalog = loadCatalog(providersDirectory, authModes);
+  const judge = () => judgeCredentialHeaders(db, catalog);
+  await db.query(
+    `with made as (insert into environment (name, data_key) values ('dev', $1) returning id)
+    insert into integration (environment_id, key, provider, display_name, integration_config)
+    select made.id, key, 'private-api-key', 'Own', config::jsonb
+    from made
+    cross join (values ('good', '{"header_name": "X-Api-Key"}'), ('bearer', '{}')) as given (key, config)`,
+    [crypto.randomUUID()],
+  );
+  assert.equal((await judge()).state, 'ok');
+  await db.query(
+    `update integration set integration_config = '{"header_name": "x-request-id"}' where key = 'bearer'`,
+  );
+  const found = await judge();
+  assert.equal(found.state, 'fail');
+  assert.match(
+    found.says,
+    /"bearer" in dev: integration_config\.header_name names a header that is returned by servers/,
+  );
+  assert.doesNotMatch(found.says, /good/);
+  await db.query('delete from integration');
+});
+
+test('a sunset is told from 90 days before, for the connections that it concerns alone', async () => {
+  const catalog = loadCatalog(providersDirectory, authModes);
+  const judge = (at: string) => judgeSunsets(db, { catalog, at: new Date(at) });
+  const integrations = await db.query<{ id: number; key: string }>(`
+    insert into integration (environment_id, key, provider, display_name, is_test)
+    select environment.id, given.key, 'shopify', 'Shop', given.key = 'tried'
+    from environment
+    cross join (values ('shop'), ('renewed'), ('tried')) as given (key)
+    returning id, key`);
+  const idOf = (key: string) => integrations.find((one) => one.key === key)?.id;
+  const connect = (key: string, columns: Record<string, string> = {}) =>
+    db.query(
+      `insert into connection (environment_id, integration_id, connection_id, data_key${Object.keys(columns)
+        .map((name) => `, ${name}`)
+        .join('')})
+       select id, $1, gen_random_uuid(), gen_random_uuid()${Object.values(columns)
+         .map((value) => `, ${value}`)
+         .join('')}
+       from environment`,
+      [idOf(key)],
+    );
+  await connect('tried');
+  await connect('renewed', { access_expires_at: 'now()' });
+  await connect('renewed', { refresh_token_digest: "'\\x00'" });
+  await connect('shop');
+  await db.query('update connection set deleted_at = now(), data_key = null where integration_id = $1', [
+    idOf('shop'),
+  ]);
+  assert.equal((await judge('2026-12-31')).state, 'ok');
+  await connect('shop');
+  await connect('shop');
+  assert.equal((await judge('2026-10-02T23:59:59Z')).state, 'ok');
+  for (const at of ['2026-10-03T00:00:00Z', '2027-06-01T00:00:00Z']) {
+    const found = await judge(at);
+    assert.equal(found.state, 'warn');
+    assert.match(
+      found.says,
+      /^"shop" in dev: 2 connections may stop working on 2027-01-01\. Shopify rejects .* \(https:/,
+    );
+    assert.doesNotMatch(found.says, /renewed|tried/);
+  }
+  await db.query(`update connection set status = 'needs_reauth'`);
+  assert.equal((await judge('2026-12-31')).state, 'ok');
+  await db.query('delete from connection');
+  await db.query('delete from integration');
+});
+
+test('a consumer that acknowledges one cursor for 30 days while changes wait is named', async () => {
+  assert.equal((await run('consumers')).state, 'ok');
+  await db.query(
+    `with e as (insert into environment (name, data_key) values ('prod', gen_random_uuid()) returning id),
+     i as (
+       insert into integration (environment_id, key, provider, display_name)
+       select id, 'sheets', 'google-sheet', 'Sheets' from e
+       returning id
+     ),
+     c as (
+       insert into connection (environment_id, integration_id, connection_id, data_key)
+       select e.id, i.id, 'customer', gen_random_uuid() from e, i
+       returning id
+     ),
+     d as (
+       insert into dataset (connection, model, variant, last_seq) select id, 'Row', 'base', 9 from c returning id
+     ),
+     r as (
+       insert into record (dataset_id, seq, first_seen_at, last_modified_at, size, hash, external_id)
+       select id, 9, now(), now(), 1, '\\x00', 'r9' from d
+     )
+     insert into consumer (dataset_id, name, seq, acknowledged_at, held_seq, held_since)
+     select id, 'app', 4, now(), 4, now() - interval '30 days' from d
+     union all
+     select id, 'moves', 5, now(), 4, now() - interval '30 days' from d`,
+  );
+  const found = await run('consumers');
+  assert.equal(found.state, 'warn');
+  assert.match(found.says, /^1 consumer has .*: app \(prod, sheets\/customer, Row, base\)\.$/);
+});
+
+test('master keys that are missing, wrong, retired or out of use are told apart', async () => {
+  const [one, two] = [masterKey('one'), masterKey('two')];
+  assert.equal((await judgeKeyRing(db, undefined)).state, 'ok', 'nothing is sealed yet');
+  await registerMasterKey(db, one);
+  assert.equal((await judgeKeyRing(db, [one])).state, 'ok');
+  assert.match((await judgeKeyRing(db, undefined)).mend ?? '', /TRELLIS_ENCRYPTION_KEYS/);
+  assert.match((await judgeKeyRing(db, [two])).says, /"one" is missing/);
+  assert.match(
+    (await judgeKeyRing(db, [masterKey('one')])).says,
+    /"one" is not the key that was used before/,
+  );
+  await registerMasterKey(db, two);
+  await db.query(`update master_key set retired_at = now() where id = 'one'`);
+  assert.equal((await judgeKeyRing(db, [one, two])).state, 'warn');
+  assert.match((await judgeKeyRing(db, [two, one])).says, /one can be removed from the settings/);
+});
+
+test('a directory or a key that others may read is told, with the command that mends it', async () => {
+  const key = join(directory, 'master.key');
+  await writeFile(key, 'x', { mode: 0o644 });
+  assert.match((await judgeKeyFiles([key])).mend ?? '', new RegExp(`chmod 600 ${key}`));
+  await chmod(key, 0o600);
+  assert.equal((await judgeKeyFiles([key, join(directory, 'none')])).state, 'ok');
+  await chmod(directory, 0o755);
+  assert.equal((await judgeDataDir(directory)).state, 'warn');
+  await chmod(directory, 0o711);
+  assert.equal((await judgeDataDir(directory)).state, 'ok');
+  assert.equal((await judgeDataDir(key)).state, 'fail');
+  assert.equal((await judgeDataDir(join(directory, 'none'))).state, 'ok');
+});
+
+test('doctors who look at a port at once do not take each other for other programs', async () => {
+  const probe = createServer().listen(0, '127.0.0.1');
+  await once(probe, 'listening');
+  const { port } = probe.address() as AddressInfo;
+  await new Promise((resolve) => probe.close(resolve));
+  const verdicts = await Promise.all(
+    Array.from({ length: 20 }, () => judgePort({ host: '127.0.0.1', port })),
+  );
+  assert.deepEqual([...new Set(verdicts.map(({ says }) => says))], [`127.0.0.1:${port} is free.`]);
+});
+
+test('a program that takes connections and says nothing is asked once', async () => {
+  let asked = 0;
+  const server = createServer((socket) => {
+    asked += 1;
+    socket.resume();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  assert.match((await judgePort({ host: '127.0.0.1', port })).says, /Another program/);
+  assert.equal(asked, 1);
+  server.close();
+  await once(server, 'close');
+});
+
+test('a port that another program has, an address that leads elsewhere and one that hangs up are told', async () => {
+  const server = createServer((socket) =>
+    socket.resume().end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  assert.match((await judgePort({ host: '127.0.0.1', port })).says, /Another program/);
+  assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'fail');
+  server.close();
+  await once(server, 'close');
+  assert.equal((await judgePort({ host: '127.0.0.1', port })).state, 'ok');
+  assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'warn');
+  assert.equal((await judgePort({ host: '192.0.2.1', port })).state, 'fail');
+});
+
+test('an OpenID provider that the service itself may not call is a failure', async () => {
+  const server = createServer((socket) =>
+    socket.resume().end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'),
+  );
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  for (const [setting, state] of [
+    ['sign-in=127.0.0.1', 'ok'],
+    ['127.0.0.1', 'ok'],
+    ['providers=127.0.0.1', 'fail'],
+    ['sign-in=127.0.0.1:1', 'fail'],
+    [undefined, 'fail'],
+  ] as const) {
+    const verdict = await judgeOidc(issuer, readOutboundAllow(setting, []));
+    assert.equal(verdict.state, state, setting ?? 'none');
+    if (state === 'fail') assert.match(verdict.says, /TRELLIS_OUTBOUND_ALLOW/);
+  }
+  server.close();
+  await once(server, 'close');
+});
+
+test('each figure is judged by its bounds', () => {
+  const states = {
+    node: [judgeNode('26.10.0'), judgeNode('26.9.0'), judgeNode('20.20.2')],
+    files: [judgeOpenFiles(65_536, 20_000), judgeOpenFiles(1024, 20_000), judgeOpenFiles(256, 10)],
+    memory: [judgeMemory(512), judgeMemory(511)],
+    version: [judgeVersion('150018'), judgeVersion('180004'), judgeVersion('140000'), judgeVersion('190000')],
+    encoding: [judgeEncoding('UTF8'), judgeEncoding('SQL_ASCII')],
+    skew: [judgeSkew(1_999), judgeSkew(-2_001), judgeSkew(60_000)],
+    free: [judgeFree(1024, true), judgeFree(1023, true), judgeFree(199, false)],
+    limits: [
+      judgeTimeLimits({ statement_timeout: '0', lock_timeout: '60000' }),
+      judgeTimeLimits({ statement_timeout: '30000' }),
+    ],
+    durability: [
+      judgeDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'local' }),
+      judgeDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'off' }),
+      judgeDurability({ fsync: 'off', full_page_writes: 'on', synchronous_commit: 'on' }),
+    ],
+    address: [
+      judgeBaseUrl('https://trellis.acme.com'),
+      judgeBaseUrl('http://localhost:3003'),
+      judgeBaseUrl('http://10.0.0.1'),
+    ],
+  };
+  assert.deepEqual(
+    Object.fromEntries(
+      Object.entries(states).map(([name, found]) => [name, found.map(({ state }) => state)]),
+    ),
+    {
+      node: ['ok', 'fail', 'fail'],
+      files: ['ok', 'warn', 'fail'],
+      memory: ['ok', 'warn'],
+      version: ['ok', 'ok', 'fail', 'warn'],
+      encoding: ['ok', 'fail'],
+      skew: ['ok', 'warn', 'warn'],
+      free: ['ok', 'warn', 'fail'],
+      limits: ['ok', 'warn'],
+      durability: ['ok', 'fail', 'fail'],
+      address: ['ok', 'ok', 'warn'],
+    },
+  );
+  for (const verdict of Object.values(states).flat()) {
+    assert.equal(verdict.mend !== undefined, verdict.state !== 'ok', verdict.says);
+  }
+});
+
+test('a check that throws has failed', async () => {
+  const finding = await runCheck({
+    name: 'clock',
+    run: () => Promise.reject(new Error('it broke', { cause: new Error('inside') })),
+  });
+  assert.deepEqual([finding.state, finding.says], ['fail', 'The check failed: it broke (inside)']);
+});

@@ -1,0 +1,101 @@
+/**
+ * All checks of an installation, in this order: settings, machine, disk, addresses, database, integrations, keys.
+ *
+ * Does not own: the checks of each area (the other files), and how findings are printed (`cli/doctor.ts`).
+ */
+import { authModes } from '../../auth-modes/modes.ts';
+import { type Config, ConfigError, type MasterKey } from '../../config/config.ts';
+import { readMasterKeyFile } from '../../data-dir.ts';
+import type { Db } from '../../db/pool.ts';
+import { loadCatalog, providersDirectory } from '../../providers/catalog.ts';
+import { addressChecks } from './address.ts';
+import { type Check, type Finding, fail, messageOf, ok, runCheck, skipped, type Verdict } from './check.ts';
+import { databaseChecks, judgeKeyRing } from './database.ts';
+import { integrationChecks } from './integrations.ts';
+import { diskChecks, machineChecks } from './machine.ts';
+
+type Examination = {
+  /** Throws ConfigError with all faults. */
+  load: () => Config;
+  /** Lends the database; throws if it cannot be reached. */
+  withDatabase: <T>(config: Config, work: (db: Db) => Promise<T>) => Promise<T>;
+  /** Whether there is a database: the first start makes an embedded one. */
+  hasDatabase: (config: Config) => boolean;
+  onFinding: (finding: Finding) => void;
+};
+
+/** Runs the checks one after another. Checks without their subject are skipped. */
+export async function examine({
+  load,
+  withDatabase,
+  hasDatabase,
+  onFinding,
+}: Examination): Promise<Finding[]> {
+  const found: Finding[] = [];
+  const look = async (checks: readonly Check[]) => {
+    for (const check of checks) {
+      const finding = await runCheck(check);
+      found.push(finding);
+      onFinding(finding);
+    }
+  };
+  const report = (name: string, verdict: Verdict) => look([{ name, run: async () => verdict }]);
+  const { config, verdict } = loaded(load);
+  await report('settings', verdict);
+  await look(machineChecks(config));
+  if (config === undefined) return found;
+  const isEmbedded = config.databaseUrl === undefined;
+  await look(diskChecks({ dataDir: config.dataDir, isEmbedded }));
+  await look(addressChecks(config));
+  if (!hasDatabase(config)) {
+    await report('database', skipped('There is no database yet; the first start creates it.'));
+    return found;
+  }
+  let isReached = false;
+  await withDatabase(config, async (db) => {
+    const [version] = await db.query<{ version: string }>('select version()');
+    isReached = true;
+    const subject = isEmbedded ? 'The embedded database responds' : 'The database responds';
+    await report('database', ok(`${subject}: ${(version?.version ?? '').split(' on ')[0]}.`));
+    await look(databaseChecks(db, { isEmbedded }));
+    await look(
+      integrationChecks(db, { catalog: loadCatalog(providersDirectory, authModes), at: new Date() }),
+    );
+    await look([{ name: 'key-ring', run: () => judgeKeys(db, config) }]);
+  }).catch(async (error: unknown) => {
+    if (isReached) throw error;
+    await report(
+      'database',
+      fail(`The database cannot be reached: ${messageOf(error)}`, remedyOf(isEmbedded)),
+    );
+  });
+  return found;
+}
+
+function remedyOf(isEmbedded: boolean): string {
+  return isEmbedded
+    ? 'Run this command as the user of the service. The log of the server is DATA_DIR/postgres/postgres.log.'
+    : 'Check that the server runs, that DATABASE_URL names its host, port, user and password, and that the server accepts this machine (pg_hba.conf).';
+}
+
+function loaded(load: () => Config): { config: Config | undefined; verdict: Verdict } {
+  try {
+    return { config: load(), verdict: ok('The settings are valid.') };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const remedy = 'Correct these variables; docs/reference/settings.md lists all.';
+    return { config: undefined, verdict: fail(error.faults.join(' '), remedy) };
+  }
+}
+
+/** By the master keys of the settings, or of DATA_DIR. */
+async function judgeKeys(db: Db, { encryptionKeys, databaseUrl, dataDir }: Config): Promise<Verdict> {
+  let keys: readonly MasterKey[] | undefined = encryptionKeys;
+  if (keys === undefined && databaseUrl === undefined)
+    try {
+      keys = await readMasterKeyFile(dataDir);
+    } catch (error) {
+      return fail(messageOf(error), 'Restore DATA_DIR/master.key from its backup, or correct its text.');
+    }
+  return judgeKeyRing(db, keys);
+}

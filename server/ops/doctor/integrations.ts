@@ -1,0 +1,87 @@
+/** Integrations: settings that this version refuses, and announced ends of provider features. */
+import { findSunsets, warningDays } from '../../connections/health/warnings.ts';
+import type { Db } from '../../db/pool.ts';
+import type { Catalog } from '../../providers/catalog.ts';
+import { credentialHeaderFault } from '../../providers/credential-header.ts';
+import type { ProviderDefinition } from '../../providers/definition.ts';
+import { type Check, fail, ok, skipped, type Verdict, warn } from './check.ts';
+import { isThere } from './database.ts';
+
+type IntegrationRow = {
+  id: number;
+  environment: string;
+  key: string;
+  provider: string;
+  isTest: boolean;
+  config: Record<string, string>;
+};
+
+export function integrationChecks(db: Db, { catalog, at }: { catalog: Catalog; at: Date }): Check[] {
+  return [
+    { name: 'credential-headers', run: () => judgeCredentialHeaders(db, catalog) },
+    { name: 'provider-sunsets', run: () => judgeSunsets(db, { catalog, at }) },
+  ];
+}
+
+export async function judgeSunsets(
+  db: Db,
+  { catalog, at }: { catalog: Catalog; at: Date },
+): Promise<Verdict> {
+  const rows = await listRows(db);
+  if (rows === undefined) return skipped('There are no integrations yet.');
+  const integrations = rows.flatMap((row) => {
+    const provider = catalog.find(row.provider);
+    return provider === undefined ? [] : [{ ...row, provider }];
+  });
+  const sunsets = await findSunsets(db, { integrations, at });
+  const found = integrations.flatMap(({ id, key, environment }) =>
+    (sunsets.get(id) ?? []).map(
+      ({ on, ends, count, page }) =>
+        `"${key}" in ${environment}: ${count} ${count === 1 ? 'connection' : 'connections'} may stop working on ${on}. ${ends} (${page})`,
+    ),
+  );
+  if (found.length === 0)
+    return ok(
+      `No provider has announced the end of a feature that a connection needs within ${warningDays} days.`,
+    );
+  return warn(
+    found.join(' '),
+    'Ask the users of these accounts to connect again before that day, or follow the instructions on the page.',
+  );
+}
+
+export async function judgeCredentialHeaders(db: Db, catalog: Catalog): Promise<Verdict> {
+  const rows = await listRows(db);
+  if (rows === undefined) return skipped('There are no integrations yet.');
+  const refused = rows.flatMap((row) =>
+    headerSettingsOf(catalog.find(row.provider)).flatMap((name) => {
+      const fault = credentialHeaderFault(row.config[name] ?? '');
+      return fault === undefined
+        ? []
+        : [`"${row.key}" in ${row.environment}: integration_config.${name} names a header that ${fault}`];
+    }),
+  );
+  if (refused.length === 0) return ok('No integration sends credentials in a header that servers return.');
+  return fail(
+    `Calls of these integrations are refused. ${refused.join('; ')}.`,
+    'Set another header that the API accepts: PATCH /integrations/{key}, with a key that may read credentials.',
+  );
+}
+
+/** Settings of an integration that a provider's definition uses to name the header for credentials. */
+function headerSettingsOf(provider: ProviderDefinition | undefined): string[] {
+  const settings = Object.entries(provider?.integration_config ?? {});
+  return settings.filter(([, { format }]) => format === 'header_name').map(([name]) => name);
+}
+
+/** Undefined before the first migration. */
+async function listRows(db: Db): Promise<IntegrationRow[] | undefined> {
+  if (!(await isThere(db, 'integration'))) return undefined;
+  return db.query<IntegrationRow>(
+    `select integration.id, environment.name as environment, integration.key, provider, is_test as "isTest",
+       integration_config as config
+     from integration
+     join environment on environment.id = integration.environment_id
+     order by environment.name, integration.key`,
+  );
+}

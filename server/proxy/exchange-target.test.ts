@@ -1,0 +1,186 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { authModes } from '../auth-modes/modes.ts';
+import { AppError } from '../errors.ts';
+import { loadCatalog } from '../providers/catalog.ts';
+import { baseOf, namesToCut, originsOf, overrideOf, targetAt } from './exchange.ts';
+
+const providers = join(import.meta.dirname, '../../providers');
+const google = 'https://sheets.googleapis.com';
+
+type Rest = {
+  baseUrl?: string;
+  forbidQuery?: string[];
+  override?: string;
+  allowedOrigins?: Set<string>;
+};
+
+function target(rawUrl: string, rest: Rest = {}): string {
+  const { baseUrl = google, forbidQuery = ['key', 'access_token'], allowedOrigins = new Set() } = rest;
+  const base = rest.override ? overrideOf(rest.override, allowedOrigins) : baseOf(baseUrl);
+  const found = targetAt(base, { rawUrl, forbidQuery: namesToCut(forbidQuery) });
+  return found.origin + found.path;
+}
+
+function refused(code: string): (error: unknown) => boolean {
+  return (error) => error instanceof AppError && error.code === code;
+}
+
+test('path and query go on byte for byte', () => {
+  for (const path of [
+    "/v4/spreadsheets/S1/values/'Sheet1'!A1:append",
+    '/v4/spreadsheets/S1/values/%27Q1%2F2024%20data%27%21A1%3AB2',
+    '/v4/spreadsheets/S1:batchUpdate',
+    '/v4/spreadsheets/S1/:batchUpdate',
+    '/v4/spreadsheets/S1/',
+    '/v4/spreadsheets/S1/values:batchGet?ranges=A1&ranges=B2%2C&ranges=C3',
+    '/files?q=name%3D%27a+b%27&empty=&flag&&x==',
+    '/broken%zz/%',
+    '/a//b///c',
+    '/%252e%252e/x',
+    '/web/https://other.example/page',
+    '/?',
+  ]) {
+    assert.equal(target(`/proxy${path}`), google + path);
+  }
+});
+
+test("the provider's base address keeps its path and may be repeated by the caller", () => {
+  const baseUrl = 'https://api.example.com/rest/v1';
+  assert.equal(target('/proxy/users?x=1', { baseUrl }), `${baseUrl}/users?x=1`);
+  assert.equal(target(`/proxy/${google}/v4/spreadsheets/S1?a=%2F`), `${google}/v4/spreadsheets/S1?a=%2F`);
+  assert.equal(target(`/proxy/${baseUrl}/users`, { baseUrl }), `${baseUrl}/users`);
+  assert.equal(target(`/proxy/${google}.evil.example/x`), `${google}/${google}.evil.example/x`);
+});
+
+test('a path without our prefix is sent whole', () => {
+  assert.equal(target('/v4/spreadsheets/S1?fields=a'), `${google}/v4/spreadsheets/S1?fields=a`);
+});
+
+test('forbidden pairs are cut out of the query, however they are spelled, and nothing else', () => {
+  assert.equal(target('/proxy/x?a=1&key=K&b=%20+2'), `${google}/x?a=1&b=%20+2`);
+  assert.equal(target('/proxy/x?%6bey=K&access%5Ftoken=T&monkey=1'), `${google}/x?monkey=1`);
+  assert.equal(target('/proxy/x?key'), `${google}/x`);
+  assert.equal(target('/proxy/x?a=key&&'), `${google}/x?a=key&&`);
+});
+
+test('a pair is cut out by every spelling that some server takes for the forbidden one', () => {
+  const cut = [
+    'KEY=2',
+    'key[]=2',
+    'key[a]=2',
+    '?key=2',
+    '+key=2',
+    'access-token=2',
+    'Access.Token=2',
+    'key%00b=2',
+  ];
+  for (const pair of [...cut, 'key=2;x', ';key=2', 'key=1;KEY=2'])
+    assert.equal(
+      target(`/proxy/x?a=1&${pair}&b=3`),
+      `${google}/x?a=1${pair === ';key=2' ? '&' : ''}&b=3`,
+      pair,
+    );
+  assert.equal(target('/proxy/x?a=1;key=2;b=3'), `${google}/x?a=1;b=3`);
+  assert.equal(target('/proxy/x?a=1;key=2'), `${google}/x?a=1`);
+  assert.equal(target('/proxy/x?key=1;key=2'), `${google}/x`);
+  for (const kept of ['a=1;monkey=2', 'a=;&;', 'q=a%3Bkey=2', 'keys=1', '[key]=1'])
+    assert.equal(target(`/proxy/x?${kept}`), `${google}/x?${kept}`);
+});
+
+test('a call to Google loses parameters that its servers accept as credentials, headers or another method', () => {
+  for (const provider of ['google-sheet', 'google-drive']) {
+    const forbidQuery = loadCatalog(providers, authModes).get(provider).api.forbid.query;
+    const cut = 'key=K&$httpHeaders=Authorization:x&%24httpMethod=DELETE&%24httpHeaders=y&oauth_token=T';
+    assert.equal(target(`/proxy/x?a=1&${cut}&$fields=b`, { forbidQuery }), `${google}/x?a=1&$fields=b`);
+  }
+});
+
+test('a path that a server could resolve elsewhere is refused', () => {
+  for (const path of [
+    '//evil.example/x',
+    '/\\evil.example/x',
+    '/a\\b',
+    '/a/../b',
+    '/a/./b',
+    '/..',
+    '/a/%2e%2e/b',
+    '/a/.%2E/b',
+    '/a%2f..%2fb',
+    '/a/..;x=1/b',
+    '/a/..%3bx/b',
+    '/a/..%5cb',
+    '/a b',
+    '/a\u0000b',
+    '/a\u00e9',
+    '/a#b',
+    '/a?b#c',
+  ]) {
+    assert.throws(() => target(`/proxy${path}`), refused('invalid_proxy_path'), path);
+  }
+});
+
+test('an override is accepted only if the integration names its origin', () => {
+  const allowedOrigins = originsOf(' https://eu.example.com/ignored, https://us.example.com:8443 ,nonsense');
+  const to = (override: string) => target('/proxy/v1/x', { override, allowedOrigins });
+  assert.equal(to('https://eu.example.com'), 'https://eu.example.com/v1/x');
+  assert.equal(to('https://us.example.com:8443/base/'), 'https://us.example.com:8443/base/v1/x');
+  assert.equal(to(''), `${google}/v1/x`);
+  for (const override of [
+    'https://evil.example',
+    'http://eu.example.com',
+    'https://eu.example.com:444',
+    'https://eu.example.com@evil.example',
+    'https://user@eu.example.com',
+    'https://eu.example.com?x',
+    'https://eu.example.com#x',
+    'https://eu.example.com\\@evil.example',
+    'ftp://eu.example.com',
+    'eu.example.com',
+    google,
+  ]) {
+    assert.throws(() => to(override), refused('base_url_override_not_allowed'), override);
+  }
+});
+
+test('an integration without an address is an error', () => {
+  assert.throws(() => target('/proxy/x', { baseUrl: '' }), refused('unsupported_provider'));
+});
+
+test('any target stays at the origin, or is refused', () => {
+  const part = fc.constantFrom(
+    '/',
+    '\\',
+    '..',
+    '.',
+    '%2e',
+    '%2f',
+    '@',
+    ':',
+    '?',
+    '#',
+    'evil.example',
+    'https:',
+    '//',
+  );
+  fc.assert(
+    fc.property(fc.array(fc.oneof(part, fc.string({ maxLength: 6 })), { maxLength: 8 }), (parts) => {
+      const path = `/${parts.join('')}`;
+      let found: string;
+      try {
+        found = target(`/proxy${path}`, { forbidQuery: [] });
+      } catch (error) {
+        assert.ok(error instanceof AppError);
+        return;
+      }
+      assert.equal(found, google + path);
+      assert.equal(new URL(found).origin, google);
+      // A parser that resolves dot segments or backslashes finds none: as many segments as were sent.
+      const segments = (text: string) => text.split('/').length;
+      assert.equal(segments(new URL(found).pathname), segments(path.split('?')[0] ?? ''));
+    }),
+    { numRuns: 2000 },
+  );
+});

@@ -1,0 +1,85 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Db, first } from '../../db/pool.ts';
+import { lockDataset } from '../dataset.ts';
+import { writeReceipt } from './receipt.ts';
+
+/** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
+const chunk = 500;
+
+/**
+ * Removes the datasets of deleted connections, with all their rows, and returns the number of datasets. Their payloads
+ * can no longer be opened. It uses small transactions: `signal` stops it after the current one, and the next call
+ * continues. Several nodes may run it at once. No writer interferes, since a deleted connection accepts no records.
+ */
+export async function destroyOrphans(db: Db, { signal }: { signal?: AbortSignal } = {}): Promise<number> {
+  const orphans = await db.query<OrphanDataset>(
+    `select
+       dataset.id,
+       connection.environment_id as "environmentId",
+       coalesce(integration.key || '/' || connection.connection_id, 'connection ' || dataset.connection) as target
+     from dataset
+     left join connection on connection.id = dataset.connection
+     left join integration on integration.id = connection.integration_id
+     where connection.id is null or connection.deleted_at is not null
+     order by dataset.id`,
+  );
+  let count = 0;
+  for (const orphan of orphans) {
+    for (const table of ['payload', 'record'] as const) {
+      while (!signal?.aborted && (await destroyRows(db, { datasetId: orphan.id, table }))) await nextTurn();
+    }
+    if (signal?.aborted) break;
+    await destroyDataset(db, orphan);
+    count += 1;
+  }
+  return count;
+}
+
+type OrphanDataset = { id: number; environmentId: number | null; target: string };
+
+/** Removes the emptied dataset and its receipts, and writes to the audit log how much it had last. */
+async function destroyDataset(db: Db, { id, environmentId, target }: OrphanDataset): Promise<void> {
+  await db.transaction(async (tx) => {
+    const [gone] = await tx.query<{
+      model: string;
+      variant: string;
+      until: number;
+      count: number;
+      bytes: number;
+    }>(
+      `delete from dataset
+       where id = $1
+       returning model, variant, last_seq as until, records + deleted as count, payload_bytes as bytes`,
+      [id],
+    );
+    // Another node has removed it.
+    if (gone === undefined) return;
+    const { model, variant, ...rest } = gone;
+    const by = { environmentId: environmentId ?? undefined, actor: 'service', target };
+    await writeReceipt(tx, by, { action: 'records.destroyed', dataset: { id, model, variant }, ...rest });
+  });
+}
+
+/** Returns whether there may be more rows. */
+async function destroyRows(db: Db, of: { datasetId: number; table: 'payload' | 'record' }): Promise<boolean> {
+  return db.transaction(async (tx) => {
+    if ((await lockDataset(tx, of.datasetId)) === undefined) return false;
+    const rows = await tx.query<{ count: number }>(
+      `with gone as (
+         delete from ${of.table}
+         using (
+           select ctid as row_id
+           from ${of.table}
+           where dataset_id = $1
+           order by seq
+           limit $2
+         ) as part
+         where ${of.table}.ctid = part.row_id
+         returning 1
+       )
+       select count(*) as count from gone`,
+      [of.datasetId, chunk],
+    );
+    return (first(rows)?.count ?? 0) > 0;
+  });
+}

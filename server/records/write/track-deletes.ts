@@ -1,0 +1,315 @@
+import { randomUUID } from 'node:crypto';
+import { holdConnection } from '../../connections/store/store.ts';
+import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
+import { AppError } from '../../errors.ts';
+import { countRecords } from '../../metrics/metrics.ts';
+import { type Dataset, type DatasetName, ensureDataset, findDataset, lockDataset } from '../dataset.ts';
+import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
+import { arrayText } from '../rows.ts';
+import { buryRecords } from './changes.ts';
+import { PositionSet, type RunReads } from './run-positions.ts';
+
+/**
+ * Delete tracking: a record that a full sync did not save no longer exists at the provider.
+ *
+ * Owns: the columns `tracked_from`, `tracking_*`, `held_*` and `allowed_count` of a dataset and the table `tracked`. A
+ * live record counts as read if its position is above the one at which the tracking began, or if a save or an update
+ * that left it there has marked its position. A tracking is open until it is ended, dropped or reset, or the dataset is
+ * emptied, however long that takes, so a run that resumes after days deletes nothing that was saved before.
+ *
+ * A tracking is partial if its reader began in the middle of a list whose first part was not tracked. Its end deletes
+ * nothing.
+ */
+
+/** The maximum number of rows of marks in a resumed tracking; more are merged into one row. */
+const maxRows = 1_000;
+/** Positions in one row, when a tracking begins with what its run has saved. */
+const positionsPerRow = 100_000;
+
+/**
+ * Where the caller's reader has begun: at the start of its list, or at a place that was stored while these trackings
+ * were open.
+ */
+export type Beginning = 'start' | { trackings: readonly string[] };
+
+/**
+ * Opens a tracking, or resumes the open one, held or not. A dataset has at most one. A reader that resumes at a stored
+ * place passes `beginning`; without it the tracking is whole. The records in `reads` count as read.
+ */
+export async function startTracking(
+  db: Db,
+  request: DatasetName & { beginning?: Beginning | undefined; reads?: RunReads | undefined },
+): Promise<{ isResumed: boolean }> {
+  const { beginning, reads, ...name } = request;
+  const datasetId = await ensureDataset(db, name);
+  const started = await db.transaction(async (tx) => {
+    const dataset = await lockForWrite(tx, { connection: name.connection, datasetId });
+    const isPartial = isPartialFor(dataset, beginning);
+    // The stored place in the middle of a list, which made the tracking partial, does not belong to a whole tracking.
+    const isWholeNow = dataset.trackingIsPartial && !isPartial;
+    const trackingId = (isWholeNow ? null : dataset.trackingId) ?? randomUUID();
+    await markRunReads(tx, { dataset, reads });
+    if (dataset.trackedFrom !== null) {
+      await mergeMarks(tx, { datasetId, above: maxRows });
+      if (trackingId !== dataset.trackingId || isPartial !== dataset.trackingIsPartial) {
+        await tx.query('update dataset set tracking_id = $2, tracking_is_partial = $3 where id = $1', [
+          ...[datasetId, trackingId, isPartial],
+        ]);
+      }
+      return { trackingId, isResumed: true };
+    }
+    await tx.query(
+      `update dataset
+       set tracked_from = coalesce($2, last_seq), tracking_id = $3, tracking_is_partial = $4
+       where id = $1`,
+      [datasetId, reads?.from, trackingId, isPartial],
+    );
+    return { trackingId, isResumed: false };
+  });
+  if (reads !== undefined) reads.tracking = started.trackingId;
+  return { isResumed: started.isResumed };
+}
+
+/** Whether the tracking of a locked dataset is partial, given where the reader began. */
+function isPartialFor(dataset: Dataset, beginning: Beginning | undefined): boolean {
+  if (beginning === 'start') return false;
+  const isOpen = dataset.trackedFrom !== null;
+  const isCovered =
+    beginning === undefined ||
+    (isOpen && dataset.trackingId !== null && beginning.trackings.includes(dataset.trackingId));
+  return isCovered ? isOpen && dataset.trackingIsPartial : true;
+}
+
+/** Marks what a run has saved of a locked dataset, unless the open tracking has it. */
+async function markRunReads(
+  tx: Tx,
+  { dataset, reads }: { dataset: Dataset; reads: RunReads | undefined },
+): Promise<void> {
+  const { id: datasetId, trackingId, trackedFrom } = dataset;
+  if (reads?.from === undefined || (trackingId !== null && trackingId === reads.tracking)) return;
+  await tx.query(
+    `insert into tracked (dataset_id, seqs)
+     select $1, array_agg(seq)
+     from (
+       select seq from record where dataset_id = $1 and seq > $2 and seq <= $3 and deleted_at is null order by seq
+     ) as moved
+     having count(*) > 0`,
+    [datasetId, reads.from, trackedFrom ?? reads.from],
+  );
+  const unmoved = [...reads.unmoved()];
+  for (let from = 0; from < unmoved.length; from += positionsPerRow) {
+    const seqs = unmoved.slice(from, from + positionsPerRow);
+    await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [datasetId, arrayText(seqs)]);
+  }
+}
+
+/** Marks positions of a locked dataset whose records were sent again and stay there: at most one row a call. */
+export async function markRead(
+  tx: Tx,
+  by: { dataset: Dataset; seqs: readonly number[]; reads?: RunReads | undefined },
+): Promise<void> {
+  const { id, trackedFrom } = by.dataset;
+  by.reads?.add(by.dataset, by.seqs);
+  if (trackedFrom === null) return;
+  const seqs = by.seqs.filter((seq) => seq <= trackedFrom).sort((a, b) => a - b);
+  if (seqs.length === 0) return;
+  await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [id, arrayText(seqs)]);
+}
+
+type TrackingEnd = {
+  count: number;
+  deletedKeys: string[];
+  /** The tracking was partial: nothing was deleted. */
+  isPartial?: true;
+};
+
+type TrackingEndRequest = DatasetName & {
+  override: 'none' | 'mass_delete';
+  beginning?: Beginning | undefined;
+  /** What the run that ends the tracking has saved, which counts as read. */
+  reads?: RunReads | undefined;
+  /** Called in the same transaction if the reader has to begin at the start the next time. */
+  forgetPlace?: ((tx: Tx) => Promise<unknown>) | undefined;
+};
+
+/**
+ * Deletes the live records that were not read since the tracking began, in one transaction, and closes the tracking. A
+ * partial tracking is closed and nothing is deleted.
+ *
+ * Throws `mass_delete_held` with `{would_delete, live}` if that is more than the dataset's share and more than its
+ * number: nothing is deleted, the tracking stays open and held, and the event `records.mass_delete_held` is sent once.
+ * `override: 'mass_delete'` deletes them in any case, and so does `allowMassDelete` once, up to its number. Throws
+ * `no_delete_tracking` if none is open.
+ */
+export async function endTracking(db: Db, request: TrackingEndRequest): Promise<TrackingEnd> {
+  const { forgetPlace } = request;
+  const known = await findDataset(db, request);
+  if (known === undefined) throw new AppError('no_delete_tracking');
+  const ended = await db.transaction(async (tx) => {
+    await holdConnection(tx, request.connection);
+    const dataset = await lockDataset(tx, known.id);
+    if (dataset === undefined) throw new AppError('no_delete_tracking');
+    if (dataset.trackedFrom === null) {
+      // Else a reader that opens a tracking only at the start would never open one again.
+      if (request.beginning !== 'start') await forgetPlace?.(tx);
+      return { isClosed: true };
+    }
+    if (isPartialFor(dataset, request.beginning)) {
+      await closeTracking(tx, dataset.id);
+      await forgetPlace?.(tx);
+      return { count: 0, deletedKeys: [], isPartial: true as const };
+    }
+    await markRunReads(tx, { dataset, reads: request.reads });
+    const unread = await findUnread(tx, dataset, dataset.trackedFrom);
+    const isMass = isMassDelete(dataset, { count: unread.length, reads: request.reads });
+    if (isMass) await forgetPlace?.(tx);
+    const isAllowed = request.override === 'mass_delete' || unread.length <= (dataset.allowedCount ?? 0);
+    if (isMass && !isAllowed) {
+      const held = { would_delete: unread.length, live: dataset.records };
+      await hold(tx, dataset, held);
+      return { held };
+    }
+    const deletedKeys = await buryRecords(tx, { dataset, seqs: unread });
+    await closeTracking(tx, dataset.id);
+    return { count: unread.length, deletedKeys };
+  });
+  // What the run saves from now on belongs to another list.
+  if (request.reads !== undefined) request.reads.tracking = null;
+  // Thrown after the commit, because what the transaction wrote is to stay.
+  if ('isClosed' in ended) throw new AppError('no_delete_tracking');
+  if ('held' in ended) throw new AppError('mass_delete_held', undefined, { payload: ended.held });
+  countRecords({ deleted: ended.count });
+  return ended;
+}
+
+/**
+ * Allows the next end of a held tracking to delete at most `count` records, once: the end uses it up, also if it
+ * deletes fewer or is held again. Throws `no_delete_tracking` if none is held, and `invalid_body` if `count` is more
+ * than are held.
+ */
+export async function allowMassDelete(
+  tx: Tx,
+  { count, ...name }: DatasetName & { count: number },
+): Promise<void> {
+  const held = first(
+    await tx.query<{ id: number; heldCount: number | null }>(
+      `select id, held_count as "heldCount"
+       from dataset
+       where connection = $1 and model = $2 and variant = $3 and held_at is not null
+       for no key update`,
+      [name.connection, name.model, name.variant],
+    ),
+  );
+  if (held === undefined)
+    throw new AppError('no_delete_tracking', `No deletion of records of "${name.model}" is held.`);
+  // Null if a service of an earlier version held it.
+  if (held.heldCount !== null && count > held.heldCount) {
+    const message = `The held deletion is of ${held.heldCount} records of "${name.model}": allow at most as many.`;
+    throw new AppError('invalid_body', message);
+  }
+  await tx.query('update dataset set allowed_count = $2 where id = $1', [held.id, count]);
+}
+
+/** Closes an open tracking without deleting anything. A held tracking stays until it is decided. */
+export async function dropTracking(db: Db, name: DatasetName): Promise<void> {
+  const known = await findDataset(db, name);
+  if (known === undefined || known.trackedFrom === null) return;
+  await db.transaction(async (tx) => {
+    await holdConnection(tx, name.connection);
+    const dataset = await lockDataset(tx, known.id);
+    if (dataset !== undefined && dataset.heldAt === null) await closeTracking(tx, dataset.id);
+  });
+}
+
+/** Closes the tracking of a locked dataset, and removes its marks. */
+export async function closeTracking(tx: Tx, datasetId: number): Promise<void> {
+  await tx.query('delete from tracked where dataset_id = $1', [datasetId]);
+  await tx.query(
+    `update dataset
+     set tracked_from = null, tracking_id = null, tracking_is_partial = false, held_at = null, held_count = null,
+       allowed_count = null
+     where id = $1`,
+    [datasetId],
+  );
+}
+
+/** Whether one of these trackings was closed or held meanwhile. */
+export async function hasClosed(
+  q: Queryable,
+  of: { connection: number; variant: string; trackings: readonly string[] },
+): Promise<boolean> {
+  const found = first(
+    await q.query<{ open: number }>(
+      `select count(*)::integer as open
+       from dataset
+       where connection = $1 and variant = $2 and tracking_id = any($3::uuid[])`,
+      [of.connection, of.variant, of.trackings],
+    ),
+  );
+  return (found?.open ?? 0) < of.trackings.length;
+}
+
+/** Records that the run has added do not count towards the records that it may delete a share of. */
+function isMassDelete(
+  dataset: Dataset,
+  { count, reads }: { count: number; reads: RunReads | undefined },
+): boolean {
+  const records = Math.min(dataset.records, reads?.records ?? dataset.records);
+  return count > dataset.massDeleteNumber && count > dataset.massDeleteShare * records;
+}
+
+/**
+ * Returns the positions of live unread records, in order. Memory: 8 bytes for each, and a bit for each read position.
+ */
+async function findUnread(tx: Tx, dataset: Dataset, trackedFrom: number): Promise<number[]> {
+  const read = new PositionSet();
+  const add = ([seq]: (Buffer | undefined)[]) => read.add(readPosition(seq));
+  await tx.copyRows(`select unnest(seqs) from tracked where dataset_id = ${dataset.id}`, add);
+  const unread: number[] = [];
+  await tx.copyRows(
+    `select seq
+     from record
+     where dataset_id = ${dataset.id} and seq <= ${trackedFrom} and deleted_at is null
+     order by seq`,
+    ([seq]) => {
+      const position = readPosition(seq);
+      if (!read.has(position)) unread.push(position);
+    },
+  );
+  return unread;
+}
+
+function readPosition(bytes: Buffer | undefined): number {
+  return Number((bytes as Buffer).readBigInt64BE());
+}
+
+/** Merges the rows of marks if there are more than `above`, so that a tracking of months does not accumulate rows. */
+async function mergeMarks(tx: Tx, { datasetId, above }: { datasetId: number; above: number }): Promise<void> {
+  await tx.query(
+    `with gone as (
+       delete from tracked
+       where dataset_id = $1
+         and (select count(*) from tracked as mark where mark.dataset_id = $1) > $2
+       returning seqs
+     )
+     insert into tracked (dataset_id, seqs)
+     select $1, array_agg(distinct seq)
+     from gone
+     cross join unnest(seqs) as seq
+     having count(*) > 0`,
+    [datasetId, above],
+  );
+}
+
+/** Marks the tracking as held and gives it a new id, so that a place that was stored before does not belong to it. */
+async function hold(tx: Tx, dataset: Dataset, held: { would_delete: number; live: number }): Promise<void> {
+  await mergeMarks(tx, { datasetId: dataset.id, above: 1 });
+  await tx.query(
+    `update dataset
+     set held_at = coalesce(held_at, clock_timestamp()), held_count = $2, allowed_count = null, tracking_id = $3
+     where id = $1`,
+    [dataset.id, held.would_delete, randomUUID()],
+  );
+  if (dataset.heldAt !== null) return;
+  await queueDatasetEvent(tx, { datasetId: dataset.id, type: 'records.mass_delete_held', data: held });
+}

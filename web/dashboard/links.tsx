@@ -1,0 +1,41 @@
+import {
+  Anchor,
+  type AnchorProps,
+  Button,
+  type ButtonProps,
+  type ElementProps,
+  NavLink,
+  type NavLinkProps,
+} from '@mantine/core';
+import { createLink } from '@tanstack/react-router';
+import { BackLink as BackAnchor } from '../ui/BackLink.tsx';
+
+/** Links between pages: addresses checked by the router, styles from Mantine. */
+export const AnchorLink = createLink((props: AnchorProps & ElementProps<'a', keyof AnchorProps>) => (
+  <Anchor {...props} />
+));
+export const ButtonLink = createLink((props: ButtonProps & ElementProps<'a', keyof ButtonProps>) => (
+  <Button component="a" {...props} />
+));
+export const NavigationLink = createLink((props: NavLinkProps & ElementProps<'a', keyof NavLinkProps>) => (
+  <NavLink {...props} />
+));
+export const BackLink = createLink(BackAnchor);
+
+type At = { integration: string; id: string };
+
+/** The addresses of pages with many links to them, for a link or a navigation. */
+export const connectionPage = (environment: string, { integration, id }: At) =>
+  ({ to: '/$environment/connections/$integration/$id', params: { environment, integration, id } }) as const;
+export const integrationPage = (environment: string, key: string) =>
+  ({ to: '/$environment/integrations/of/$key', params: { environment, key } }) as const;
+export const runPage = (environment: string, run: string) =>
+  ({ to: '/$environment/functions/runs/$run', params: { environment, run } }) as const;
+export const functionPage = (
+  environment: string,
+  { integration, type, name }: { integration: string; type: string; name: string },
+) =>
+  ({
+    to: '/$environment/functions/of/$integration/$type/$name',
+    params: { environment, integration, type, name },
+  }) as const;

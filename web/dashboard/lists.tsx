@@ -1,0 +1,155 @@
+import { Button, Group, Select } from '@mantine/core';
+import { IconSearch } from '@tabler/icons-react';
+import { useQuery } from '@tanstack/react-query';
+import type { ReactNode } from 'react';
+import { EmptyState } from '../ui/EmptyState.tsx';
+import { FilterField } from '../ui/FilterField.tsx';
+import { IntegrationSelect } from './integrations/IntegrationSelect.tsx';
+import { integrationsQuery } from './integrations/queries.ts';
+import { ButtonLink } from './links.tsx';
+import { useEnvironment } from './shell/environment.ts';
+
+/** A filter of a list. Its value is in the address, under its name. */
+export type Filter<S> = {
+  name: keyof S & string;
+  label: string;
+  placeholder?: string;
+  /** The values to select; without them, the filter is a text field. */
+  options?: string[] | { value: string; label: string }[];
+  /** The value of an address without the filter. It cannot be cleared. */
+  byDefault?: string;
+  isNumber?: boolean;
+};
+
+/** The filters of a list. `'integration'` selects one of the environment's integrations; false filters are left out. */
+export function FilterBar<S extends object>({
+  search,
+  filters,
+  onChange,
+  children,
+}: {
+  search: S;
+  filters: (Filter<S> | 'integration' | false)[];
+  onChange: (next: Partial<S>) => void;
+  children?: ReactNode;
+}) {
+  const currentOf = (name: string) => {
+    const value = (search as Record<string, unknown>)[name];
+    return value === undefined ? undefined : String(value);
+  };
+  const set = (name: string, value: unknown) => onChange({ [name]: value ?? undefined } as Partial<S>);
+  return (
+    <Group gap="xs" align="flex-end" role="search" aria-label="Filters">
+      {filters.map((filter) => {
+        if (filter === false) return null;
+        if (filter === 'integration') {
+          const current = currentOf(filter) ?? null;
+          return <IntegrationFilter key={filter} value={current} onChange={(next) => set(filter, next)} />;
+        }
+        const { name, label, options, byDefault, isNumber } = filter;
+        const common = { 'aria-label': label, placeholder: filter.placeholder ?? label };
+        if (options === undefined) {
+          return (
+            <FilterField
+              key={name}
+              {...common}
+              flex="1 1 180px"
+              maw={420}
+              leftSection={<IconSearch size={16} />}
+              value={currentOf(name)}
+              onSettle={(next) => set(name, next)}
+            />
+          );
+        }
+        return (
+          <Select
+            key={name}
+            {...common}
+            flex="1 1 140px"
+            maw={isNumber ? 420 : 240}
+            clearable={byDefault === undefined}
+            allowDeselect={byDefault === undefined}
+            searchable={options.length > 8}
+            data={options}
+            value={currentOf(name) ?? byDefault ?? null}
+            onChange={(next) => set(name, next === byDefault ? null : isNumber && next ? Number(next) : next)}
+          />
+        );
+      })}
+      {children}
+    </Group>
+  );
+}
+
+function IntegrationFilter(props: { value: string | null; onChange: (next: string | null) => void }) {
+  const { data: integrations = [] } = useQuery(integrationsQuery(useEnvironment()));
+  return (
+    <IntegrationSelect
+      flex="1 1 140px"
+      maw={240}
+      aria-label="Integration"
+      placeholder="Every integration"
+      clearable
+      integrations={integrations}
+      {...props}
+    />
+  );
+}
+
+/** An empty list whose filters match nothing. */
+export function NoMatch({
+  icon,
+  onClear,
+  children,
+}: {
+  icon: ReactNode;
+  onClear?: () => void;
+  children: ReactNode;
+}) {
+  const clear = onClear && (
+    <Button variant="default" onClick={onClear}>
+      Show all
+    </Button>
+  );
+  return (
+    <EmptyState icon={icon} title="No match" action={clear}>
+      {children}
+    </EmptyState>
+  );
+}
+
+/** The buttons below a list that is read by a cursor: to its first page, and to the next one. */
+export function CursorPager({
+  onFirst,
+  next,
+  labels = ['To the newest', 'Older'],
+}: {
+  /** Undefined on the first page. */
+  onFirst: (() => void) | undefined;
+  /** What the address of the next page changes; undefined on the last page. */
+  next: object | undefined;
+  labels?: [first: string, next: string];
+}) {
+  return (
+    <Group justify="space-between">
+      {onFirst === undefined ? (
+        <span />
+      ) : (
+        <Button variant="default" onClick={onFirst}>
+          {labels[0]}
+        </Button>
+      )}
+      {next !== undefined && (
+        <ButtonLink variant="default" to="." search={((former: object) => ({ ...former, ...next })) as never}>
+          {labels[1]}
+        </ButtonLink>
+      )}
+    </Group>
+  );
+}
+
+/** The fields that are not undefined. */
+export function defined<T extends object>(given: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  const entries = Object.entries(given).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}

@@ -1,0 +1,70 @@
+import { Button, type ButtonProps, Group, Modal, type ModalProps, Stack } from '@mantine/core';
+import type { FormEvent, ReactNode } from 'react';
+import { FaultNotice } from './FaultNotice.tsx';
+
+type End = {
+  /** The text of the button that acts. */
+  act: ReactNode;
+  /** The call that the button starts. Its error is shown above the buttons. */
+  attempt: { isPending: boolean; isError: boolean; error: unknown };
+  onClose: () => void;
+  cancel?: string;
+  /** Props of the button that acts. */
+  button?: ButtonProps;
+};
+
+/**
+ * The end of a dialog: the error, and the buttons that close it and that act. Without `onAct`, the button submits the
+ * form around it; with it, the focus is first on the button that closes.
+ */
+export function DialogEnd({
+  act,
+  attempt,
+  onClose,
+  cancel = 'Cancel',
+  button,
+  onAct,
+}: End & { onAct?: () => void }) {
+  return (
+    <>
+      {attempt.isError && <FaultNotice error={attempt.error} />}
+      <Group justify="flex-end">
+        <Button variant="default" onClick={onClose} {...(onAct && { 'data-autofocus': true })}>
+          {cancel}
+        </Button>
+        <Button
+          {...(onAct === undefined ? { type: 'submit' as const } : { onClick: onAct })}
+          loading={attempt.isPending}
+          {...button}
+        >
+          {act}
+        </Button>
+      </Group>
+    </>
+  );
+}
+
+/** A dialog with a form: its fields, and the buttons that close and submit it. */
+export function FormDialog({
+  title,
+  size = 'md',
+  onSubmit,
+  children,
+  ...end
+}: End & {
+  title: string;
+  size?: NonNullable<ModalProps['size']>;
+  onSubmit: (event?: FormEvent<HTMLFormElement>) => void;
+  children: ReactNode;
+}) {
+  return (
+    <Modal opened onClose={end.onClose} size={size} title={title}>
+      <form onSubmit={onSubmit}>
+        <Stack>
+          {children}
+          <DialogEnd {...end} />
+        </Stack>
+      </form>
+    </Modal>
+  );
+}
