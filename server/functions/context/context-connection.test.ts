@@ -70,7 +70,7 @@ test('what renews credentials, and the secret of the client, are refused by name
     told.client = await nango.getIntegration({ include: ['webhook', 'credentials'] }).catch(refusal);
   `);
   assert.deepEqual((answers.token as string[])[0], 'not_told_to_functions');
-  assert.match((answers.token as string[])[1] ?? '', /refreshToken/);
+  assert.match((answers.token as string[])[1] ?? '', /refresh tokens/);
   assert.deepEqual((answers.client as string[])[0], 'not_told_to_functions');
 });
 
