@@ -1,4 +1,5 @@
 // The sheet that is chosen on the connect page, once the account is connected.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';

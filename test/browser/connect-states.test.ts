@@ -1,3 +1,5 @@
+// Slow: it drives Chromium.
+
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';

@@ -1,3 +1,5 @@
+// Slow: it drives Chromium.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';

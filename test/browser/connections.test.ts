@@ -1,4 +1,5 @@
 // Connections in the dashboard: found among ten thousand, viewed, repaired, changed and deleted.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';

@@ -1,4 +1,5 @@
 // What is changed in the dashboard is what was meant, and nothing beside it.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';

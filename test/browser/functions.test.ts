@@ -1,4 +1,5 @@
 // Functions in the dashboard: how to deploy, what is deployed, where it runs and what came of that.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';

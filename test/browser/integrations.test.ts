@@ -1,4 +1,5 @@
 // What a developer does with integrations in the dashboard, and what a viewer cannot.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';

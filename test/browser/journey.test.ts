@@ -1,4 +1,5 @@
 // From `npm start` on an empty directory to a spreadsheet's values, by hand, in a real browser.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { brotliCompressSync } from 'node:zlib';

@@ -1,5 +1,6 @@
 // Each page about records, events and settings, the playground and the sign-in pages: while it loads, refused, and empty.
 // The tests that use the pages take pictures of them with data.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page, Route } from 'playwright-core';

@@ -1,4 +1,5 @@
 // A sync that stopped in the dashboard: by a dead connection, until the account is connected again, and by a held mass deletion.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';

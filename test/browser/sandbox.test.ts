@@ -1,4 +1,5 @@
 // The sandbox's page in a real browser: forms without JavaScript, foreign forms, and no sideways scrolling.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';

@@ -1,4 +1,5 @@
 // A sheet becomes records without code: from the first page to pruned rows, and every state of the pages on the way.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Locator, Page } from 'playwright-core';

@@ -1,4 +1,5 @@
 // Each page about integrations and connections as it loads, with nothing to show, refused, and full.
+// Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';

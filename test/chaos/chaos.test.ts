@@ -1,3 +1,5 @@
+// Slow: it kills nodes and databases under load.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nodeNames, wreak } from './chaos.ts';

@@ -1,6 +1,7 @@
 // What the official command line sends, version 0.71.10, against a service with its brand. The package itself is 220 MB with
 // its dependencies, so its requests stand in cli-requests.json as a real run of it sent them: `deploy dev`, `dryrun` of a sync
 // and of an action, and `pull`. IDs are replaced by names in braces; the key and lengths are left out.
+// Slow: it drives published clients.
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,3 +1,5 @@
+// Slow: it drives published clients.
+
 import assert from 'node:assert/strict';
 import { createHash, randomBytes } from 'node:crypto';
 import { Readable } from 'node:stream';

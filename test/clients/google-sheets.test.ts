@@ -1,3 +1,5 @@
+// Slow: it drives published clients.
+
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { auth, sheets as createClient, type sheets_v4 } from '@googleapis/sheets';

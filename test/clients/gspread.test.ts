@@ -1,3 +1,5 @@
+// Slow: it drives published clients.
+
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { join } from 'node:path';

@@ -1,5 +1,6 @@
 // docs/guides/provider-clients.md: each program does what the page says, and so do the table of repeated calls and the warnings.
 // The Python ones run where TEST_PYTHON, or python3, has their clients; test/long/provider-clients.long.ts installs them.
+// Slow: it drives published clients.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

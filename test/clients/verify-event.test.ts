@@ -1,3 +1,5 @@
+// Slow: it drives published clients.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { isTrellisError, type TrellisEvent, verifyEvent, verifyHmac } from '../../sdk/client/index.ts';

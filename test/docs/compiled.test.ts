@@ -1,4 +1,5 @@
 // The TypeScript examples of the client's guide compile in a strict program.
+// Slow: it runs the commands of every page.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

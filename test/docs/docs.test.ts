@@ -1,5 +1,6 @@
 // The examples of the pages work: each command runs against a service, in the order of its page; each piece of code is
 // parsed by its language; each shown answer has the fields of the real one.
+// Slow: it runs the commands of every page.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

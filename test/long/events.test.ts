@@ -1,3 +1,5 @@
+// Slow: a short form of a test of minutes.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { keepPlacing } from '../../server/db/sequencer.ts';

@@ -1,3 +1,5 @@
+// Slow: a short form of a test of minutes.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fairness, simulate } from './quota.ts';

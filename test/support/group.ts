@@ -1,60 +1,124 @@
-// Test files that share a process, since a start with all that it loads takes longer than what many of them test.
+// Groups of test files that share a process: a start with all that it loads takes longer than most files.
 //
-// `test/groups/server.records.1.ts` stands for a share of the files below `server/records/`; there are as many shares as
-// such files. A file that cannot share says so in a line that begins with `// In a process of its own:`. Whatever no
-// group has is run by itself, as every file is that is named to `node --test`.
+// A group has files of one place (`server/records`, `test/browser`) and takes about `groupSeconds`, by the durations that a
+// run has measured (`test/durations.json`). A file that changes or measures the state of the whole process has a line
+// `// In a process of its own: why`; a file that `npm test` leaves out has a line `// Slow: why`.
 
-import { globSync, readFileSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
-import { describe } from 'node:test';
+import { appendFileSync, globSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe } from 'node:test';
+import { keepBrowser } from './browser.ts';
 
 const root = join(import.meta.dirname, '../..');
-const ownProcess = /^\/\/ In a process of its own: \S/m;
+const durationsFile = join(root, 'test/durations.json');
+const groupSeconds = 40;
 
-/** Registers the files of a group, each in a suite of its own: what it opens first and closes last is for it alone. */
-export function openGroup(group: string): void {
-  const files = groupsOf().get(`test/groups/${basename(group)}`);
-  if (files === undefined) throw new Error(`${group} is no group of test/groups/`);
+/** `seconds` is the sum of its files. */
+export type Group = { name: string; files: string[]; seconds: number };
+
+/** All test files, or those of the given paths: files, or directories with all that is below them. */
+export function listTestFiles(paths: readonly string[] = []): string[] {
+  const exclude = (name: string) => name === 'node_modules' || name.startsWith('.');
+  const all = globSync('**/*.test.ts', { cwd: root, exclude }).sort();
+  const unknown = paths.filter((path) => !all.some((file) => isBelow(file, path)));
+  if (unknown.length > 0) throw new Error(`No test file has this path: ${unknown.join(', ')}`);
+  return paths.length === 0 ? all : all.filter((file) => paths.some((path) => isBelow(file, path)));
+}
+
+const isBelow = (file: string, path: string) =>
+  file === path || file.startsWith(`${path.replace(/\/$/, '')}/`);
+
+const textOf = (file: string) => readFileSync(join(root, file), 'utf8');
+
+/** Whether `npm test` leaves the file out. */
+export function isSlow(file: string): boolean {
+  return /^\/\/ Slow: \S/m.test(textOf(file));
+}
+
+const hasOwnProcess = (file: string) => /^\/\/ In a process of its own: \S/m.test(textOf(file));
+
+/** A file that no run has measured yet counts as one second. */
+export function readDurations(): Record<string, number> {
+  return JSON.parse(readFileSync(durationsFile, 'utf8')) as Record<string, number>;
+}
+
+export function writeDurations(durations: Record<string, number>): void {
+  const sorted = Object.entries(durations).toSorted(([one], [other]) => (one < other ? -1 : 1));
+  writeFileSync(durationsFile, `${JSON.stringify(Object.fromEntries(sorted), undefined, 2)}\n`);
+}
+
+/** The longest group first. */
+export function groupsOf(files: readonly string[], durations = readDurations()): Group[] {
+  const secondsOf = (file: string) => durations[file] ?? 1;
+  const groups = [...Map.groupBy(files, placeOf)].flatMap(([place, inPlace]) => {
+    const [own, shared] = [inPlace.filter(hasOwnProcess), inPlace.filter((file) => !hasOwnProcess(file))];
+    const seconds = shared.reduce((sum, file) => sum + secondsOf(file), 0);
+    const shares = balance(shared, { secondsOf, count: Math.ceil(seconds / groupSeconds) });
+    return [...own.map((file) => [file]), ...shares].map((files, index) => ({
+      ...{ name: `${place.replaceAll('/', '.')}.${index + 1}`, files },
+      seconds: files.reduce((sum, file) => sum + secondsOf(file), 0),
+    }));
+  });
+  return groups.toSorted((one, other) => other.seconds - one.seconds || (one.name < other.name ? -1 : 1));
+}
+
+/** `server/records` of all files below it. */
+const placeOf = (file: string) => file.split('/').slice(0, -1).slice(0, 2).join('/');
+
+/** Shard `index` of `count`, from 1. The shards take about the same time. */
+export function shardOf(
+  groups: readonly Group[],
+  { index, count }: { index: number; count: number },
+): Group[] {
+  return balance(groups, { secondsOf: ({ seconds }) => seconds, count })[index - 1] ?? [];
+}
+
+/** The largest item first, each to the smallest share. */
+function balance<T>(
+  items: readonly T[],
+  { secondsOf, count }: { secondsOf: (item: T) => number; count: number },
+): T[][] {
+  const shares = Array.from({ length: count }, () => ({ items: [] as T[], seconds: 0 }));
+  for (const item of items.toSorted((one, other) => secondsOf(other) - secondsOf(one))) {
+    const min = shares.reduce((best, share) => (share.seconds < best.seconds ? share : best));
+    min.items.push(item);
+    min.seconds += secondsOf(item);
+  }
+  return shares.map((share) => share.items);
+}
+
+/** Writes a test file for each group to a directory, and returns their paths. Node runs them in this order. */
+export function writeGroups(groups: readonly Group[], directory: string): string[] {
+  return groups.map(({ name, files }, index) => {
+    const path = join(directory, `${String(index + 1).padStart(3, '0')}.${name}.mts`);
+    const opens = `openGroup(${JSON.stringify(files, undefined, 2)});`;
+    writeFileSync(path, `import { openGroup } from ${JSON.stringify(import.meta.filename)};\n\n${opens}\n`);
+    return path;
+  });
+}
+
+/**
+ * Registers the files of a group, each in a suite of its own: what it opens first and closes last is for it alone. With
+ * `TRELLIS_TEST_DURATIONS`, appends the duration of each to that file, as a line of JSON.
+ */
+export function openGroup(files: readonly string[]): void {
+  if (files.some((file) => file.startsWith('test/browser/'))) keepBrowser();
+  const log = process.env.TRELLIS_TEST_DURATIONS;
   for (const file of files) {
     describe(file, async () => {
+      if (log !== undefined) recordDuration(file, log);
       await import(join(root, file));
     });
   }
 }
 
-/** The paths of all groups from the root of the repository, each with those of its files. */
-export function groupsOf(): Map<string, string[]> {
-  const shares = Map.groupBy(globSync('test/groups/*.ts', { cwd: root }).sort(), (path) =>
-    basename(path).replace(/\.\d+\.ts$/, ''),
-  );
-  return new Map(
-    [...shares].flatMap(([place, paths]) => {
-      const files = globSync(`${place.replaceAll('.', '/')}/**/*.test.ts`, { cwd: root })
-        .filter((file) => !ownProcess.test(readFileSync(join(root, file), 'utf8')))
-        .map((path) => ({ path, sizeBytes: statSync(join(root, path)).size }));
-      return shared(files, paths.length).map((share, index) => [paths[index]!, share] as const);
-    }),
-  );
-}
-
-/** Files whose tests nobody else runs, of all that there are. */
-export function ungrouped(): string[] {
-  const grouped = new Set([...groupsOf().values()].flat());
-  return globSync('**/*.test.ts', { cwd: root, exclude: (name) => name === 'node_modules' })
-    .filter((file) => !grouped.has(file))
-    .sort();
-}
-
-/** By size, so that the shares take about the same time: the largest file first, each to the smallest share. */
-function shared(files: { path: string; sizeBytes: number }[], shares: number): string[][] {
-  const loads = Array.from({ length: shares }, () => ({ paths: [] as string[], sizeBytes: 0 }));
-  const order = files.toSorted(
-    (one, other) => other.sizeBytes - one.sizeBytes || (one.path < other.path ? -1 : 1),
-  );
-  for (const { path, sizeBytes } of order) {
-    const min = loads.reduce((best, load) => (load.sizeBytes < best.sizeBytes ? load : best));
-    min.paths.push(path);
-    min.sizeBytes += sizeBytes;
-  }
-  return loads.map(({ paths }) => paths.sort());
+function recordDuration(file: string, log: string): void {
+  let start = 0;
+  before(() => {
+    start = performance.now();
+  });
+  after(() => {
+    const seconds = Math.round((performance.now() - start) / 100) / 10;
+    appendFileSync(log, `${JSON.stringify({ file, seconds })}\n`);
+  });
 }

@@ -10,21 +10,25 @@ const memory = '/dev/shm';
 const neededBytes = 6 * 2 ** 30;
 
 /**
- * A directory for everything a test run writes, open to all accounts as /tmp is: in memory if it has the capacity, since a file
- * system that has just lost thousands of files, as one does with every database that is dropped, makes new ones slowly.
- * Undefined where there is not. It bears the process's ID, by which the next run finds what a killed one left.
+ * Makes a directory for everything that a test run writes, open to all accounts as /tmp is. It is in memory if that has the
+ * capacity, since a file system that has just lost thousands of files, as one does with every database that is dropped,
+ * makes new ones slowly. It bears the process's ID, by which the next run finds what a killed one left.
  */
-export function makeScratch(): { path: string; remove: () => void } | undefined {
-  if (!existsSync(memory)) return undefined;
-  const { bavail, bsize } = statfsSync(memory);
-  if (bavail * bsize < neededBytes) return undefined;
-  for (const name of readdirSync(memory)) {
+export function makeScratch(): { path: string; remove: () => void } {
+  const place = hasMemory() ? memory : socketPlace;
+  for (const name of readdirSync(place)) {
     const pid = /^trellis-(\d+)-/.exec(name)?.[1];
-    if (pid !== undefined && !isAlive(Number(pid))) remove(join(memory, name));
+    if (pid !== undefined && !isAlive(Number(pid))) remove(join(place, name));
   }
-  const path = mkdtempSync(join(memory, `trellis-${process.pid}-`));
+  const path = mkdtempSync(join(place, `trellis-${process.pid}-`));
   chmodSync(path, 0o1777);
   return { path, remove: () => remove(path) };
+}
+
+function hasMemory(): boolean {
+  if (!existsSync(memory)) return false;
+  const { bavail, bsize } = statfsSync(memory);
+  return bavail * bsize >= neededBytes;
 }
 
 const remove = (path: string) => rmSync(path, { recursive: true, force: true, maxRetries: 5 });

@@ -7,7 +7,7 @@ import type { LiveConnection } from '../../connections/store/reader.ts';
 import { type Db, first, type Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { queueEvent } from '../../events/outbox.ts';
-import { freeBytes, reserve } from '../../large-buffer.ts';
+import { freeBytes, freeIfLarge, reserve } from '../../large-buffer.ts';
 import { type Collector, largeBodies, smallBytes, turnMs, withBody } from './large-body.ts';
 import type { RunFacts, ServiceCall } from './service-call.ts';
 
@@ -76,6 +76,7 @@ export function stateCalls({ db, fenced, connection, facts }: Given): [string, S
               [own.functionId, connectionId, own.variant, value],
             ),
           );
+          freeIfLarge(value);
           return { value: null };
         }),
     ],

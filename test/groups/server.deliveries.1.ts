@@ -1,3 +1,0 @@
-import { openGroup } from '../support/group.ts';
-
-openGroup(import.meta.filename);
