@@ -1,3 +1,5 @@
+// Slow: it installs, deploys and runs folders.
+
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { once } from 'node:events';

@@ -1,3 +1,5 @@
+// Slow: it installs, deploys and runs folders.
+
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,5 @@
 // In a process of its own: it measures memory.
+// Slow: it exports many records.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';

@@ -158,7 +158,8 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     const { headers: of } = await connect(trellis, { account: 'grace@example.com' });
     await trellis.control('POST', 'revoke', { account: 'grace@example.com' });
     const path = `${'1x'.repeat(22)}/values/${encodeURIComponent("'Orders of the year'!A1:Z1000")}`;
-    await trellis.call('GET', `/proxy/v4/spreadsheets/${path}`, { headers: of });
+    const failed = await trellis.call('GET', `/proxy/v4/spreadsheets/${path}`, { headers: of });
+    assert.equal(failed.headers.get('x-trellis-error'), 'connection_needs_reauth');
     await open('?type=proxy');
     await page
       .getByText(/connection_needs_reauth/)

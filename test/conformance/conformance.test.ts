@@ -1,3 +1,5 @@
+// Slow: it starts a service apart, and asks for each promise.
+
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

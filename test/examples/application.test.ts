@@ -1,4 +1,5 @@
 // What people may do to the application of the examples beside its ordinary course: see examples.test.ts.
+// Slow: it starts services and a browser.
 
 import assert from 'node:assert/strict';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
 // The examples, as somebody runs them who goes by their READMEs: see newcomer.ts.
+// Slow: it starts services and a browser.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';

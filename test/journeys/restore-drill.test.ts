@@ -1,3 +1,5 @@
+// Slow: it copies embedded databases.
+
 import assert from 'node:assert/strict';
 import { execFile, execFileSync } from 'node:child_process';
 import { existsSync, statSync } from 'node:fs';

@@ -1,3 +1,5 @@
+// Slow: it rotates the keys of a running service.
+
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

@@ -1,3 +1,5 @@
+// Slow: it runs functions on large sheets.
+
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import {

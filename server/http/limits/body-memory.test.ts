@@ -158,8 +158,15 @@ test('a single body passes whatever its size, but none that is longer than its r
 });
 
 test('callers without a key take a quarter of the memory, and the rest is for callers with one', async (t) => {
-  const { announce, untilRefused, statusOf } = await serve(t, 4096 * kb);
-  const strangers = [0, 1].map(() => announce('/open', 600 * kb).send(body(600 * kb).slice(0, 500 * kb)));
+  const { server, announce, untilRefused, statusOf } = await serve(t, 4096 * kb);
+  const strangers: RawClient[] = [];
+  // Both are admitted before either sends.
+  for (let at = 0; at < 2; at++) {
+    const arrived = once(server, 'request');
+    strangers.push(announce('/open', 600 * kb));
+    await arrived;
+  }
+  for (const stranger of strangers) stranger.send(body(600 * kb).slice(0, 500 * kb));
   await untilRefused('/open', 100 * kb);
   assert.equal(await statusOf('/known', 1000 * kb), '100');
   await announce('/known', 1000 * kb)

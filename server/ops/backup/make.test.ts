@@ -1,3 +1,5 @@
+// Slow: it copies embedded databases.
+
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';

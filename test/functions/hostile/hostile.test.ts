@@ -1,3 +1,5 @@
+// Slow: hostile functions run until their limits.
+
 import assert from 'node:assert/strict';
 import { getPriority } from 'node:os';
 import { test } from 'node:test';
