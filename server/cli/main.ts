@@ -68,8 +68,9 @@ Settings are environment variables; docs/reference/settings.md lists them.`;
  * - The old generation is collected when it has doubled, not when it has grown fourfold. Empty pages are returned at
  *   once, not after 8 s.
  * - The proxy calls `gc` when V8 would wait (docs/decisions/0014).
- * - glibc keeps freed memory in an arena for each thread: two instead of eight a core. Other C libraries ignore the
- *   setting.
+ * - glibc keeps freed memory in an arena for each thread: two instead of eight a core. Blocks from 1 MB on are returned to
+ *   the system when they are freed, and so is free memory above 4 MB at the end of an arena; without fixed values, glibc
+ *   raises both by the largest block that was freed. Other C libraries ignore these settings.
  */
 const flags = [
   '--max-semi-space-size=8',
@@ -78,7 +79,11 @@ const flags = [
   '--memory-pool-timeout=0',
   '--expose-gc',
 ];
-const settings = { MALLOC_ARENA_MAX: '2' };
+const settings = {
+  MALLOC_ARENA_MAX: '2',
+  MALLOC_MMAP_THRESHOLD_: String(2 ** 20),
+  MALLOC_TRIM_THRESHOLD_: String(4 * 2 ** 20),
+};
 
 /**
  * Restarts this command with these flags, in the same process and with the same arguments. Returns if it was restarted
