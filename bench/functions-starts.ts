@@ -35,6 +35,8 @@ process.on('message', async ({ code, asks }) => {
 });`;
 /** What the code of a run has behind it in a process that is used for a while. */
 const runsBefore = 10;
+/** In a process. Of one run, a garbage collection at that place would be the median. */
+const warmRuns = 5;
 
 export async function measureStarts({ rounds, scale }: BenchOptions): Promise<void> {
   const starts = rounds * (scale === 'full' ? 7 : 3);
@@ -50,8 +52,8 @@ export async function measureStarts({ rounds, scale }: BenchOptions): Promise<vo
     await withRuntime(async (runtime) => {
       await note('cold', () => run(runtime, empty));
       for (let before = 0; before < runsBefore; before += 1) await run(runtime, withModel);
-      await note('warm', () => run(runtime, empty));
-      await note('model', () => run(runtime, withModel));
+      for (let again = 0; again < warmRuns; again += 1) await note('warm', () => run(runtime, empty));
+      for (let again = 0; again < warmRuns; again += 1) await note('model', () => run(runtime, withModel));
       await note('asks', () => run(runtime, asking, asks));
     });
     await note('node', () =>
