@@ -1,7 +1,7 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
-import { IconCheck } from '@tabler/icons-react';
 import { useState } from 'react';
 import { Fault } from '../api/client.ts';
+import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
 import { type Choice, type Choices, type Session, submitForm } from './queries.ts';
 import { type Say, type TextKey, useLanguage, useSay } from './texts.ts';
@@ -75,7 +75,7 @@ export function Begin({
           <ul className="scopes">
             {choice.scopes.map((scope) => (
               <li key={scope.scope}>
-                <IconCheck size={16} aria-hidden />
+                <IconCheck size={16} />
                 <ScopeText scope={scope} />
               </li>
             ))}

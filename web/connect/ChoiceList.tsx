@@ -1,6 +1,6 @@
 import { Button, TextInput } from '@mantine/core';
-import { IconChevronRight, IconSearch } from '@tabler/icons-react';
 import { useState } from 'react';
+import { IconChevronRight, IconSearch } from '../ui/icons.tsx';
 import type { Choice, Choices } from './queries.ts';
 import { useSay } from './texts.ts';
 
@@ -27,7 +27,7 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
           type="search"
           aria-label={say('search')}
           placeholder={say('search')}
-          leftSection={<IconSearch size={16} aria-hidden />}
+          leftSection={<IconSearch size={16} />}
           value={search}
           onChange={({ currentTarget }) => {
             setSearch(currentTarget.value);
@@ -42,7 +42,7 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
               <ChoiceLogo choice={choice} />
               <span className="name">{choice.display_name}</span>
               {choice.test && <TestBadge />}
-              <IconChevronRight size={18} aria-hidden />
+              <IconChevronRight size={18} />
             </button>
           </li>
         ))}

@@ -1,8 +1,8 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
-import { IconChevronRight, IconSearch } from '@tabler/icons-react';
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { Fault } from '../api/client.ts';
+import { IconChevronRight, IconSearch } from '../ui/icons.tsx';
 import { Loading } from './Notice.tsx';
 import type { Made, Session } from './queries.ts';
 import {
@@ -169,7 +169,7 @@ export function SpreadsheetChoice({
             type="search"
             aria-label={say('search')}
             placeholder={say('search')}
-            leftSection={<IconSearch size={16} aria-hidden />}
+            leftSection={<IconSearch size={16} />}
             value={typed}
             onChange={({ currentTarget }) => setTyped(currentTarget.value)}
           />
@@ -183,7 +183,7 @@ export function SpreadsheetChoice({
                   onClick={() => onChoose(spreadsheetId)}
                 >
                   <span className="name">{title}</span>
-                  <IconChevronRight size={18} aria-hidden />
+                  <IconChevronRight size={18} />
                 </button>
               </li>
             ))}

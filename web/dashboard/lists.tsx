@@ -1,9 +1,9 @@
 import { Button, Group, Select } from '@mantine/core';
-import { IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { EmptyState } from '../ui/EmptyState.tsx';
 import { FilterField } from '../ui/FilterField.tsx';
+import { IconSearch } from '../ui/icons.tsx';
 import { IntegrationSelect } from './integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from './integrations/queries.ts';
 import { ButtonLink } from './links.tsx';

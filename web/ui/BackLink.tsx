@@ -1,5 +1,5 @@
 import { Anchor, type AnchorProps, type ElementProps, Group } from '@mantine/core';
-import { IconChevronLeft } from '@tabler/icons-react';
+import { IconChevronLeft } from './icons.tsx';
 
 /** The way back to the page above, before a page's title. */
 export function BackLink({ children, ...anchor }: AnchorProps & ElementProps<'a', keyof AnchorProps>) {

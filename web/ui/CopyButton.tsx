@@ -1,5 +1,5 @@
 import { ActionIcon, Button, CopyButton as Copying, Tooltip } from '@mantine/core';
-import { IconCheck, IconCopy } from '@tabler/icons-react';
+import { IconCheck, IconCopy } from './icons.tsx';
 
 /** Copies a text, and confirms it for two seconds. Without a `label`, the button is an icon. */
 export function CopyButton({ value, what, label }: { value: string; what: string; label?: string }) {

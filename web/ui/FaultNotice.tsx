@@ -1,6 +1,6 @@
 import { Alert, Button, Group, Stack, Text } from '@mantine/core';
-import { IconAlertTriangle } from '@tabler/icons-react';
 import { Dimmed } from './Dimmed.tsx';
+import { IconAlertTriangle } from './icons.tsx';
 
 /** An error with its code and request ID. */
 export function FaultNotice({ error, onRetry }: { error: unknown; onRetry?: () => void }) {

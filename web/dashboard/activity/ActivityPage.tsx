@@ -1,11 +1,11 @@
 import { Badge, Button, Card, Group, Select, Skeleton, Stack, Text, TextInput } from '@mantine/core';
 import { useDocumentVisibility } from '@mantine/hooks';
-import { IconActivity, IconPlayerPause, IconPlayerPlay } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { lazyRouteComponent, useNavigate, useSearch } from '@tanstack/react-router';
 import { Suspense, useState } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconActivity, IconPlayerPause, IconPlayerPlay } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { localTime } from '../../ui/local-time.ts';
 import { Page } from '../../ui/Page.tsx';

@@ -1,10 +1,10 @@
 import { Code, Drawer, Group, Stack, Table, Text, Title } from '@mantine/core';
-import { IconTerminal2 } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { IconTerminal2 } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { AnchorLink, ButtonLink, connectionPage, integrationPage, runPage } from '../links.tsx';

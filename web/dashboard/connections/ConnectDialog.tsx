@@ -1,10 +1,10 @@
 import { Alert, Button, Group, Loader, Modal, Stack, Text, TextInput } from '@mantine/core';
-import { IconAlertTriangle, IconCheck, IconExternalLink } from '@tabler/icons-react';
 import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconAlertTriangle, IconCheck, IconExternalLink } from '../../ui/icons.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { useNow } from '../../ui/time.ts';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';

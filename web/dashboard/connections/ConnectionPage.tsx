@@ -19,6 +19,14 @@ import {
 } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { randomId, useDisclosure } from '@mantine/hooks';
+import { useIsMutating, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
+import { Copyable } from '../../ui/Copyable.tsx';
+import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { Fact, Facts } from '../../ui/Facts.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import {
   IconAlertTriangle,
   IconCheck,
@@ -28,15 +36,7 @@ import {
   IconRefresh,
   IconTrash,
   IconX,
-} from '@tabler/icons-react';
-import { useIsMutating, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useNavigate, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
-import { Copyable } from '../../ui/Copyable.tsx';
-import { DialogEnd } from '../../ui/Dialog.tsx';
-import { Dimmed } from '../../ui/Dimmed.tsx';
-import { Fact, Facts } from '../../ui/Facts.tsx';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
+} from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';

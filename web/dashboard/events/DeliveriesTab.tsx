@@ -1,5 +1,4 @@
 import { Alert, Badge, Box, Button, Code, Drawer, Group, Stack, Table, Text, Title } from '@mantine/core';
-import { IconRepeat, IconTruckDelivery } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
@@ -7,6 +6,7 @@ import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconRepeat, IconTruckDelivery } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';

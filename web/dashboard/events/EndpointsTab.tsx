@@ -15,15 +15,6 @@ import {
   TextInput,
 } from '@mantine/core';
 import { useForm } from '@mantine/form';
-import {
-  IconDots,
-  IconPencil,
-  IconPlus,
-  IconPower,
-  IconRepeat,
-  IconSend,
-  IconTrash,
-} from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../ui/Confirm.tsx';
@@ -32,6 +23,15 @@ import { FormDialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
+import {
+  IconDots,
+  IconPencil,
+  IconPlus,
+  IconPower,
+  IconRepeat,
+  IconSend,
+  IconTrash,
+} from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';

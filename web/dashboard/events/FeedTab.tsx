@@ -1,10 +1,10 @@
 import { Accordion, Group, Stack, Text } from '@mantine/core';
-import { IconRss } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconRss } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';

@@ -12,13 +12,13 @@ import {
   Text,
   Title,
 } from '@mantine/core';
-import { IconEye, IconEyeOff, IconLock, IconRefresh } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { DialogEnd } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconEye, IconEyeOff, IconLock, IconRefresh } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { settingsQuery } from '../settings/queries.ts';

@@ -15,7 +15,6 @@ import {
   Title,
 } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { IconPower, IconTrash } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -23,6 +22,7 @@ import { CodeBlock } from '../../ui/CodeBlock.tsx';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
+import { IconPower, IconTrash } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';

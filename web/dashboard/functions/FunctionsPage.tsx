@@ -15,13 +15,13 @@ import {
   Title,
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { IconCloudUpload, IconFunction, IconPower } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { Fault } from '../../api/client.ts';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconCloudUpload, IconFunction, IconPower } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { NumberedPages } from '../../ui/NumberedPages.tsx';

@@ -1,6 +1,6 @@
 import { Accordion, Alert, Code, Spoiler, Stack, Text } from '@mantine/core';
-import { IconAlertTriangle } from '@tabler/icons-react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { IconAlertTriangle } from '../../ui/icons.tsx';
 import { sentence } from '../../ui/words.ts';
 import { AnchorLink, functionPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';

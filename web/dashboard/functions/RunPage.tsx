@@ -15,7 +15,6 @@ import {
   Title,
 } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
-import { IconPlayerStop, IconRepeat, IconSearch, IconTrash } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
@@ -23,6 +22,7 @@ import { Copyable } from '../../ui/Copyable.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
+import { IconPlayerStop, IconRepeat, IconSearch, IconTrash } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';

@@ -10,6 +10,10 @@ import {
   Text,
   TextInput,
 } from '@mantine/core';
+import { useState } from 'react';
+import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import {
   IconClock,
   IconDots,
@@ -18,11 +22,7 @@ import {
   IconPlayerTrackNext,
   IconRestore,
   IconTrash,
-} from '@tabler/icons-react';
-import { useState } from 'react';
-import { DialogEnd } from '../../ui/Dialog.tsx';
-import { Dimmed } from '../../ui/Dimmed.tsx';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
+} from '../../ui/icons.tsx';
 import { counted } from '../../ui/size.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useChange } from '../use-change.ts';

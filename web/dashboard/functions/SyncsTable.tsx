@@ -1,10 +1,10 @@
 import { Badge, Box, Card, Group, Stack, Text, Title } from '@mantine/core';
-import { IconPlugConnected } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconPlugConnected } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';

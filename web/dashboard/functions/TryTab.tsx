@@ -16,19 +16,13 @@ import {
   TextInput,
   Title,
 } from '@mantine/core';
-import {
-  IconEyeOff,
-  IconPlayerPlay,
-  IconPlayerStop,
-  IconPlugConnected,
-  IconPower,
-} from '@tabler/icons-react';
 import { useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconEyeOff, IconPlayerPlay, IconPlayerStop, IconPlugConnected, IconPower } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';

@@ -13,11 +13,11 @@ import {
   Title,
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { IconCheck } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { IconCheck } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';

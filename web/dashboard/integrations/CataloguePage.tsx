@@ -10,12 +10,12 @@ import {
   Text,
   TextInput,
 } from '@mantine/core';
-import { IconChevronLeft, IconFlask, IconSearch, IconZoomQuestion } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { FormDialog } from '../../ui/Dialog.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
+import { IconChevronLeft, IconFlask, IconSearch, IconZoomQuestion } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';

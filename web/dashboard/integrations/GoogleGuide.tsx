@@ -1,9 +1,9 @@
 import { Alert, Anchor, Badge, Card, Code, Group, List, Stack, Text, Timeline, Title } from '@mantine/core';
-import { IconAlertTriangle, IconInfoCircle } from '@tabler/icons-react';
 import type { ReactNode } from 'react';
 import { adviceAtGoogle, whyNotAtGoogle } from '../../../server/providers/google-address.ts';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { IconAlertTriangle, IconInfoCircle } from '../../ui/icons.tsx';
 import { installationOf, type Provider } from './queries.ts';
 
 const library = 'https://console.cloud.google.com/apis/library';

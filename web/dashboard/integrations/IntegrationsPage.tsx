@@ -1,10 +1,10 @@
 import { Badge, Card, Group, SimpleGrid, Skeleton, Stack, Text } from '@mantine/core';
-import { IconCalendarExclamation, IconPlus, IconPuzzle, IconSearch } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
+import { IconCalendarExclamation, IconPlus, IconPuzzle, IconSearch } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';

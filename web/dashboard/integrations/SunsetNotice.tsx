@@ -1,5 +1,5 @@
 import { Alert, Anchor, Stack, Text } from '@mantine/core';
-import { IconCalendarExclamation } from '@tabler/icons-react';
+import { IconCalendarExclamation } from '../../ui/icons.tsx';
 import { useNow } from '../../ui/time.ts';
 import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';

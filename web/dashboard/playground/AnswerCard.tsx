@@ -14,10 +14,10 @@ import {
   Text,
   Title,
 } from '@mantine/core';
-import { IconAlertTriangle, IconDownload } from '@tabler/icons-react';
 import { useEffect, useMemo, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { IconAlertTriangle, IconDownload } from '../../ui/icons.tsx';
 import { duration, Phases } from '../activity/OperationsTable.tsx';
 import { AnchorLink, connectionPage, integrationPage } from '../links.tsx';
 import { type Advice, adviceOn } from './advice.ts';

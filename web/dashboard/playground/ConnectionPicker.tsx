@@ -1,8 +1,8 @@
 import { Group, Select, Stack, Text } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
-import { IconPlugConnected } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
+import { IconPlugConnected } from '../../ui/icons.tsx';
 import { HealthBadge } from '../connections/HealthBadge.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';

@@ -13,7 +13,6 @@ import {
   Text,
 } from '@mantine/core';
 import { useDebouncedCallback, useDisclosure } from '@mantine/hooks';
-import { IconCode, IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } from '@tabler/icons-react';
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useCallback, useEffect, useRef, useState } from 'react';
@@ -21,6 +20,7 @@ import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconCode, IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { type Connection, connectionQuery, connectionsQuery } from '../connections/queries.ts';

@@ -14,8 +14,8 @@ import {
   TextInput,
   Tooltip,
 } from '@mantine/core';
-import { IconPlayerStop, IconPlus, IconSend, IconX } from '@tabler/icons-react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { IconPlayerStop, IconPlus, IconSend, IconX } from '../../ui/icons.tsx';
 import type { SuggestedApi } from './calls.ts';
 import { passOnPrefix } from './queries.ts';
 import {

@@ -18,13 +18,6 @@ import {
 } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { notifications } from '@mantine/notifications';
-import {
-  IconAlertTriangle,
-  IconBookmark,
-  IconDatabase,
-  IconDownload,
-  IconScissors,
-} from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
@@ -32,6 +25,13 @@ import { Confirm } from '../../ui/Confirm.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import {
+  IconAlertTriangle,
+  IconBookmark,
+  IconDatabase,
+  IconDownload,
+  IconScissors,
+} from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';

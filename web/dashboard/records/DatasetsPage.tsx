@@ -1,10 +1,10 @@
 import { Box, Card, Code, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
-import { IconDatabase, IconPlugConnected } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { lazyRouteComponent, useParams } from '@tanstack/react-router';
 import { Suspense } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconDatabase, IconPlugConnected } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';

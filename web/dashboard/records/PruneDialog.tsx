@@ -1,10 +1,10 @@
 import { Alert, Button, Group, Modal, Progress, Skeleton, Stack, Table, Text } from '@mantine/core';
-import { IconAlertTriangle, IconCheck, IconPlayerStop } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconAlertTriangle, IconCheck, IconPlayerStop } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { counted, spellSize } from '../../ui/size.ts';
 import { useEnvironment } from '../shell/environment.ts';

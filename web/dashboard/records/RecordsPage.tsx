@@ -1,9 +1,9 @@
 import { Badge, Box, Group, Pagination, Stack, Text } from '@mantine/core';
-import { IconDatabase, IconHourglassLow, IconSearch } from '@tabler/icons-react';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
+import { IconDatabase, IconHourglassLow, IconSearch } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';

@@ -14,6 +14,13 @@ import {
   TextInput,
   Title,
 } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { memo, type ReactNode, useMemo } from 'react';
+import { Copyable } from '../../ui/Copyable.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { EmptyState } from '../../ui/EmptyState.tsx';
+import { FilterField } from '../../ui/FilterField.tsx';
 import {
   IconChevronLeft,
   IconChevronRight,
@@ -22,14 +29,7 @@ import {
   IconScissors,
   IconSearch,
   IconX,
-} from '@tabler/icons-react';
-import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
-import { memo, type ReactNode, useMemo } from 'react';
-import { Copyable } from '../../ui/Copyable.tsx';
-import { Dimmed } from '../../ui/Dimmed.tsx';
-import { EmptyState } from '../../ui/EmptyState.tsx';
-import { FilterField } from '../../ui/FilterField.tsx';
+} from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { localTime } from '../../ui/local-time.ts';

@@ -1,12 +1,12 @@
 import { ActionIcon, Badge, Button, Group, Stack, Text, Textarea, TextInput, Tooltip } from '@mantine/core';
 import { useForm } from '@mantine/form';
-import { IconPencil, IconPlus, IconTrash, IconVariable } from '@tabler/icons-react';
 import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { FormDialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { IconPencil, IconPlus, IconTrash, IconVariable } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { useEnvironment } from '../shell/environment.ts';

@@ -1,8 +1,8 @@
 import { Alert, Button, Group, Stack, Text } from '@mantine/core';
-import { IconAlertTriangle } from '@tabler/icons-react';
 import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconAlertTriangle } from '../../ui/icons.tsx';
 
 /** The next step for a fault of a sheet, by its type. */
 const steps: Record<string, string> = {

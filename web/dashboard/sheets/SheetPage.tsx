@@ -1,5 +1,4 @@
 import { Alert, Badge, Button, Card, Group, Loader, Radio, Stack, Table, Text, Title } from '@mantine/core';
-import { IconAlertTriangle, IconPencil, IconPlayerTrackNext, IconTrash } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
@@ -7,6 +6,7 @@ import { Confirm } from '../../ui/Confirm.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconAlertTriangle, IconPencil, IconPlayerTrackNext, IconTrash } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';

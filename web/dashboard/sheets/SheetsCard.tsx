@@ -1,8 +1,8 @@
 import { Badge, Card, Group, Stack, Text, Title } from '@mantine/core';
-import { IconPlus } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { IconPlus } from '../../ui/icons.tsx';
 import { type At, datasetsQuery } from '../connections/queries.ts';
 import { type Sync, syncsQuery } from '../functions/queries.ts';
 import { SyncBadge } from '../functions/StateBadge.tsx';

@@ -1,6 +1,9 @@
 import { useMantineColorScheme } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { Spotlight, type SpotlightActionData, type SpotlightActionGroupData } from '@mantine/spotlight';
+import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
+import { useNavigate } from '@tanstack/react-router';
+import { useState } from 'react';
 import {
   IconDatabase,
   IconFunction,
@@ -10,10 +13,7 @@ import {
   IconPlus,
   IconSearch,
   IconSun,
-} from '@tabler/icons-react';
-import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
-import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+} from '../../ui/icons.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { functionsQuery } from '../functions/queries.ts';

@@ -1,7 +1,7 @@
 import { Anchor, Box, Stack } from '@mantine/core';
-import { IconMapOff } from '@tabler/icons-react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconMapOff } from '../../ui/icons.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { ButtonLink } from '../links.tsx';
 

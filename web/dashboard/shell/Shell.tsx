@@ -17,6 +17,10 @@ import {
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { spotlight } from '@mantine/spotlight';
+import { useSuspenseQuery } from '@tanstack/react-query';
+import { Link, Outlet, useMatchRoute, useNavigate, useRouterState } from '@tanstack/react-router';
+import { useEffect, useRef } from 'react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import {
   IconBook2,
   IconCheck,
@@ -25,11 +29,7 @@ import {
   IconSearch,
   IconSelector,
   IconUserCircle,
-} from '@tabler/icons-react';
-import { useSuspenseQuery } from '@tanstack/react-query';
-import { Link, Outlet, useMatchRoute, useNavigate, useRouterState } from '@tanstack/react-router';
-import { useEffect, useRef } from 'react';
-import { Dimmed } from '../../ui/Dimmed.tsx';
+} from '../../ui/icons.tsx';
 import { NavigationLink } from '../links.tsx';
 import { meQuery } from '../sign-in/queries.ts';
 import { Commands } from './Commands.tsx';

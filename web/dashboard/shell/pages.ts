@@ -8,7 +8,7 @@ import {
   IconSend,
   IconSettings,
   IconTerminal2,
-} from '@tabler/icons-react';
+} from '../../ui/icons.tsx';
 
 /** The pages of the navigation and the command palette, in their order. */
 export const pages = [

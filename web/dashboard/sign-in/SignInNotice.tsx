@@ -1,8 +1,8 @@
 import { Alert, Text } from '@mantine/core';
-import { IconAlertTriangle, IconClock } from '@tabler/icons-react';
 import { useEffect, useState } from 'react';
 import { Fault } from '../../api/client.ts';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { IconAlertTriangle, IconClock } from '../../ui/icons.tsx';
 
 /** The errors of the sign-in with a next step; other errors as on all pages. Counts down after too many attempts. */
 export function SignInNotice({ error }: { error: unknown }) {

@@ -13,13 +13,13 @@ import {
   Title,
 } from '@mantine/core';
 import { useForm } from '@mantine/form';
-import { IconAlertTriangle, IconDeviceDesktop, IconDeviceMobile, IconDownload } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { encode } from 'uqr';
 import { Copyable } from '../../../ui/Copyable.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
+import { IconAlertTriangle, IconDeviceDesktop, IconDeviceMobile, IconDownload } from '../../../ui/icons.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
 import { LoadingRows } from '../../../ui/Loading.tsx';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';
@@ -424,9 +424,9 @@ export function SessionsCard() {
                 <Group key={session.token} gap="sm" wrap="nowrap" justify="space-between" mih={48}>
                   <Group gap="sm" wrap="nowrap" miw={0}>
                     {/Mobile|Android|iPhone/.test(session.userAgent ?? '') ? (
-                      <IconDeviceMobile size={22} stroke={1.5} className="rigid" aria-hidden />
+                      <IconDeviceMobile size={22} stroke={1.5} className="rigid" />
                     ) : (
-                      <IconDeviceDesktop size={22} stroke={1.5} className="rigid" aria-hidden />
+                      <IconDeviceDesktop size={22} stroke={1.5} className="rigid" />
                     )}
                     <Stack gap={0} miw={0}>
                       <Group gap={6}>

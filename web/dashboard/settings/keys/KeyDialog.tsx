@@ -15,12 +15,12 @@ import {
   TextInput,
 } from '@mantine/core';
 import { type UseFormReturnType, useForm } from '@mantine/form';
-import { IconPlus, IconX } from '@tabler/icons-react';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, type Ref, useRef, useState } from 'react';
 import { Fault } from '../../../api/client.ts';
 import { DialogEnd } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
+import { IconPlus, IconX } from '../../../ui/icons.tsx';
 import { localTime } from '../../../ui/local-time.ts';
 import { useEnvironment } from '../../shell/environment.ts';
 import { useScopes } from '../../sign-in/queries.ts';

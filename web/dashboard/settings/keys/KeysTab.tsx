@@ -11,13 +11,13 @@ import {
   Text,
   Tooltip,
 } from '@mantine/core';
-import { IconAlertTriangle, IconDots, IconKey, IconPencil, IconPlus, IconTrash } from '@tabler/icons-react';
 import { useQuery } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { EmptyState } from '../../../ui/EmptyState.tsx';
+import { IconAlertTriangle, IconDots, IconKey, IconPencil, IconPlus, IconTrash } from '../../../ui/icons.tsx';
 import { ListTable } from '../../../ui/ListTable.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';

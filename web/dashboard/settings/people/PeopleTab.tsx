@@ -14,13 +14,13 @@ import {
   TextInput,
   Title,
 } from '@mantine/core';
-import { IconDots, IconKey, IconTrash, IconUserCog, IconUserPlus } from '@tabler/icons-react';
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { DialogEnd } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
+import { IconDots, IconKey, IconTrash, IconUserCog, IconUserPlus } from '../../../ui/icons.tsx';
 import { ListTable } from '../../../ui/ListTable.tsx';
 import { Loaded } from '../../../ui/Loaded.tsx';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';
