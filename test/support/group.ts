@@ -49,7 +49,7 @@ export function writeDurations(durations: Record<string, number>): void {
 
 /** The longest group first. */
 export function groupsOf(files: readonly string[], durations = readDurations()): Group[] {
-  const secondsOf = (file: string) => durations[file] ?? 1;
+  const secondsOf = (file: string) => Math.max(durations[file] ?? 1, 0.1);
   const groups = [...Map.groupBy(files, placeOf)].flatMap(([place, inPlace]) => {
     const [own, shared] = [inPlace.filter(hasOwnProcess), inPlace.filter((file) => !hasOwnProcess(file))];
     const seconds = shared.reduce((sum, file) => sum + secondsOf(file), 0);
