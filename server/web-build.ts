@@ -4,6 +4,7 @@ import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { childEnvironment } from '../sdk/child-environment.ts';
 import type { Building, Web } from './http/pages/static.ts';
+import { isAlive } from './is-alive.ts';
 import type { Logger } from './log.ts';
 
 /**
@@ -90,14 +91,6 @@ async function sweep(): Promise<void> {
   for (const left of globSync('dist.*', { cwd: source })) {
     if (isAlive(Number(left.split('.')[1]))) continue;
     await rm(join(source, left), { recursive: true, force: true });
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
 

@@ -9,6 +9,7 @@
 import { AppError } from '../errors.ts';
 import { readRetryAfter } from '../http/retry-after.ts';
 import type { Fetch } from '../outbound/outbound.ts';
+import { readBody } from '../outbound/read-body.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
 export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };
@@ -123,13 +124,8 @@ async function readAnswer(
       signal,
     });
     httpStatus = response.status;
-    const chunks: Uint8Array[] = [];
-    let sizeBytes = 0;
-    for await (const chunk of response.body ?? []) {
-      sizeBytes += chunk.byteLength;
-      if (sizeBytes > MAX_ANSWER_BYTES) throw new UnreadableAnswerError('too_large', { httpStatus });
-      chunks.push(chunk);
-    }
+    const body = await readBody(response.body, MAX_ANSWER_BYTES);
+    if (body.isTooLarge) throw new UnreadableAnswerError('too_large', { httpStatus });
     return {
       status: response.status,
       contentType: response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase() ?? '',
@@ -137,7 +133,7 @@ async function readAnswer(
         response.headers.get('retry-after'),
         (options.now ?? new Date()).getTime(),
       ),
-      text: new TextDecoder().decode(Buffer.concat(chunks)),
+      text: new TextDecoder().decode(body.bytes),
     };
   } catch (error) {
     if (error instanceof UnreadableAnswerError) throw error;

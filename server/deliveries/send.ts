@@ -4,6 +4,7 @@ import { AppError } from '../errors.ts';
 import { type CompatType, compatTypes } from '../events/compat-types.ts';
 import { readRetryAfter } from '../http/retry-after.ts';
 import type { Fetch } from '../outbound/outbound.ts';
+import { readBody } from '../outbound/read-body.ts';
 import type { Claim } from './claims.ts';
 import { type SigningKeys, signatureHeaders } from './signing.ts';
 import type { WebhookBody } from './webhook-bodies.ts';
@@ -73,7 +74,7 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
     timer = setTimeout(end, Math.min(readForMs, timeoutMs));
     const { status } = answer;
     const isDelivered = status >= 200 && status < 300;
-    const body = await readSome(answer.body, isDelivered ? maxReadBytes : maxKeptBytes);
+    const body = await readBody(untilBroken(answer.body), isDelivered ? maxReadBytes : maxKeptBytes);
     if (isDelivered) return { isDelivered, durationMs: elapsed(), httpStatus: status };
     const requestsPause = status === 429 || status === 503;
     const retryAfter = requestsPause ? answer.headers.get('retry-after') : null;
@@ -84,7 +85,7 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
       durationMs: elapsed(),
       httpStatus: status,
       error: status >= 300 && status < 400 ? 'redirect' : 'status',
-      answer: keptAnswer(body, secrets),
+      answer: keptAnswer(body.bytes, secrets),
       ...(requestedPauseMs !== undefined && { requestedPauseMs }),
     };
   } catch (error) {
@@ -137,19 +138,12 @@ function whenAborted(signal: AbortSignal): Promise<never> {
   });
 }
 
-async function readSome(body: AsyncIterable<Uint8Array> | null, max: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
+async function* untilBroken(body: AsyncIterable<Uint8Array> | null): AsyncGenerator<Uint8Array> {
   try {
-    for await (const chunk of body ?? []) {
-      chunks.push(chunk);
-      size += chunk.length;
-      if (size >= max) break;
-    }
+    yield* body ?? [];
   } catch {
     // The body broke off or was too slow. The status has arrived.
   }
-  return Buffer.concat(chunks).subarray(0, max);
 }
 
 function faultOf(error: unknown): Pick<Attempt, 'error' | 'code'> {

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
+import { isAlive } from '../../server/is-alive.ts';
 import { surroundings } from '../support/command.ts';
 import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
 import { functionProcessesOf, processesBeneath } from '../support/processes.ts';
@@ -34,14 +35,6 @@ after(async () => {
 });
 
 const curlLines = () => service.greeting.filter((line) => line.startsWith('curl '));
-const isAlive = (pid: number) => {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
-};
 
 test('the greeting names dashboard, sandbox and key, and ends with ready', () => {
   const text = service.greeting.join('\n');

@@ -1,6 +1,7 @@
 import { chmodSync, existsSync, mkdtempSync, readdirSync, rmSync, statfsSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { isAlive } from '../../server/is-alive.ts';
 
 /** Short, since sockets lie below it, whose paths have at most 103 bytes. */
 export const socketPlace = tmpdir().length <= 32 ? tmpdir() : '/tmp';
@@ -32,12 +33,3 @@ function hasMemory(): boolean {
 }
 
 const remove = (path: string) => rmSync(path, { recursive: true, force: true, maxRetries: 5 });
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}

@@ -15,6 +15,7 @@ import {
 import path from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isAlive } from '../../is-alive.ts';
 
 interface Lock {
   release(): void;
@@ -118,14 +119,5 @@ function readIfThere(file: string): string | undefined {
     return readFileSync(file, 'utf8');
   } catch {
     return undefined;
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }

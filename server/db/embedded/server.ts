@@ -168,7 +168,7 @@ export async function endOrphan(clusterDir: string, log: (message: string) => vo
   }
   const left = readServerFile(clusterDir);
   // With a dead pid the file stays: PostgreSQL also checks with it that no backend of the old server is left.
-  if (left && isAlive(left.pid)) rmSync(path.join(clusterDir, 'postmaster.pid'), { force: true });
+  if (left && canSignal(left.pid)) rmSync(path.join(clusterDir, 'postmaster.pid'), { force: true });
 }
 
 function signalServer(clusterDir: string, signal: NodeJS.Signals): void {
@@ -189,7 +189,8 @@ async function isGoneWithin(clusterDir: string, limitMs: number): Promise<boolea
   return true;
 }
 
-function isAlive(pid: number): boolean {
+/** As PostgreSQL checks its pid file: a process that it may not signal is not its own. */
+function canSignal(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

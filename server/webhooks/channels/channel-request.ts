@@ -5,6 +5,7 @@ import type { CredentialSource } from '../../connections/refresh/credentials.ts'
 import { type LiveConnection, templateValues } from '../../connections/store/reader.ts';
 import { AppError } from '../../errors.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
+import { readBody } from '../../outbound/read-body.ts';
 import type { ChannelRules } from '../../providers/definition.ts';
 import type { WatchFault } from './channel-store.ts';
 
@@ -108,7 +109,8 @@ async function call(
       signal,
     });
     status = answer.status;
-    text = await readText(answer.body);
+    // Longer responses are cut, so they are not valid JSON.
+    text = (await readBody(answer.body, maxBytes)).bytes.toString('utf8');
   } catch (error) {
     for (let cause = error; cause instanceof Error; cause = cause.cause)
       if (cause instanceof AppError) throw cause;
@@ -134,17 +136,6 @@ function unknown(message: string, status?: number): CallFault {
     ...{ ok: false, fault: { code: 'channel_unanswered', message }, status },
     ...{ isRefused: false, isLasting: false, isTokenRefused: false },
   };
-}
-
-async function readText(body: AsyncIterable<Uint8Array> | null): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of body ?? []) {
-    chunks.push(chunk);
-    size += chunk.length;
-    if (size > maxBytes) break;
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function objectIn(text: string): Record<string, unknown> {

@@ -1,6 +1,7 @@
 import { compactVerify, createRemoteJWKSet, customFetch, errors } from 'jose';
 import { AppError } from '../../errors.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
+import { readBody } from '../../outbound/read-body.ts';
 
 /**
  * The published keys of an issuer.
@@ -46,16 +47,11 @@ export function createIssuerKeys(url: string, { fetch, now }: { fetch: Fetch; no
       const headers = { accept: 'application/json' };
       const answer = await fetch(from, { method: 'GET', headers, redirect: 'manual', signal });
       if (answer.status !== 200) throw new Error(`the keys answer ${answer.status}`);
-      const chunks: Uint8Array[] = [];
-      let size = 0;
-      for await (const chunk of answer.body ?? []) {
-        chunks.push(chunk);
-        size += chunk.length;
-        if (size > maxBytes) throw new Error('the keys are too long');
-      }
+      const body = await readBody(answer.body, maxBytes);
+      if (body.isTooLarge) throw new Error('the keys are too long');
       reads += 1;
       readAt = now().getTime();
-      return new Response(Buffer.concat(chunks));
+      return new Response(body.bytes.toString('utf8'));
     } catch (error) {
       failedAt = now().getTime();
       throw error;

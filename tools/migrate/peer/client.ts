@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { AppError } from '../../../server/errors.ts';
 import type { Fetch } from '../../../server/outbound/outbound.ts';
+import { readBody } from '../../../server/outbound/read-body.ts';
 
 /**
  * A client of the peer's public interface. It only reads.
@@ -245,12 +246,7 @@ function searchOf(query: Query): string {
 }
 
 async function readText(body: AsyncIterable<Uint8Array> | null): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body ?? []) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes > maxBytes) throw new PeerLostError('A response of the source is larger than 256 MB.');
-  }
-  return Buffer.concat(chunks).toString('utf8');
+  const { bytes, isTooLarge } = await readBody(body, maxBytes);
+  if (isTooLarge) throw new PeerLostError('A response of the source is larger than 256 MB.');
+  return bytes.toString('utf8');
 }
