@@ -176,7 +176,7 @@ test('a change that comes while it is found out that an integration is missing i
   await folder.stop();
 });
 
-test('folders that take the place of others are watched on', async () => {
+test('folders that replace others are watched, too', async () => {
   const { folder, until } = start({ isWatched: true });
   await until(/1 of .* are deployed/);
   // At once, as another process would that changes branches.

@@ -12,7 +12,7 @@ test('what a data key seals, it opens, and only under the same context', () => {
   assert.throws(() => key.open(sealed, 'farewell'));
 });
 
-test('a changed byte is noticed wherever it stands', () => {
+test('a changed byte is detected at every position', () => {
   const { key } = openVault([masterKey('a')]).createDataKey();
   const sealed = key.seal('hello', 'greeting');
   for (let at = 0; at < sealed.length; at += 1) {

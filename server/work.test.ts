@@ -59,7 +59,7 @@ test('a task that is not renewed is lost before its lease ends, also while a ren
   assert.deepEqual(interruptions, ['lost']);
 });
 
-test('a task that is renewed goes on', async (t) => {
+test('a renewed task continues', async (t) => {
   const clock = stopClock(t);
   let renewedAtMs = 0;
   const renew = async (tasks: readonly Task<Claim>[]) => {

@@ -122,7 +122,7 @@ test('headers for the proxy take effect', async () => {
   assert.equal((await own.errorOf(refused))?.code, 'invalid_headers');
 });
 
-test("a provider's refusal comes verbatim, and an error of Trellis is told apart", async () => {
+test("a provider's refusal is passed on verbatim, and an error of Trellis is distinguished from it", async () => {
   answer = (_, response) => {
     response.writeHead(418, 'Teapot', { 'content-type': 'text/plain', 'x-own': '1' });
     response.end('short and stout');

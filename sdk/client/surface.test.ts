@@ -99,7 +99,7 @@ test('a connection is read with the fields that the key may read, changed, refre
   });
 });
 
-test('a dead connection has its cause, and the body of a reconnect session', async () => {
+test('a connection that needs reauthorization has its cause and the body of a reconnect session', async () => {
   const { integration } = bench;
   await client.connections.create({
     ...{ provider_config_key: integration, connection_id: 'dead' },

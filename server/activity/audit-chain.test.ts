@@ -209,7 +209,7 @@ test('the sequencer is killed again and again, and the chain holds', async () =>
   assert.deepEqual([proven, waiting, fault], [160, 0, undefined]);
 });
 
-test('a sequencer that dies in the middle of its step leaves no trace', async () => {
+test('a sequencer that is killed within a step leaves no trace', async () => {
   for (let n = 1; n <= 5; n += 1) await write(`thing-${n}`);
   const child = startSequencer('hold');
   await once(child.stdout!, 'data');

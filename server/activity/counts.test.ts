@@ -270,7 +270,7 @@ test('calls are counted where those that are kept are, also after the clock was 
   assert.deepEqual(await total(range, 60), { count: 3, failed: 2, isAtLeast: false });
 });
 
-test('half and 95 of a hundred took what is said, within the stated error', () => {
+test('the median and the 95th percentile are within the stated error', () => {
   const durations = fc.array(fc.double({ min: 0, max: 600_000, noNaN: true }), {
     minLength: 1,
     maxLength: 200,
@@ -349,7 +349,7 @@ test('an integration is answered by its entries where there was none of its name
   assert.deepEqual(await total(filter, 60), { count: 1, failed: 1, isAtLeast: false });
 });
 
-test('groups are by what is asked for, those with most failures first', async () => {
+test('groups follow the requested field, the most failures first', async () => {
   const at = new Date(firstMs);
   await log([
     { at, integration: 'sheet' },
@@ -377,7 +377,7 @@ test('groups are by what is asked for, those with most failures first', async ()
   assert.deepEqual(await by('type', minutes(60, 120)), []);
 });
 
-test('with a connection or a text, rows are counted up to a bound, and the answer says so', async () => {
+test('with a connection or a text, rows are counted up to a bound, and the response has the bound', async () => {
   const at = (n: number) => new Date(firstMs + n * 100);
   await log(
     Array.from({ length: 30 }, (_, n) => ({

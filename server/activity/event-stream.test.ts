@@ -28,7 +28,7 @@ async function read(given: EventStream): Promise<IncomingMessage> {
 
 const large = event('operation', { id: 'x', data: 'y'.repeat(256 * 1024) });
 
-test('events come in the form of the standard, and the last one says why it ends', async () => {
+test("events have the standard's format, and the last event has the reason of the end", async () => {
   const open = new EventStream({ stallMs: 1_000, lingerMs: 60_000 });
   await open.send(event('operation', { id: 'a-1', data: { text: 'two\nlines' } }));
   const response = await read(open);
@@ -41,7 +41,7 @@ test('events come in the form of the standard, and the last one says why it ends
   assert.ok(open.body.destroyed);
 });
 
-test('a reader who does not keep up is waited for, told so, and holds no memory meanwhile', async () => {
+test('a stream to a slow reader ends with `too_slow`, and buffers little', async () => {
   const open = new EventStream({ stallMs: 50, lingerMs: 60_000 });
   const response = await read(open);
   let sent = 0;
@@ -70,7 +70,7 @@ test('a reader who is slow for less than that gets everything', async () => {
   assert.ok(length > 100 * large.length);
 });
 
-test('a reader who goes ends the stream at once', async () => {
+test('the stream ends at once when its reader disconnects', async () => {
   const open = new EventStream({ stallMs: 60_000, lingerMs: 60_000 });
   const response = await read(open);
   const sending = (async () => {

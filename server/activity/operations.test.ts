@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { operationTypes } from './operations.ts';
 
-test('docs/guides/activity.md says what each type stands for, and names no other', () => {
+test('docs/guides/activity.md describes each type, and no other', () => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/guides/activity.md'), 'utf8');
   const [, table = ''] = /\| type \| one entry for \|\n\|---\|---\|\n([\s\S]+?)\n\n/.exec(page) ?? [];
   const documented = [...table.matchAll(/^\| `([a-z_.]+)` \| (.+) \|$/gm)].map(([, name, what]) => [

@@ -114,7 +114,7 @@ test('pages follow each other without a gap or a repetition, within a millisecon
   }
 });
 
-test('what is rare is looked for in pieces, each of which says how far it came', async () => {
+test('rare entries are searched in parts, and each part returns its position', async () => {
   const written = Array.from({ length: 40 }, (_, index) => ({
     at: `2026-01-31T10:00:${String(index).padStart(2, '0')}Z`,
     path: index === 3 ? '/rare' : '/often',

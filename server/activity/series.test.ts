@@ -83,7 +83,7 @@ test('the filters of a search choose what is counted, by whichever index they le
   ]);
 });
 
-test('of a busy step the newest entries stand for it, and it says so', async () => {
+test('a step with many entries is sampled by its newest entries, and is marked as sampled', async () => {
   const second = (n: number) => `2026-01-31T10:00:${String(n).padStart(2, '0')}Z`;
   await log([
     ...Array.from({ length: 20 }, (_, n) => ({

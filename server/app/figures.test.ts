@@ -27,7 +27,7 @@ function counted(db: Db): Db & { asked: number } {
   return own;
 }
 
-test('what waits is told, and the database is asked for it once in ten seconds, for connections once in five minutes', async () => {
+test('backlogs are reported and queried once in ten seconds, connections once in five minutes', async () => {
   const db = counted(bench.db);
   let nowMs = 0;
   const read = createDatabaseReader(db, { nowMs: () => nowMs });
@@ -52,7 +52,7 @@ test('what waits is told, and the database is asked for it once in ten seconds, 
   assert.equal(db.asked, 5);
 });
 
-test('an integration whose client is refused is told for as long as it is, where there are connections to try it by', async () => {
+test('an integration with a refused client is reported while it is refused, if it has connections to test with', async () => {
   await bench.db.query(
     `with e as (
        insert into environment (name, data_key) values ('dev', gen_random_uuid()) returning id
@@ -88,7 +88,7 @@ test('an integration whose client is refused is told for as long as it is, where
   assert.deepEqual(await refused(), []);
 });
 
-test('where the database is away that is told, at once, and nothing else is', async () => {
+test('if the database is unavailable, that alone is reported, at once', async () => {
   const away = openDb({ url: 'postgres://nobody@127.0.0.1:1/none' });
   try {
     const readings = await createDatabaseReader(away)();
@@ -101,7 +101,7 @@ test('where the database is away that is told, at once, and nothing else is', as
   }
 });
 
-test('a database that hangs keeps nobody waiting', async () => {
+test('a database that hangs delays no request for metrics', async () => {
   const never = new Promise<never>(() => {});
   const hanging = { ...bench.db, transaction: () => never };
   const readings = await createDatabaseReader(hanging, { waitMs: 20 })();

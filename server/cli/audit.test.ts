@@ -26,7 +26,7 @@ async function write(count: number): Promise<void> {
   }
 }
 
-test('a whole log is proven, its head is told, and a kept head finds what was cut off', async () => {
+test('a complete log is verified, its head is printed, and a stored head detects truncation', async () => {
   assert.match((await trellis('audit', 'verify')).stdout, /^head 0:0{64}$/m);
   await write(5);
   await chainAll(database.db);
@@ -58,7 +58,7 @@ test('the first broken place is named, and the command fails', async () => {
   assert.doesNotMatch(broken.stdout, /head/);
 });
 
-test('what is no command and no head is told so', async () => {
+test('an unknown command and an invalid head are reported', async () => {
   for (const args of [
     ['audit'],
     ['audit', 'prove'],

@@ -20,7 +20,7 @@ after(async () => {
 const external = (...args: string[]) =>
   runCommand(args, { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') });
 
-test('with a PostgreSQL of their own, people are told what backs it up and brings it back', async () => {
+test('with an external PostgreSQL, the command names the tools for backup and restore', async () => {
   const [backup, restore] = await Promise.all([
     external('backup', '--to', join(dir, 'shelf')),
     external('restore', '--from', join(dir, 'shelf')),
@@ -38,7 +38,7 @@ test('with a PostgreSQL of their own, people are told what backs it up and bring
   assert.match(backup.stderr, /^ {2}umask 077\n {2}pg_dump /m);
 });
 
-test('restored raises positions once, says so the second time, and again when asked to', async () => {
+test('restored raises positions once, reports this the second time, and raises them again on request', async () => {
   assert.deepEqual(await external('restored'), {
     code: 0,
     stdout: 'raised the positions of 0 datasets and of the event feed; all users must sign in again\n',
@@ -57,7 +57,7 @@ test('restored raises positions once, says so the second time, and again when as
   assert.equal(row?.last, 2 ** 33);
 });
 
-test('a backup where there is no database is refused, and what is no count is told', async () => {
+test('a backup without a database is refused, and an invalid count is reported', async () => {
   const env = { DATA_DIR: join(dir, 'empty') };
   const [none, count] = await Promise.all([
     runCommand(['backup', '--to', join(dir, 'shelf')], env),

@@ -87,7 +87,7 @@ test('a dry run changes nothing; an import tells what it came to in words and in
   assert.match(whole.stdout, /^2 connections imported$/m);
 });
 
-test('what is wrong with the words of a command is told before anything is done', async () => {
+test('faults in the arguments of a command are reported before any work', async () => {
   const file = join(folder, 'key');
   await writeFile(file, 'a key of the peer');
   const keyed = (...more: string[]) => importCommand(nango('--key-file', file, ...more));
@@ -120,7 +120,7 @@ test('what is wrong with the words of a command is told before anything is done'
   assert.deepEqual(peer.requests, []);
 });
 
-test('what is wrong with key and address is told, and nothing is changed', async () => {
+test('faults of key and address are reported, and nothing is changed', async () => {
   const refused = async (args: string[], said: RegExp, more: Record<string, string>) => {
     const { code, stderr } = await trellis(args, more);
     assert.equal(code, 1, args.join(' '));
@@ -179,7 +179,7 @@ test('a file is written for its owner alone, and taken in again', async () => {
   );
 });
 
-test('one import at a time goes into an environment', async () => {
+test('an environment has one import at a time', async () => {
   await database.db.transaction(async (tx) => {
     const [environment] = await tx.query<{ id: number }>(`select id from environment where name = 'prod'`);
     await tx.query(`select pg_advisory_xact_lock(hashtextextended('import ' || $1::bigint, 0))`, [

@@ -37,7 +37,7 @@ test('a file holds the keys of its moment, for its owner alone, and takes the pl
   );
 });
 
-test('an export says which master keys open it: after a rotation the new one alone', async () => {
+test('an export names the master keys that open it: after a rotation only the new one', async () => {
   const { db, k1, k2 } = bench;
   await bench.connect('kept');
   assert.deepEqual((await exportKeys(db, file)).masterKeys, ['k1']);

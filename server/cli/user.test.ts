@@ -78,7 +78,7 @@ test('a second factor is taken away once, with the sessions', async () => {
   assert.match((await trellis(['remove-second-factor', email])).stderr, /has no second factor/);
 });
 
-test('what is no command is told so, and without sign-in there are no users', async () => {
+test('an unknown command is reported, and without sign-in there are no users', async () => {
   for (const args of [[], ['reset-link', 'a', 'b']]) {
     const { code, stderr } = await trellis(args);
     assert.equal(code, 1);

@@ -27,7 +27,7 @@ test('an empty environment gives the defaults, with the sandbox on', () => {
   assert.equal(config.drainMs, 10_000);
 });
 
-test('all faults are told in one message', () => {
+test('one message lists all faults', () => {
   const faults = faultsOf({
     PORT: '70000',
     BASE_URL: 'ftp://x',
@@ -66,7 +66,7 @@ test('a number of days has no leading zero and is within its range', () => {
   assert.equal(faultsOf({ TRELLIS_EVENT_DAYS: '6' }).length, 1);
 });
 
-test('the owner of the settings is somebody who can sign in, and an issuer is not trusted over the wire', () => {
+test('the owner in the settings has a valid address, and an issuer over plain HTTP is not trusted', () => {
   const admin = (email: string) =>
     faultsOf({ TRELLIS_ADMIN_EMAIL: email, TRELLIS_ADMIN_PASSWORD: 'correct horse battery' });
   assert.deepEqual(admin('ada@example.com'), []);
@@ -88,7 +88,7 @@ test('a faulty encryption key is refused without repeating it', () => {
   assert.ok(faults.every((fault) => !fault.includes(short)));
 });
 
-test('an encryption key that stands where its id belongs is not told either', () => {
+test('an encryption key in place of its ID is not printed', () => {
   const swapped = randomBytes(32);
   for (const encoding of ['base64', 'base64url', 'hex'] as const) {
     const text = swapped.toString(encoding);
@@ -119,7 +119,7 @@ test('the sandbox is off where it could be reached from outside, unless a contro
   assert.equal(loadConfig({ TRELLIS_SANDBOX: 'off' }, false).sandbox, undefined);
 });
 
-test('allowed ranges are those named and no others', () => {
+test('only the named ranges are allowed', () => {
   const { outboundAllow } = loadConfig({ TRELLIS_OUTBOUND_ALLOW: '10.1.0.0/16, fd00::/8' }, false);
   assert.deepEqual(
     outboundAllow.map(({ addresses, port, purpose }) => [addresses.rules, port, purpose]),
@@ -130,7 +130,7 @@ test('allowed ranges are those named and no others', () => {
   );
 });
 
-test('an allowed range may name a port and a purpose, and a bad one is told with what is allowed', () => {
+test('an allowed range may name a port and a purpose, and the error for an invalid one has the allowed values', () => {
   for (const [entry, rule, port, purpose] of [
     ['127.0.0.1:9000', 'Subnet: IPv4 127.0.0.1/32', 9000, undefined],
     ['[::1]:9000', 'Subnet: IPv6 ::1/128', 9000, undefined],
@@ -192,7 +192,7 @@ test('origins that may frame the connect page are origins and nothing else', () 
     assert.match(faultsOf({ TRELLIS_CONNECT_FRAME_ANCESTORS: bad }).join(), /is not an origin/, bad);
 });
 
-test('loopback is told from names that only look like it', () => {
+test('loopback is distinguished from names that only look like it', () => {
   for (const host of ['localhost', '127.0.0.1', '127.9.9.9', '::1', '[::1]'])
     assert.ok(isLoopback(host), host);
   for (const host of ['localhost.example.com', '127.0.0.1.nip.io', '0.0.0.0', '', '10.0.0.1']) {

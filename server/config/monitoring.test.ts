@@ -8,7 +8,7 @@ function read(env: Record<string, string>) {
   return { ...readMonitoring(settings), faults: settings.faults };
 }
 
-test('nothing is traced, and no token is asked for, unless it is set', () => {
+test('nothing is traced, and no token is required, unless it is set', () => {
   assert.deepEqual(read({}), { metricsToken: undefined, tracing: undefined, faults: [] });
   // Of other programs of the machine, which trace.
   assert.equal(read({ OTEL_SERVICE_NAME: 'x', OTEL_TRACES_SAMPLER_ARG: 'y' }).faults.length, 0);
@@ -30,7 +30,7 @@ test('the settings of OpenTelemetry say where traces go', () => {
   });
 });
 
-test('faults are told without the values', () => {
+test('faults are reported without the values', () => {
   const { faults } = read({
     TRELLIS_METRICS_TOKEN: 'secret value',
     OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4318',

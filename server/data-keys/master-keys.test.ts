@@ -81,7 +81,7 @@ test('to prove a ring notes nothing: a start that fails afterwards is none that 
   await proveStarted(db, [young, old]);
 });
 
-test('a node that was not told of a rotation wraps with the key that came out of it', async () => {
+test('a node without notice of a rotation wraps with the new master key', async () => {
   const { db, old, young, both } = bench;
   await bench.make(1);
   await rotateDataKeys(db, { vault: both });

@@ -37,7 +37,7 @@ test('a second rotation changes nothing', async () => {
   assert.deepEqual(await bench.wrappedOf(one!.id), wrapped);
 });
 
-test('a key that was destroyed between its reading and its rewrapping stays gone', async () => {
+test('a key that is destroyed between its reading and its rewrapping stays destroyed', async () => {
   const made = await bench.make(20);
   const { db, both } = bench;
   const vault = {
@@ -71,7 +71,7 @@ test('rotations, new keys and destroyed ones at once lose nothing and bring noth
   for (const { id } of doomed) assert.equal(await bench.wrappedOf(id), undefined);
 });
 
-test('keys that somebody holds are not waited for; the next rotation takes them', async () => {
+test('a rotation skips locked keys, and the next rotation takes them', async () => {
   const { db, both } = bench;
   const made = await bench.make(10);
   await db.transaction(async (tx) => {

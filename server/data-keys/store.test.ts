@@ -44,7 +44,7 @@ test('pages hold every data key once, of one master key where it is named', asyn
   assert.deepEqual(await idsOf('other'), []);
 });
 
-test('keys come back as they were, wrapped by the first master key, in the place of all others', async () => {
+test('keys are restored unchanged, wrapped by the first master key, and replace all other keys', async () => {
   const { db, both, young } = bench;
   const [kept] = await bench.make(1);
   const keys = [{ id: kept!.id, wrapped: (await bench.wrappedOf(kept!.id))! }];
@@ -56,7 +56,7 @@ test('keys come back as they were, wrapped by the first master key, in the place
   assert.equal(key.open(kept!.sealed, 'test').toString(), 'text 0');
 });
 
-test('keys are added beside those that stand, and all are wrapped by the first master key', async () => {
+test('keys are added to the existing ones, and all are wrapped by the first master key', async () => {
   const { db, both, young } = bench;
   const [held, lost] = await bench.make(2);
   const keys = [{ id: lost!.id, wrapped: (await bench.wrappedOf(lost!.id))! }];

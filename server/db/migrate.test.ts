@@ -88,7 +88,7 @@ test('ten processes migrate a database of an earlier version, one of them killed
   assert.equal(await describeSchema(bench.db), await newestSchema(t));
 });
 
-test('a migration that waits for a table lets others by, and is tried again', async (t) => {
+test('a migration that waits for a table does not block other statements, and is retried', async (t) => {
   const bench = await emptyDatabase(t);
   const first = { '0001_a.sql': 'create table a (id bigint); create table b (id bigint);' };
   await migrate(bench.db, { directory: directoryOf(t, first) });
@@ -146,7 +146,7 @@ test('an index is built beside those who write, by one of ten nodes, and again a
   );
 });
 
-test('an index that waits for a table lets others by, and is tried again; what a dead node left is ended first', async (t) => {
+test('an index that waits for a table does not block other statements, and is retried; the statement of a lost node is ended first', async (t) => {
   const bench = await emptyDatabase(t);
   const first = { '0001_a.sql': 'create table a (id bigint);' };
   await migrate(bench.db, { directory: directoryOf(t, first) });
@@ -195,7 +195,7 @@ test('a migration that fails leaves nothing of itself, and names itself', async 
   assert.deepEqual(await bench.db.query(`select to_regclass('a')::text as a`), [{ a: null }]);
 });
 
-test('a version starts on a database of a newer one exactly where that one says that it may', async (t) => {
+test('a version starts on a database of a newer one only if the newer one allows it', async (t) => {
   const bench = await emptyDatabase(t);
   const first = { '0001_a.sql': 'create table a (id bigint);' };
   const second = { '0002_b.sql': '-- runs with: 0001\ncreate table b (id bigint);' };

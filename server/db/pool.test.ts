@@ -60,7 +60,7 @@ test('who loses the race for a unique value finds what the winner wrote', async 
   assert.ok(isViolationOf(again, 'thing_once'));
 });
 
-test('a server that is not there is told as unavailable, with the reason for the log', async () => {
+test('a missing server is reported as unavailable, with the reason for the log', async () => {
   const away = openDb({ url: 'postgres://nobody@127.0.0.1:1/nothing' });
   await assert.rejects(away.query('select 1'), { code: 'unavailable', status: 503 });
   await assert.rejects(
@@ -70,7 +70,7 @@ test('a server that is not there is told as unavailable, with the reason for the
   await away.end();
 });
 
-test('a server that goes away at the begin or the commit of a transaction is told as unavailable', async (t) => {
+test('a server that disconnects at the begin or the commit of a transaction is reported as unavailable', async (t) => {
   const cable = await openDatabaseCable(database.target);
   const far = openDb(cable.target);
   t.after(async () => {
@@ -109,7 +109,7 @@ test('a network that fails in whatever way may be well later, and a pool that wa
   }
 });
 
-test('a transaction that has its time is given up where the server says nothing, and a fresh connection takes its place', async () => {
+test('a transaction with a time limit is aborted if the server does not respond, and a new connection replaces its own', async () => {
   const cable = await openDatabaseCable(database.target);
   const db = openDb(cable.target);
   await db.query('select 1');
@@ -145,7 +145,7 @@ test('a transaction that is not begun in the time for that is given up, whatever
   await cable.close();
 });
 
-test('a connection on which the server says nothing any more is given up, whatever waits for it, and one that is slow is not', async (t) => {
+test('a connection on which the server no longer responds is closed, whatever waits for it, and a slow one is not', async (t) => {
   const cable = await openDatabaseCable(database.target);
   const db = openDb(cable.target, { silentMs: 1_000 });
   t.after(async () => {
@@ -181,7 +181,7 @@ async function openSilent(t: TestContext, silentMs: number) {
   return { cable, db };
 }
 
-test('who asks whether the server works may lose its own connection once', async (t) => {
+test('the check of the server may lose its own connection once', async (t) => {
   const { cable, db } = await openSilent(t, 500);
   cable.loseAnswerTo('pg_stat_activity');
   assert.equal((await db.query('select pg_sleep(2)')).length, 1);
@@ -191,14 +191,14 @@ test('who asks whether the server works may lose its own connection once', async
   assert.deepEqual(await db.query('select 1 as one'), [{ one: 1 }]);
 });
 
-test('a server that has no capacity for the question is not taken for one that is gone', async (t) => {
+test('a server without capacity for the check does not count as lost', async (t) => {
   const { cable, db } = await openSilent(t, 500);
   cable.crowd();
   assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
   await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
 });
 
-test('a statement that ends while it is asked about is over, and its transaction goes on', async (t) => {
+test('a statement that ends during the check is complete, and its transaction continues', async (t) => {
   const { cable, db } = await openSilent(t, 300);
   cable.delay(600);
   await db.transaction(async (tx) => {
@@ -234,7 +234,7 @@ test('a server that does not note what its processes do is waited for', async (t
   assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
 });
 
-test('fresh connections that never come about keep nobody from the next ones, and no pool from its end', async () => {
+test('new connections that hang block neither later ones nor the end of the pool', async () => {
   const silent = createServer().listen(0, '127.0.0.1');
   await once(silent, 'listening');
   const { port } = silent.address() as AddressInfo;
@@ -250,7 +250,7 @@ test('fresh connections that never come about keep nobody from the next ones, an
   silent.close();
 });
 
-test('a server without capacity is told as unavailable, and no other fault of a statement is', async () => {
+test('a server without capacity is reported as unavailable, and no other fault of a statement is', async () => {
   const raise = (code: string) =>
     database.db.query(
       `do $$ begin raise exception using errcode = '${code}', message = 'No space left'; end $$`,

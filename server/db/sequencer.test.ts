@@ -67,7 +67,7 @@ test('a hundred readers who wait for a sequencer that is held take one connectio
   assert.equal(await waiting(), 0);
 });
 
-test('who comes while a round runs gets one that sees what was committed before', async () => {
+test('a caller during a round gets a round that sees all earlier commits', async () => {
   await write();
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
@@ -109,7 +109,7 @@ test('a lock that is held for seconds ends the wait, and positions come when it 
   await database.db.query('drop table lock_of_test');
 });
 
-test('the server ends the transaction of a sequencer that says nothing, and waits for no lock for ever', async () => {
+test('the server ends the transaction of an inactive sequencer, and every wait for a lock has a limit', async () => {
   await write();
   let settings: object | undefined;
   const sequence = sequenceOf(async (tx) => {

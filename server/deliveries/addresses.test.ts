@@ -56,7 +56,7 @@ async function raiseAll(connection: string): Promise<void> {
   await placeAll(bench.db, eventSequence);
 }
 
-test('both addresses of the settings get the bodies that official clients know, with sorted keys', async () => {
+test('both addresses of the settings get the bodies of official clients, with sorted keys', async () => {
   const [primary, secondary] = [await bench.receiver(), await bench.receiver()];
   await address('primary', primary.url);
   await address('secondary', secondary.url);

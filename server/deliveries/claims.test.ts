@@ -209,7 +209,7 @@ test('with 30,000 waiting deliveries no claim reads a table through', async () =
   }
 });
 
-test('an environment goes with its endpoints, its deliveries and its keys', async () => {
+test('an environment is deleted with its endpoints, deliveries and keys', async () => {
   const receiver = await bench.receiver();
   await bench.endpoint(receiver.url);
   await bench.raise([0, 1]);

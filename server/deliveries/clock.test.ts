@@ -22,7 +22,7 @@ const open = (aheadMs: number) => {
   return { clock, machine, told, compare };
 };
 
-test('a clock that is wrong is corrected, and said to be where it is so by seconds', async () => {
+test('a wrong clock is corrected, and reported if it is wrong by seconds', async () => {
   for (const aheadMs of [hourMs, -hourMs, 2_000]) {
     const { clock, machine, told, compare } = open(aheadMs);
     assert.deepEqual(await compare(10), { databaseMs: 1_000_005 });
@@ -32,7 +32,7 @@ test('a clock that is wrong is corrected, and said to be where it is so by secon
   }
 });
 
-test('one that is right never goes back, however long comparisons take', async () => {
+test('a right clock never goes back, however long comparisons take', async () => {
   const { clock, machine, compare } = open(0);
   for (const [takesMs, ms] of [
     [900, 0],

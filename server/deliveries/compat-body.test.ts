@@ -10,7 +10,7 @@ const bodyOf = (type: CompatType) =>
     data: eventCatalogue[type].data.parse(eventCatalogue[type].example),
   });
 
-test('what a sync changed is told by model, with sorted keys', () => {
+test('the body of a sync has the changes by model, with sorted keys', () => {
   const times = { modifiedAfter: '2026-11-21T10:15:00.000Z', queryTimeStamp: '2026-11-21T10:15:00.000Z' };
   const changed = {
     connectionId: 'ada-sheets',
@@ -31,14 +31,14 @@ test('what a sync changed is told by model, with sorted keys', () => {
   assert.equal(bodyOf('sync.unchanged'), JSON.stringify(unchanged));
 });
 
-test('a sync that failed tells its error and its times', () => {
+test('the body of a failed sync has its error and its times', () => {
   const { error, failedAt, startedAt, success, syncName, type } = JSON.parse(bodyOf('sync.failed'));
   assert.deepEqual([success, syncName, type], [false, 'rows', 'sync']);
   assert.deepEqual(error, { description: 'Request failed with status code 500', type: 'function_threw' });
   assert.deepEqual([startedAt, failedAt], ['2026-11-21T10:15:00.000Z', '2026-11-21T10:15:02.512Z']);
 });
 
-test('every type that official clients know has a body', () => {
+test('every event type of official clients has a body', () => {
   for (const type of Object.keys(compatTypes) as CompatType[])
     assert.equal(typeof JSON.parse(bodyOf(type)).type, 'string');
 });

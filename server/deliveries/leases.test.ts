@@ -63,7 +63,7 @@ test('a node that continues in a lane has a new lease, and the last node closes 
   assert.deepEqual([await lane(), await statuses()], [undefined, ['delivered', 'delivered']]);
 });
 
-test('lanes of several endpoints are settled together, each as it asks', async () => {
+test('lanes of several endpoints are settled together, each with its own outcome', async () => {
   const ids = [
     await bench.endpoint('https://a.example.com/'),
     await bench.endpoint('https://b.example.com/'),
@@ -203,7 +203,7 @@ test('what is claimed is sent at once, though the claim at the next endpoint fai
   assert.equal(await bench.count('delivered'), 2);
 });
 
-test('what an old address answers says nothing about the new one, which gets the event at once', async () => {
+test('a response of an old address does not affect the new address, which gets the event at once', async () => {
   for (const status of [410, 500]) {
     const [old, other] = [await bench.receiver(), await bench.receiver()];
     const [asked, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];

@@ -32,7 +32,7 @@ const insertEvents = async (count: number) => {
   await placeAll(bench.db, eventSequence);
 };
 
-test("events of a deleted connection are replayed to its own address, and to nobody else's", async () => {
+test('events of a deleted connection are replayed to its own address only', async () => {
   const { db, environmentId } = bench;
   const [primary, own] = [await bench.receiver(), await bench.receiver()];
   await db.transaction((tx) =>
@@ -59,7 +59,7 @@ test("events of a deleted connection are replayed to its own address, and to nob
   assert.deepEqual([primary.got.length, own.got.length], [0, 2]);
 });
 
-test('a range of which little is wanted is gone through in pieces, and none of it is missed', async () => {
+test('a range with few wanted events is read in parts, and no event is missed', async () => {
   const id = await bench.endpoint('https://receiver.invalid/');
   await insertEvents(10_050);
   await bench.db.query(

@@ -52,7 +52,7 @@ test('silence lasts five seconds to a day', () => {
   assert.deepEqual([0, 4_999, 60_000, 1e23].map(pauseMs), [5_000, 5_000, 60_000, 86_400_000]);
 });
 
-test('who says when to come back is not broken, unless that is before any attempt would be repeated', () => {
+test('a receiver that requests a pause does not open the breaker, unless the pause ends before the next attempt', () => {
   const asked = (requestedPauseMs: number, pausedUntil: Date | null = null) =>
     afterPause({ ...after(4), pausedUntil }, { requestedPauseMs, nowMs, random: 0.5 });
   assert.deepEqual([asked(5_000).failures, asked(5_000).openUntil], [4, null]);

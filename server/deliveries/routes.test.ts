@@ -34,7 +34,7 @@ async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await isSo())) await sleep(10);
 }
 
-test('an account that is connected is told to an endpoint and to webhook_url, signed with the key there is', async () => {
+test('a connected account is sent to an endpoint and to webhook_url, signed with the existing key', async () => {
   const endpoint = await make();
   const set = await trellis.call('PATCH', '/environment/settings', { body: { webhook_url: settled.url } });
   assert.equal(set.status, 200, set.text);
@@ -168,7 +168,7 @@ test('an endpoint that fails shows why, since when, and how much waits', async (
   await remove(endpoint);
 });
 
-test('what stands for a setting is changed there, and can be disabled and enabled', async () => {
+test('an endpoint of a setting is changed in the settings, and can be disabled and enabled', async () => {
   await trellis.call('PATCH', '/environment/settings', {
     body: { webhook_url_secondary: 'https://receiver.invalid/', on_sync_error: false },
   });

@@ -46,7 +46,7 @@ test('nothing of an attempt is kept once it has ended, however long the service 
   assert.ok(held < 10, `${held} of ${signals.length} are held`);
 });
 
-test('an attempt that is broken off says nothing, and one that was to begin afterwards is not begun', async () => {
+test('an aborted attempt has no outcome, and no attempt begins after the abort', async () => {
   const running = new AbortController();
   let calls = 0;
   const fetch: Fetch = async () => {

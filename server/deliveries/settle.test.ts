@@ -49,7 +49,7 @@ test('five failures open the breaker, then one probe at a time goes out, and one
   assert.equal(stateOf(await bench.stateOf(id), bench.nowMs()), 'closed');
 });
 
-test('an event that nobody can take keeps no other connection waiting behind the breaker', async () => {
+test('an undeliverable event does not delay other connections behind the breaker', async () => {
   const receiver = await bench.receiver((response, { connection }) =>
     response.writeHead(connection === 'poison' ? 500 : 204).end(),
   );
@@ -133,7 +133,7 @@ test('a Retry-After of nothing is silence all the same, and does not keep the br
   assert.equal(receiver.got.length, 40);
 });
 
-test("an event that cannot be signed here is told as such, is tried again, and is not the receiver's fault", async () => {
+test('an event that this node cannot sign has its own error, is retried, and does not count against the receiver', async () => {
   const receiver = await bench.receiver();
   const id = await bench.endpoint(receiver.url);
   await bench.raise([0]);
@@ -174,7 +174,7 @@ test('a probe that cannot be signed here is no probe, and the next one waits', a
   assert.equal(stateOf(after, bench.nowMs()), 'open');
 });
 
-test('a node whose clock is fast ends no pause before its time, and says that it is', async () => {
+test('a node whose clock is fast ends no pause early, and reports its clock', async () => {
   const receiver = await bench.receiver(answer(429, { 'retry-after': '120' }));
   const id = await bench.endpoint(receiver.url);
   await bench.raise([0]);
@@ -212,7 +212,7 @@ test('how long a look at the database takes does not make late what is due', asy
   assert.equal(await bench.count('delivered'), 15);
 });
 
-test('after three days an event is a dead letter, and its connection goes on', async () => {
+test('after three days an event is a dead letter, and later events of its connection are sent', async () => {
   const receiver = await bench.receiver((response, { n }) => response.writeHead(n === 0 ? 400 : 204).end());
   await bench.endpoint(receiver.url);
   await bench.raise([0, 1]);
@@ -259,7 +259,7 @@ test('an endpoint to which nothing gets through for five days is disabled, and n
   assert.deepEqual(told, [{ cause: 'failing' }]);
 });
 
-test('a range is replayed under the same ids, with what came while nobody was there', async () => {
+test('a range is replayed with the same IDs, including events from before the endpoint existed', async () => {
   await bench.raise([0, 1]);
   const receiver = await bench.receiver();
   const id = await bench.endpoint(receiver.url, ['connection.created']);

@@ -20,7 +20,7 @@ const sweep = () =>
   deliverySweepJob({ db: bench.db, now, keptDays: 7 }).run({}, new AbortController().signal);
 const at = (id: number) => ({ id, environmentId: bench.environmentId });
 
-test('what arrived is kept for its days; what waits and what is dead stay', async () => {
+test('delivered events are kept for some days; waiting and dead deliveries stay', async () => {
   const receiver = await bench.receiver((response, { n }) => response.writeHead(n === 2 ? 500 : 204).end());
   await bench.endpoint(receiver.url);
   await bench.raise([0, 1, 2, 3]);
@@ -33,7 +33,7 @@ test('what arrived is kept for its days; what waits and what is dead stay', asyn
   assert.deepEqual([await bench.count('delivered'), await bench.count('waiting')], [0, 2]);
 });
 
-test('the deliveries of a deleted endpoint go, then itself, and the others stay', async () => {
+test('the deliveries of a deleted endpoint are deleted, then the endpoint, and other endpoints stay', async () => {
   const [gone, other] = [await bench.receiver(answer(500)), await bench.receiver(answer(500))];
   const id = await bench.endpoint(gone.url);
   await bench.endpoint(other.url);
@@ -47,7 +47,7 @@ test('the deliveries of a deleted endpoint go, then itself, and the others stay'
   assert.equal((await bench.db.query('select from endpoint')).length, 1);
 });
 
-test('what waits for a disabled endpoint dies in its time, and is not sent when that is enabled', async () => {
+test('deliveries of a disabled endpoint expire, and are not sent when it is enabled', async () => {
   const receiver = await bench.receiver(ok);
   const id = await bench.endpoint(receiver.url);
   await bench.raise([0, 1]);
@@ -130,7 +130,7 @@ test("a connection's address is not forgotten while an event is queued for it", 
   assert.equal(receiver.got.length, 2);
 });
 
-test('clearing away reads what is to go, however much stands beside it', async () => {
+test('a sweep reads only expired rows, however many others exist', async () => {
   const ids: number[] = [];
   for (let n = 0; n < 5; n += 1) ids.push(await bench.endpoint(`https://receiver.invalid/${n}`));
   await bench.db.query(

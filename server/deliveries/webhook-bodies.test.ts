@@ -5,7 +5,7 @@ import { forwardedHeaders } from './webhook-bodies.ts';
 const kept = (headers: Record<string, string>) =>
   Object.keys(forwardedHeaders(headers, { besides: ['x-secret'], brandPrefix: 'x-trellis-' }));
 
-test('no header goes along by which an application or what stands before it would take the request for another', () => {
+test('no header is forwarded that could change how the application or its proxy reads the request', () => {
   for (const name of [
     ...['x-http-method-override', 'x-http-method', 'x-method-override', 'x-original-method'],
     ...[
@@ -61,7 +61,7 @@ test('no header goes along by which an application or what stands before it woul
   );
 });
 
-test('what providers tell by headers goes along', () => {
+test('the headers that describe a webhook are forwarded', () => {
   const names = [
     'x-github-event',
     'x-hub-signature-256',

@@ -27,7 +27,7 @@ const range = (count: number, from = 0) => Array.from({ length: count }, (_, ind
 /** The numbers in the order in which they first came. */
 const firsts = (got: { n: number }[]) => [...new Set(got.map(({ n }) => n))];
 
-test('every endpoint gets the types it asks for, in the order of the feed', async () => {
+test('every endpoint gets its requested types, in the order of the feed', async () => {
   const [all, some, none] = [await bench.receiver(), await bench.receiver(), await bench.receiver()];
   await bench.endpoint(all.url);
   await bench.endpoint(some.url, ['integration.recovered', 'connection.*']);
@@ -137,7 +137,7 @@ test('a Retry-After of a year is a day', async () => {
   assert.equal(await bench.count('delivered'), 1);
 });
 
-test('410 disables the endpoint, which is an event for the others, and what waits goes on when it is enabled', async () => {
+test('410 disables the endpoint, the other endpoints get an event, and waiting deliveries continue when it is enabled', async () => {
   const [gone, other] = [await bench.receiver(answer(410)), await bench.receiver()];
   const id = await bench.endpoint(gone.url);
   await bench.endpoint(other.url);

@@ -26,7 +26,7 @@ const png = (bytes: number) => {
   return `data:image/png;base64,${base64(file)}`;
 };
 
-test('without a word the page looks as it does by default, and the defaults can be read', async () => {
+test('without settings the page has its default look, and the defaults can be read', async () => {
   const { connect, connect_warnings: warnings } = dataOf(await trellis.call('GET', '/environment/settings'));
   assert.deepEqual([connect, warnings], [asItIs, []]);
 });
@@ -113,7 +113,7 @@ test('what does not fit is 400 with its place, and changes nothing', async () =>
   assert.deepEqual(now.connect, asItIs);
 });
 
-test('the session tells the page how it looks, as official pages read it', async () => {
+test('the session has the look of the page, in the form of official pages', async () => {
   const made = await trellis.call('POST', '/connect/sessions', { body: { tags: {} } });
   const { token } = (made.body as { data: { token: string } }).data;
   const look = async () => {

@@ -112,7 +112,7 @@ test('a limit that is changed gives nothing back of what was taken', async () =>
   await node.stop();
 });
 
-test('a node that has not served a key before knows what the others took of it', async () => {
+test('a node that has not served a key before counts the calls of other nodes', async () => {
   const { key, secret } = await makeKey();
   let nowMs = 1_000;
   const first = openNode(600, () => nowMs);
@@ -127,7 +127,7 @@ test('a node that has not served a key before knows what the others took of it',
   await Promise.all([second.stop(), reader.settled()]);
 });
 
-test('while the database is away a node goes on by what it knows, and adds it afterwards', async () => {
+test('while the database is unavailable a node counts by its own figures, and adds them afterwards', async () => {
   const keyId = await newKey();
   const ranMs = stopwatch();
   let isAway = true;
@@ -152,7 +152,7 @@ test('while the database is away a node goes on by what it knows, and adds it af
   await node.stop();
 });
 
-test('a key that is gone is forgotten, and keeps no other from being counted', async () => {
+test('a deleted key is dropped, and other keys are still counted', async () => {
   const [gone, keyId] = [await newKey(), await newKey()];
   const node = openNode(600);
   passing(node, { keyId: gone }, 10);

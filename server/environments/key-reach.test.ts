@@ -33,7 +33,7 @@ test('what two have in common is within both, whichever comes first', () => {
   }
 });
 
-test('a reach that lies within another one is left as it is', () => {
+test('a reach within another one is not changed', () => {
   for (const one of reaches) {
     assert.deepEqual(commonReach(one, one), one);
     for (const other of reaches) {

@@ -87,7 +87,7 @@ test('a second is counted from the question, however long the database takes', a
   assert.ok(reader.key(secret) instanceof Promise);
 });
 
-test('a change is in force at once where it is told, and elsewhere within a second', async () => {
+test('a change is in force at once on the notified node, and elsewhere within a second', async () => {
   const [here, elsewhere] = [openReader(), openReader()];
   const { key, secret } = await newKey();
   const ticket = await ticketOf(key.id);
@@ -202,7 +202,7 @@ test('a ticket that is forged, or has ended, is no use of the key it names', asy
   assert.equal(await isUsed(), true);
 });
 
-test('a ticket lives as long as it says, to the millisecond', async () => {
+test('a ticket is valid for its stated lifetime, to the millisecond', async () => {
   const reader = openReader();
   const { key } = await newKey();
   now += 999 - (now % 1000);
@@ -232,7 +232,7 @@ test('a key that gets the number of another one has not made its tickets', async
   assert.equal(await codeOf(async () => reader.ticket(await ticketOf(id))), 'passes');
 });
 
-test('the holder of a key that has expired is told so', async () => {
+test('an expired key gets its own error', async () => {
   const reader = openReader();
   const { secret } = await newKey({ expiresAt: new Date(now + 500) });
   await reader.key(secret);

@@ -13,7 +13,7 @@ test('docs/reference/event-types.md describes every type, with its example, as t
   assert.equal(written, withEventTypes(written, describeEventTypes()), 'run node scripts/event-docs.ts');
 });
 
-test('every example fits its schema, which lets nothing else pass', () => {
+test('every example matches its schema, which rejects everything else', () => {
   for (const type of eventTypes) {
     const { data, example } = eventCatalogue[type];
     assert.deepEqual(data.parse(example), example, type);

@@ -80,7 +80,7 @@ test('a lane in the hands of a node that froze holds up no reader, and no event 
   assert.deepEqual([(await feed.read()).events.length, await count('delivery')], [2, 2]);
 });
 
-test("an event goes to its connection's address as it was when the event was written", async () => {
+test('an event is sent to the address that its connection had when the event was written', async () => {
   const primary = await insertEndpoint('primary');
   const [integration] = await feed.db.query<{ id: number }>(
     `insert into integration (environment_id, key, provider, display_name)

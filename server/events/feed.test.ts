@@ -39,7 +39,7 @@ test('events of another environment are not shown, and its positions are good he
   assert.deepEqual(await feed.read(4), { events: [], next: 4, last: 4 });
 });
 
-test('a reader of some types gets those alone, and passes over the others', async () => {
+test('a reader of some types gets only those, and its cursor passes the other events', async () => {
   await queueMany(1, 3);
   await queueMany(4, 4, { type: 'stale' });
   await queueMany(5, 6);

@@ -21,7 +21,7 @@ const latest = (given: { before?: number; limit?: number; types?: string[] } = {
     types: given.types,
   });
 
-test('the newest come first, page by page, and the last page says so', async () => {
+test('the newest events come first, page by page, and the last page is marked', async () => {
   const first = await latest();
   assert.deepEqual(
     first.events.map(({ data }) => data.consumer ?? data.datasets),

@@ -70,7 +70,7 @@ test('a step that fails half-way gives no position, and the next one gives the s
   assert.equal((await positions()).at(-1), 42);
 });
 
-test('an event that goes with its environment while it is given a position leaves no gap', async () => {
+test('an event that is deleted with its environment during numbering leaves no gap', async () => {
   const other = openDb(bench.target);
   try {
     const last = (await positions()).at(-1)!;
@@ -93,7 +93,7 @@ test('an event that goes with its environment while it is given a position leave
   }
 });
 
-test('events of one step come in the order in which they were written, whatever the clock says', async () => {
+test('events of one step have the order of their writes, whatever the clock', async () => {
   await bench.queue(101);
   await bench.queue(102);
   await bench.db.query(
@@ -109,7 +109,7 @@ test('events of one step come in the order in which they were written, whatever 
   );
 });
 
-test('a step takes fewer events where each goes to many endpoints, and all get their deliveries', async () => {
+test('a step takes fewer events if each has many endpoints, and all endpoints get their deliveries', async () => {
   const { environmentId } = bench.dev;
   await bench.db.query(
     `insert into endpoint (environment_id, kind, url)

@@ -96,7 +96,7 @@ test('functions of the environment are listed with their newest run and what fai
   assert.deepEqual((await names('limit=2&page=1')).length, 2);
 });
 
-test('runs of functions that share a name are told apart by the kind of function', async () => {
+test('runs of functions that share a name are distinguished by the kind of function', async () => {
   const headers = { 'connection-id': connectionId, 'provider-config-key': 'google-sheet' };
   await trellis.call('POST', '/action/trigger', {
     headers,
@@ -178,7 +178,7 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
   ]);
 });
 
-test('a run tells what its earlier attempts came to', async () => {
+test('a run shows the outcomes of its earlier attempts', async () => {
   await trigger('flaky', other);
   const run = await until(async () => {
     const { runs } = await get('/functions/runs?function=flaky');
@@ -190,7 +190,7 @@ test('a run tells what its earlier attempts came to', async () => {
   assert.ok(first!.ended_at <= (run.not_before as string));
 });
 
-test('what the code of a run threw is told to callers that may write, and to no other', async () => {
+test('the thrown error of a run is shown only to callers that may write', async () => {
   await trigger('broken');
   const { id } = await ended('broken', 'failed');
   const reader = await trellis.keyWith('functions:read');

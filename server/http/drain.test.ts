@@ -96,7 +96,7 @@ test('a stop does not wait for idle connections', async (t) => {
   await Promise.all([used.closed, silent.closed]);
 });
 
-test('an answer that begins during a stop is the last of its connection, and says so', async (t) => {
+test('a response that begins during a stop is the last of its connection, and has `Connection: close`', async (t) => {
   const { drain, client, arrived, end } = await serve(t);
   const waiting = client().ask('/waits');
   const idle = await client().ask('/now').until('now');

@@ -6,7 +6,7 @@ import { createLog } from '../log.ts';
 import { healthRoutes, type ReadyCheck } from './health.ts';
 import { type App, createBareHttp } from './server.ts';
 
-test('ready says of each check that it is well', async () => {
+test('ready lists each check as ok', async () => {
   const { ready } = await serve([{ name: 'database', find: async () => undefined }]);
   assert.deepEqual(await ready(), [200, { result: 'ok', checks: { database: 'ok' } }]);
 });

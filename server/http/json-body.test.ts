@@ -32,7 +32,7 @@ async function startReader(t: TestContext, { turnMs = 0 } = {}) {
 }
 const long = JSON.stringify(Array(20_000).fill('abcd'));
 
-test('others are answered between two long bodies', async (t) => {
+test('other requests are answered between two long bodies', async (t) => {
   const { read, send, gaps } = await startReader(t);
   const answers = await Promise.all(Array.from({ length: 20 }, () => send(long)));
   assert.deepEqual(

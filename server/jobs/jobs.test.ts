@@ -87,7 +87,7 @@ test('a job that is sent in a transaction exists exactly if that commits', async
   }
 });
 
-test('of many nodes that start at once on a fresh database, each starts, and a schedule stands once', async () => {
+test('many nodes start at once on a fresh database, and each schedule exists once', async () => {
   const { db, drop } = await openTestDatabase();
   try {
     const nodes = await Promise.all(Array.from({ length: 5 }, () => startJobs(db, { onError: fail })));
@@ -105,7 +105,7 @@ test('of many nodes that start at once on a fresh database, each starts, and a s
   }
 });
 
-test('a stop tells the running job, waits for it, and the next start goes on', async () => {
+test('a stop signals the running job and waits for it, and the next start continues', async () => {
   const jobs = await startJobs(bench.db, { onError: fail });
   const held = heldJob('test.stop');
   await jobs.work(held.job);
@@ -123,7 +123,7 @@ test('a stop tells the running job, waits for it, and the next start goes on', a
   await again.stop();
 });
 
-test('a job that fails is told of, without what it was given, and does not end the others', async () => {
+test('a failed job is logged without its input, and does not end other jobs', async () => {
   const told: unknown[] = [];
   const jobs = await startJobs(bench.db, { onError: (error) => told.push(error) });
   const done = heldJob('test.good');
@@ -145,7 +145,7 @@ test('a job that fails is told of, without what it was given, and does not end t
   assert.ok(rows.every(({ output }) => !String(output).includes('sauce')));
 });
 
-test('a role that may not create schemas is told what the owner of the database has to run', async () => {
+test('the error for a role that may not create schemas names the commands for the database owner', async () => {
   const role = `jobs_${randomBytes(6).toString('hex')}`;
   await bench.db.query(`create role ${role}`);
   const { db, drop } = await openTestDatabase();

@@ -47,7 +47,7 @@ test('every figure is documented as it is, and no other', () => {
   );
 });
 
-test('a histogram is told by what is at most as large as each bound, its sum and its count', async () => {
+test('a histogram has cumulative buckets, its sum and its count', async () => {
   metrics.refreshLeaseWait.observe(['a-provider'], 0.3);
   metrics.refreshLeaseWait.observe(['a-provider'], 99);
   const told = (await tell()).text;
@@ -64,7 +64,7 @@ test('a histogram is told by what is at most as large as each bound, its sum and
     assert.ok(told.split('\n').includes(line), line);
 });
 
-test('a figure without labels is told from the beginning, and nothing is counted where nothing happened', () => {
+test('a metric without labels exists from the start, and counts nothing if nothing happened', () => {
   assert.match(text, /^trellis_sign_ins_refused_total 0$/m);
   countRecords({ added: 0 });
   assert.deepEqual(metrics.records.samples(), []);
@@ -154,7 +154,7 @@ test('what names no figure is found', () => {
     assert.deepEqual(unknownIn(expr), wrong, expr);
 });
 
-test('every panel of the dashboard asks for figures and labels that there are', () => {
+test('every panel of the dashboard queries existing metrics and labels', () => {
   const asked = dashboard.panels.flatMap(({ title, targets = [] }) =>
     targets.map(({ expr, legendFormat }) => ({ title, expr, legendFormat })),
   );
@@ -171,7 +171,7 @@ test('every panel of the dashboard asks for figures and labels that there are', 
   assert.deepEqual(hidden, []);
 });
 
-test('every alert asks for figures that there are, and says what happened and what to do', () => {
+test('every alert queries existing metrics, and has a summary and a next step', () => {
   assert.ok(rules.length >= 20);
   for (const { alert, expr, annotations, labels } of rules) {
     assert.deepEqual(unknownIn(expr), [], `${alert}: ${expr}`);

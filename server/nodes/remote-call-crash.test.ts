@@ -37,7 +37,7 @@ async function crash(db: Db): Promise<void> {
   while ((await count())?.length !== 0) await pause(50);
 }
 
-test('what is lost with a crash of the server is done to its end, and what is asked for after it can be taken back', async (t) => {
+test('calls lost in a crash of the server run to their end, and later calls can be withdrawn', async (t) => {
   const db = await openServer(t);
   const begun = [Promise.withResolvers<AbortSignal>(), Promise.withResolvers<AbortSignal>()];
   const isOver = Promise.withResolvers<void>();

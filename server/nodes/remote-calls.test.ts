@@ -105,13 +105,13 @@ test('of twenty remote calls at once and two servers each is run once, and answe
   assert.equal(await left(), 0);
 });
 
-test('what nobody takes is taken back, and nobody does it later', async () => {
+test('a call that no node takes is withdrawn, and no node runs it later', async () => {
   const remoteCalls = createRemoteCalls(bench.db, { untakenAfterMs: 1 });
   assert.deepEqual(await remoteCalls.ask(remoteCall('late')), { none: 'untaken' });
   assert.equal(await left(), 0);
 });
 
-test('the node that runs a remote call is told when its caller no longer waits', async () => {
+test('the node that runs a remote call is notified when its caller no longer waits', async () => {
   const begun = Promise.withResolvers<AbortSignal>();
   const desk = open(async (_, { signal }) => {
     begun.resolve(signal);
@@ -128,7 +128,7 @@ test('the node that runs a remote call is told when its caller no longer waits',
   assert.equal(await left(), 0);
 });
 
-test('the node that runs a remote call is told when an earlier version of the service takes it back, which deletes its row', async () => {
+test('the node that runs a remote call is notified when an earlier version of the service withdraws it by deleting its row', async () => {
   const begun = Promise.withResolvers<AbortSignal>();
   const desk = open(async (_, { signal }) => {
     begun.resolve(signal);
@@ -143,7 +143,7 @@ test('the node that runs a remote call is told when an earlier version of the se
   await desk.stop(60_000);
 });
 
-test('the caller learns when the node that had the call is gone, fails or stops', async () => {
+test('the caller gets an error when the node with the call is lost, fails or stops', async () => {
   const remoteCalls = createRemoteCalls(bench.db);
   const killed = remoteCalls.ask(remoteCall('killed'));
   await until(async () => (await left()) > 0);
@@ -172,7 +172,7 @@ test('the caller learns when the node that had the call is gone, fails or stops'
   assert.equal(await left(), 0);
 });
 
-test('what a killed node has asked for is swept away', async () => {
+test('the calls of a killed node are deleted', async () => {
   await bench.db.query(
     `insert into errand (id, environment_id, kind, request, awaited_until)
      values (gen_random_uuid(), $1, 'test', '', clock_timestamp() - interval '2 minutes')`,
@@ -182,7 +182,7 @@ test('what a killed node has asked for is swept away', async () => {
   assert.equal(await left(), 0);
 });
 
-test('the caller is told of no outage that ends while a node may still take the call', async (t) => {
+test('the caller gets no error for an outage that ends while a node may still take the call', async (t) => {
   const { cable, db, failures } = await cut(t);
   const done: string[] = [];
   const desk = open(async (request) => {
@@ -238,7 +238,7 @@ test('a remote call whose insertion was not answered is waited for if its row ex
   await desk.stop(0);
 });
 
-test('of what is taken back while others look after it, none is lost', async () => {
+test('of 300 calls that are withdrawn at once none is lost', async () => {
   const gone = new AbortController();
   const remoteCalls = createRemoteCalls(bench.db);
   const asked = Array.from({ length: 300 }, (_, n) => remoteCalls.ask(remoteCall(String(n), gone.signal)));
@@ -345,7 +345,7 @@ test('what a desk has taken without hearing of it is done at its next looks', as
   await desk.stop(0);
 });
 
-test('what was taken back is swept away only once nobody has it', async () => {
+test('a sweep deletes a withdrawn call only after its lease has expired', async () => {
   await bench.db.query(
     `insert into errand (id, environment_id, kind, request, awaited_until, owner, lease_until)
      select gen_random_uuid(), $1, 'test', '', '-infinity', gen_random_uuid(), clock_timestamp() + seconds * interval '1 second'

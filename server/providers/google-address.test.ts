@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { adviceAtGoogle, whyNotAtGoogle } from './google-address.ts';
 
-test('an address that Google would refuse says why', () => {
+test('an address that Google would refuse is rejected with the reason', () => {
   const refused: [string, RegExp][] = [
     ['http://trellis.acme.com', /http only for localhost/],
     ['https://192.168.1.20:3003', /IP addresses/],

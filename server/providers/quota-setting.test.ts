@@ -27,7 +27,7 @@ test('other numbers replace those they name, and the burst follows', () => {
   ]);
 });
 
-test('a setting that says neither is refused with what it may say', () => {
+test('a setting with neither field is refused with the allowed fields', () => {
   for (const setting of ['Reads=5', 'ReadRequestsPerMinutePerProject=0', 'yes', 'on,off']) {
     assert.throws(
       () => quotaWith(quota, { setting, ...real }),

@@ -164,7 +164,7 @@ test('a refused key in the body is replaced in the body that came in', async (t)
   );
 });
 
-test('a call whose body cannot get the credentials is not sent, and the error says which body to send', async (t) => {
+test('a call whose body cannot carry the credentials is not sent, and the error names the required body', async (t) => {
   const { ask, seen } = await startKeyed(t);
   const long = Buffer.from(JSON.stringify({ a: 'x'.repeat(1024 * 1024) }));
   const chunked = { ...json, 'transfer-encoding': 'chunked' };

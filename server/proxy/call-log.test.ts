@@ -158,7 +158,7 @@ test('an error of the service is logged with its code, and one of the provider w
   });
 });
 
-test('a call whose caller is gone, and one that breaks off, are logged as such', async (t) => {
+test('a call whose caller disconnects and a call that breaks off are logged as such', async (t) => {
   let held: ServerResponse | undefined;
   const { proxy, next } = await logged(t, (request, response) => {
     held = response;

@@ -72,7 +72,7 @@ for (const [what, path] of [
   });
 }
 
-test('a call that is tried again goes with the credentials of then', async (t) => {
+test('a retried call has the current credentials', async (t) => {
   let token = 'one';
   const { proxy, asked } = await startRefusing(t, {
     meanwhile: () => {

@@ -32,7 +32,7 @@ for (const reason of ['rateLimitExceeded', 'userRateLimitExceeded']) {
   });
 }
 
-test('the reason is found in a body that is compressed, comes in parts, or goes on after it', async (t) => {
+test('the reason is found in a body that is compressed, arrives in parts, or continues after it', async (t) => {
   const zipped = await callOnce(t, (response) =>
     response
       .writeHead(403, { ...soon, 'content-encoding': 'gzip' })

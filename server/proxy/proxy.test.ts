@@ -144,7 +144,7 @@ test('a dead connection is 424 with its cause, in the dialect and without it', a
   assert.equal(JSON.parse(ours.text).error.code, 'connection_needs_reauth');
 });
 
-test('a fault of the service is a bare 500 in the dialect, and a temporary one says when to come back', async (t) => {
+test('an error of the service is a bare 500 in the dialect, and a temporary one has a retry time', async (t) => {
   const provider = await startProvider(t);
   const thrown = [
     new Error('secret detail'),

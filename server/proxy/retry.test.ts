@@ -37,7 +37,7 @@ test('waits double from half a second, up to a minute', () => {
   assert.equal(waitAfter({ tried: 2, random: 1 }), 500);
 });
 
-test("the provider's definition says how short a wait may be", () => {
+test("the provider's definition sets the minimum wait", () => {
   const minimum = { too_many: 30_000, unavailable: 1_000 };
   assert.equal(waitAfter({ status: 429, minimum }), 30_000);
   assert.equal(waitAfter({ status: 429, minimum, random: 1 }), 45_000);

@@ -28,7 +28,7 @@ test('an ignored field that changes alone is no change and keeps its stored valu
   assert.equal((await calls.list()).records[0]?.fetched_at, 3);
 });
 
-test('the fields of a call stand in place of those of the dataset', async () => {
+test('the fields of a call replace those of the dataset', async () => {
   const calls = await fresh();
   await calls.set({ ignoreFields: ['x'] });
   await calls.save(a(1, 1));
@@ -137,7 +137,7 @@ test('no name of a field is taken for anything else, __proto__ included', () => 
   assert.equal(ignoredFields(['__proto__']).canonical(stored), '{"constructor":1}');
 });
 
-test('a digest tells sets of names apart, whatever their order', () => {
+test('a digest distinguishes sets of names, whatever their order', () => {
   const digest = (...names: string[]) => ignoredFields(names).digest?.toString('hex');
   assert.equal(digest(), undefined);
   assert.equal(digest('a', 'b'), digest('b', 'a', 'b'));

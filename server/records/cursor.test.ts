@@ -74,7 +74,7 @@ test('a cursor of a later version is refused, although its check is right', asyn
   refused(bytes.toString('base64url'), dataset);
 });
 
-test('a cursor tells since when its reader reads, until it is past that, and has one spelling still', () => {
+test('a cursor has the start time of its reader until it passes that time, and has one spelling', () => {
   const dataset = { id: 7, lastSeq: 20, tombstoneFloor: 15 };
   const dated = cursorWriter(7, 12)(5);
   assert.equal(dated.length, 40);

@@ -107,7 +107,7 @@ test('an estimate refuses the cursors that a prune refuses', async () => {
   await assert.rejects(calls.estimate(await calls.cursorOf(3)), isInvalidCursor);
 });
 
-test('an emptied dataset keeps its last position, its settings and good cursors, and tells of it', async () => {
+test('an emptied dataset keeps its last position, settings and valid cursors, and an event is written', async () => {
   const calls = datasetCalls(bench.db, await bench.connect());
   await calls.set({ ignoreFields: ['text'] });
   await calls.save(rows(1, 6));

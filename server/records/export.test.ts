@@ -95,7 +95,7 @@ test('an export of nothing is its last line', async () => {
   assert.deepEqual(lines, [{ _trellis_export: { count: 0, next_cursor: null } }]);
 });
 
-test('what is wrong with the request is told as an error, not as a broken export', async () => {
+test('an invalid request gets an error, not a broken export', async () => {
   await save('Other', 1);
   const of = async (query: string) => {
     const answer = await trellis.call('GET', `/records/export?${query}`, { headers: given.headers });
@@ -175,7 +175,7 @@ test('an export that breaks off half-way has no last line, and its answer is no 
   assert.ok(lines.every((line) => line._trellis_export === undefined));
 });
 
-test('a reader that goes away half-way leaves nothing running', async () => {
+test('after a reader disconnects half-way nothing keeps running', async () => {
   await hangUpHalfWay(trellis, () => open('model=Large'));
   const { lines } = await read(await open('model=Whole'));
   assert.ok(lines.at(-1)?._trellis_export);

@@ -190,7 +190,7 @@ async function compareList(given: Extract<Step, { do: 'list' }>, calls: Calls, m
   );
 }
 
-test('any order of all operations leaves what the model says, answer by answer', async () => {
+test('all operations in any order give the results of the model, response by response', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 30 }), limit, async (given, pageLimit) => {
       const calls = datasetCalls(bench.db, await bench.connect());

@@ -17,7 +17,7 @@ after(() => bench.end());
 
 const count = 10_000;
 
-test('retention whose node is killed half-way goes on at another, and lets each record go once', async () => {
+test('another node continues the retention of a killed node, and each record is deleted once', async () => {
   const { db, target } = bench;
   const calls = datasetCalls(db, await bench.connect());
   await calls.save(rows(1, count));

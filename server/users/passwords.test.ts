@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createPasswords } from './passwords.ts';
 
-test('of passwords that come all at once some are hashed, a few at a time, and the rest is asked to come again', async () => {
+test('of many concurrent passwords some are hashed, a few at a time, and the other callers get a retry time', async () => {
   const passwords = createPasswords();
   const tries = await Promise.allSettled(Array.from({ length: 24 }, () => passwords.hash('correct horse')));
   const refused = tries.filter((one) => one.status === 'rejected');

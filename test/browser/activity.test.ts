@@ -28,7 +28,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
   const line = (path: string) => page.getByRole('link', { name: `GET /v4/spreadsheets/${path}` });
   const live = (state: string) => page.getByRole('status', { name: `Live list: ${state}` }).waitFor();
 
-  test('an environment in which nothing has happened says so', async () => {
+  test('an environment without activity shows an empty state', async () => {
     await open();
     await page.getByText('No entries yet').waitFor();
     await live('Live');
@@ -61,7 +61,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await live('Live');
   });
 
-  test('a stream that ends is opened again, and the page says so meanwhile', async () => {
+  test('a stream that ends is reopened, and the page shows this meanwhile', async () => {
     const tail = /\/operations\/tail/;
     dashboard.expectComplaint(/ERR_FAILED|ERR_INTERNET_DISCONNECTED|status of 503/);
     await page.route(tail, (route) => route.fulfill({ status: 503, body: '' }));
@@ -77,7 +77,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await line('again-live').waitFor();
   });
 
-  test('filters stand in the address and choose what is shown, live too', async () => {
+  test('filters are in the URL and apply to the list, also to live entries', async () => {
     await page.getByRole('textbox', { name: 'Search' }).fill('SECOND');
     await page.waitForURL(/text=SECOND/);
     await line('first').waitFor({ state: 'detached' });
@@ -103,7 +103,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await picture(page, 'activity-reversed');
   });
 
-  test('the charts tell how many there were, how many failed and how long they took', async () => {
+  test('the charts show counts, failures and durations', async () => {
     const { body } = await trellis
       .control('POST', 'spreadsheets', {
         ...{ account: 'ada@example.com', title: 'Cities', sheet: 'cities', rows: [['Oslo']] },
@@ -142,7 +142,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.waitForURL(/\/app\/dev\/playground\?/);
   });
 
-  test('a failed attempt tells its story', async () => {
+  test('a failed attempt shows its steps', async () => {
     await trellis.control('POST', 'faults', { case: 'api_reset' });
     await proxied('reset');
     await trellis.control('DELETE', 'faults');
@@ -185,7 +185,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     assert.ok(!page.url().includes('cursor'));
   });
 
-  test('while it loads nothing jumps, and an error says what to do', async () => {
+  test('the layout is stable during loading, and an error shows the next step', async () => {
     const list = /\/operations\?/;
     let release = () => {};
     const held = new Promise<void>((resolve) => {

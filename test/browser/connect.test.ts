@@ -57,7 +57,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: /continue|allow/i }).click();
   };
 
-  test('a popup tells its opener and closes itself', async () => {
+  test('a popup notifies its opener and closes', async () => {
     const page = await browser.newPage();
     await page.goto(applicationUrl);
     const { token } = await newSession();

@@ -168,7 +168,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     assert.equal(refused.status, 403);
   });
 
-  test('a deletion says what it destroys, and does it', async () => {
+  test('a deletion names what it deletes, and deletes it', async () => {
     await open(`/connections/google-sheet/${connectionId}`);
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByText('2 cached records in 1 dataset').waitFor();

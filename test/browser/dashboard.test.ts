@@ -79,7 +79,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await assertAccessible(page);
   });
 
-  test('the keyboard leads everywhere, and says how', async () => {
+  test('pages are reached by keyboard, and the shortcuts are listed', async () => {
     await page.keyboard.press('?');
     await page.getByRole('dialog', { name: 'Keyboard shortcuts' }).waitFor();
     await picture(page, 'shortcuts');
@@ -164,7 +164,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
   });
 
-  test('a deletion says what it destroys, and does it', async () => {
+  test('a deletion names what it deletes, and deletes it', async () => {
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByText('the credentials of the account').waitFor();
     await page.getByRole('button', { name: 'Delete permanently' }).click();
@@ -173,7 +173,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     assert.deepEqual(body.connections, []);
   });
 
-  test('the environment stands in the address, and another one shows nothing of it', async () => {
+  test('the URL contains the environment, and another environment shows none of its data', async () => {
     await page.getByRole('link', { name: 'Activity' }).click();
     await page.getByRole('link', { name: 'connect' }).first().waitFor();
     await assertAccessible(page);

@@ -178,7 +178,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByText('webhook_url', { exact: true }).waitFor();
   });
 
-  test('a service that does not answer is told, and shown as soon as it does', async () => {
+  test('an unavailable service is reported, and its data are shown as soon as it answers', async () => {
     await page.route('**/events/endpoints?*', (route) => route.abort());
     dashboard.expectComplaint(/ERR_FAILED/);
     await page.reload();

@@ -411,7 +411,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     }
   });
 
-  test('a removal says what it destroys, and does it', async () => {
+  test('a removal names what it deletes, and deletes it', async () => {
     await open('/functions/of/google-sheet/sync/rows');
     await page.getByRole('button', { name: 'Remove' }).click();
     await page.getByText('its code, in 2 versions').waitFor();

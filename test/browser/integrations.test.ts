@@ -118,7 +118,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'integration-own-client');
   });
 
-  test('an address that Google does not take is said to be such', async () => {
+  test('an address that Google does not accept is reported as such', async () => {
     const { baseUrl } = dashboard.trellis;
     await page.route(/\/providers\/google-sheet$/, async (route) => {
       const answer = await route.fetch();

@@ -160,7 +160,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     }
   });
 
-  test('an address that leads nowhere says so, and shows the way back', async () => {
+  test('an unknown URL shows an error and a link back', async () => {
     await open('/dev/nothing-of-the-kind');
     await page.getByRole('heading', { name: 'Page not found' }).waitFor();
     await picture(page, 'no-such-page');

@@ -34,7 +34,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
   });
   after(() => dashboard?.close());
 
-  test('without a connection the page says what comes first', async () => {
+  test('without a connection the page shows the first step', async () => {
     await open('');
     await page.getByText('Create a connection first').waitFor();
     await picture(page, 'records-empty');
@@ -88,7 +88,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'datasets');
   });
 
-  test('a connection that is not there is told as such', async () => {
+  test('an unknown connection is reported as such', async () => {
     dashboard.expectComplaint(/status of 40\d/);
     await open(`/of/${at.integration}/nobody`);
     await page.getByRole('alert').filter({ hasText: 'unknown_connection' }).waitFor();

@@ -93,7 +93,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     });
   });
 
-  test('a window that is closed is told: at once, and at the provider', async () => {
+  test('a closed window is reported: at once, and at the provider', async () => {
     await closeWindow(await open(await tokenOf()));
     assert.equal((await outcome()).code, 'window_closed');
     const popup = await open(await tokenOf());
@@ -244,7 +244,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     assert.equal(await page.locator('iframe').count(), 0);
   });
 
-  test('a frame in a page that the service does not name is told', async () => {
+  test('a frame in a page that the service does not allow is reported', async () => {
     pages.expectComplaint(/frame-ancestors/);
     await page.goto(stranger.origin);
     await page.evaluate('const late = setTimeout; window.setTimeout = (run, ms) => late(run, ms / 30)');
@@ -306,7 +306,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 
-  test('the hook of React tells how it goes, in StrictMode too', async () => {
+  test('the React hook reports the progress, also in StrictMode', async () => {
     const status = page.locator('output');
     const button = page.getByRole('button', { name: 'Connect with React' });
     const render = async (token: string, more: Record<string, unknown> = {}) => {
@@ -410,7 +410,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 
-  test('a session that has expired is told', async () => {
+  test('an expired session is reported', async () => {
     await page.goto(application.origin);
     const popup = await open(await tokenOf());
     await popup.getByRole('button', { name: /^Continue to/ }).waitFor();

@@ -189,7 +189,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'settings-connect-page');
   });
 
-  test('the audit log tells who did what, by name, and is filtered in the address', async () => {
+  test("the audit log shows the actor's name for each change, and its filter is in the URL", async () => {
     await tab('Audit log');
     const row = page.getByRole('row').filter({ hasText: 'key.revoked' });
     await row.getByText('The owner').waitFor();
@@ -294,7 +294,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await row.waitFor({ state: 'detached' });
   });
 
-  test('the last owner cannot remove themselves, and is told why', async () => {
+  test('the last owner cannot remove themselves, and sees the reason', async () => {
     await choose('The owner', 'Remove');
     dashboard.expectComplaint(/409/);
     await press('Remove');
@@ -302,7 +302,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await press('Cancel');
   });
 
-  test('a service that does not answer is told, and shown as soon as it does', async () => {
+  test('an unavailable service is reported, and its data are shown as soon as it answers', async () => {
     await page.route('**/users', (route) => route.abort());
     dashboard.expectComplaint(/ERR_FAILED/);
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=people`);

@@ -54,7 +54,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
   };
 
-  test('a name is changed, and the menu knows it at once', async () => {
+  test('a name is changed, and the menu shows it at once', async () => {
     await page.getByRole('textbox', { name: 'Name' }).fill('Mary Jackson');
     await press('Save the name');
     await page.getByText('Saved.').waitFor();
@@ -88,7 +88,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Turn off' }).waitFor();
   });
 
-  test('signing in asks for a code, says what is wrong with one, and takes the right one', async () => {
+  test('signing in requires a code, reports a wrong one, and accepts the right one', async () => {
     await fromElsewhere();
     await signOut();
     await picture(page, 'sign-in');
@@ -176,7 +176,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     assert.equal(new URL(page.url()).pathname, '/app/dev/settings');
   });
 
-  test('a session of somebody else leads to the sign-in', async () => {
+  test('a session of another user leads to the sign-in', async () => {
     const tab = await openRefused();
     const answerElse = async (route: Route) => {
       const response = await route.fetch();
@@ -223,7 +223,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.waitForURL('**/app/dev/**');
   });
 
-  test('too many tries are told with the time to wait', async () => {
+  test('too many attempts are reported with the time to wait', async () => {
     await fromElsewhere();
     await signOut();
     dashboard.expectComplaint(/429/);

@@ -109,7 +109,7 @@ test('no cursor are false, null and what is empty; another thing than a text or 
   }
 });
 
-test('what a way to turn pages needs is asked for', async () => {
+test('each kind of pagination requires its options', async () => {
   const given = provider(() => ({ data: [1] }));
   const { cursor_name_in_request: _, ...nameless } = byNext;
   await assert.rejects(pagesOf(given, nameless), /by cursor needs cursor_name_in_request/);
@@ -146,7 +146,7 @@ test('a name with dots is a path in a body, as GraphQL wants it; what the caller
   assert.deepEqual(data, { query: 'q', variables: { first: 1 } });
 });
 
-test('a form keeps its fields, and a body that has none is told', async () => {
+test('a form keeps its fields, and a body without fields is an error', async () => {
   const forms: string[] = [];
   const given = provider((_, { data }) => {
     forms.push(String(data));
@@ -161,7 +161,7 @@ test('a form keeps its fields, and a body that has none is told', async () => {
   );
 });
 
-test('a cursor goes into the body where the provider wants it there', async () => {
+test('a cursor is sent in the body if the provider requires it', async () => {
   const given = provider((_, { data }) => ({
     data: { rows: [1], next: (data as { c?: string }).c === undefined ? 'n' : '' },
   }));
@@ -262,7 +262,7 @@ test("what the provider's definition says of pages counts where the call says no
   await assert.rejects(Array.fromAsync(paginate(given.send, { endpoint: '/x' })), /needs a type/);
 });
 
-test('an answer without a list where one was promised is told', async () => {
+test('a response without the expected list is an error', async () => {
   const given = provider(() => ({ data: { rows: 'none' } }));
   await assert.rejects(pagesOf(given, { type: 'link', response_path: 'rows' }), /no list at rows/);
   const atTop = provider(() => ({ data: [1] }));

@@ -89,7 +89,7 @@ test('each filter lists what it says, newest first, and counts as many', async (
   assert.deepEqual(await list({ statuses: ['blocked'], integrationKeys: ['drive'] }), []);
 });
 
-test('the search finds a part of each name that somebody may know, and takes signs as they are', async () => {
+test('the search finds a part of each name, and takes special characters literally', async () => {
   for (const search of ['c4711', 'ACCOUNT-4711', 'person4711@', 'user-4711', 'Person 4711']) {
     assert.deepEqual(await list({ search }), ['c4711'], search);
     assert.equal(await count({ search }), 1, search);

@@ -157,7 +157,7 @@ test('twenty merges of metadata at once lose nothing', async () => {
   assert.equal(Object.keys(metadata).length, 21);
 });
 
-test('what is sealed stands nowhere in plain text', async () => {
+test('no sealed value is stored in plain text', async () => {
   const connection = await insertConnection(database.db, {
     vault,
     integration,
@@ -231,7 +231,7 @@ test('an import sees what a refresh stores while it waits: the token that was re
   assert.deepEqual([now.grantedAt, now.metadata], [before.grantedAt, {}]);
 });
 
-test('a client of its own is not stored beside a node that does not know of it, nor one in its place', async () => {
+test("a connection's own client is not stored or replaced while a node of an earlier version runs", async () => {
   const config_override = { client_id: 'own', client_secret: 'own secret' };
   const credentials = { ...token('access-1'), config_override };
   const given = { vault, integration, credentials, grant: {}, at: new Date() };

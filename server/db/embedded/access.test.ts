@@ -28,7 +28,7 @@ function victimOf(dir: string, name: string): string {
   return victim;
 }
 
-test('what says who may connect is written through no link', () => {
+test('the access file is written through no link', () => {
   const dir = makeDir('links');
   const victims = ['pg_hba.conf', 'pg_ident.conf', 'pg_hba.conf.draft'].map((name) => victimOf(dir, name));
   const { hba_file: file } = accessFiles(dir);
@@ -41,7 +41,7 @@ test('what says who may connect is written through no link', () => {
   assert.match(readFileSync(file, 'utf8'), /^local all all peer map=service\n$/);
 });
 
-test('a socket lies beside its cluster, for the user of its server alone', async () => {
+test('a socket is beside its cluster, only for the user of its server', async () => {
   const dir = makeDir('dir');
   const { socketDir, remove } = await listenBeside(dir, { clusterDir: path.join(dir, 'data'), account });
   assert.equal(path.dirname(socketDir), dir);
@@ -57,7 +57,7 @@ test('a socket lies beside its cluster, for the user of its server alone', async
   assert.equal(lstatSync(path.join(base, 'elsewhere')).uid, uid);
 });
 
-test('a socket whose path would be too long, or not read by PostgreSQL, lies in /tmp', async () => {
+test('a socket whose path would be too long, or not readable by PostgreSQL, is in /tmp', async () => {
   for (const name of ['x'.repeat(90), 'with, comma']) {
     const dir = makeDir(name);
     const { socketDir, remove } = await listenBeside(dir, { clusterDir: path.join(dir, 'data'), account });

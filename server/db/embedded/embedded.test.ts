@@ -58,7 +58,7 @@ test('a server keeps its data over a restart, and reports where it is only while
   assert.equal(existsSync(second.connection.host), false);
 });
 
-test('what a server writes beside its cluster goes through no link', async () => {
+test('a server writes beside its cluster through no link', async () => {
   const dataDir = copyOfMade('links');
   const victim = path.join(base, 'victim');
   writeFileSync(victim, 'mine');
@@ -97,7 +97,7 @@ test('the server is durable, in UTF-8 by code point, and has no TCP', async () =
   assert.deepEqual(shown, [{ fsync: 'on', tcp: '', encoding: 'UTF8', locale: 'C' }]);
 });
 
-test('a server whose service is killed goes away by itself', async () => {
+test('a server whose service is killed stops automatically', async () => {
   const dataDir = copyOfMade('orphan');
   const service = await startService(dataDir);
   await kill(service.child);
@@ -235,7 +235,7 @@ test('a database of another major version is refused and left alone', async () =
   assert.deepEqual(processesIn(dataDir), []);
 });
 
-test('a service whose database cannot start says why, and ends', async () => {
+test('a service whose database cannot start reports the reason and exits', async () => {
   const dataDir = copyOfMade('broken');
   rmSync(path.join(dataDir, 'postgres/data/global/pg_control'));
   const service = spawnService(dataDir);

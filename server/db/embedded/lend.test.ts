@@ -83,14 +83,14 @@ test('of twenty commands at once none fails, and nothing is left of them', async
   assert.equal(existsSync(path.join(dataDir, 'postgres/socket')), false);
 });
 
-test('beside a service its server is used, and goes on', async () => {
+test('beside a service its server is used, and keeps running', async () => {
   const service = await startEmbedded({ dataDir });
   assert.deepEqual(await lend(async (server) => server), service.connection);
   assert.equal(await ask(service.connection), 1);
   await service.stop();
 });
 
-test('what a command throws is what it threw, and the server goes all the same', async () => {
+test('the error of a command is passed on, and the server stops', async () => {
   await assert.rejects(
     lend(async () => {
       throw Object.assign(new Error('of the command'), { code: 'ECONNREFUSED' });

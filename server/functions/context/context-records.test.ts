@@ -92,7 +92,7 @@ test('deleteRecordsFromPreviousExecutions alone deletes what its run did not sav
   assert.deepEqual(await openTrackings(), []);
 });
 
-test('a run that goes on from a checkpoint deletes nothing that was saved before it', async () => {
+test('a run that continues from a checkpoint deletes nothing that was saved before it', async () => {
   const given: Rows = { rows: ['a', 'b', 'c', 'd', 'e'] };
   serveRows(given);
   await bench.deploy('rows', fullSync(toEnd));

@@ -177,7 +177,7 @@ test('a refusal to a HEAD, which has no body, is thrown with its code', async (t
   });
 });
 
-test('a connection that got the ID of another is not called for it, and each attempt asks again', async (t) => {
+test('a connection with the reused ID of another is not called, and each attempt checks again', async (t) => {
   let calls = 0;
   const count: RequestListener = (_request, response) => {
     calls += 1;

@@ -11,7 +11,7 @@ before(async () => {
 });
 after(() => bench.end());
 
-test('what others change while a run goes on stays as they made it, where the run says so', async () => {
+test('changes by other writers during a run are kept if the run requests it', async () => {
   const code = (strategy: string) =>
     syncOf(`
       if (nango.lastSyncDate === undefined) {

@@ -82,7 +82,7 @@ test('what is meant for one origin is not shown to another that it redirects to'
   assert.deepEqual([authorization, cookie, other], [undefined, undefined, 'kept']);
 });
 
-test('a redirect keeps method and body where its status says so', async () => {
+test('a redirect keeps method and body if its status requires it', async () => {
   for (const [status, method, body] of [
     [301, 'GET', ''],
     [303, 'GET', ''],

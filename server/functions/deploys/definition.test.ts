@@ -7,7 +7,7 @@ const read = (said: unknown) =>
 const object = { type: 'object', properties: { id: { type: 'string' } } };
 const sync = { type: 'sync', frequency: 'every 5m', hasWebhook: false, models: { Row: object } };
 
-test('what a bundle says becomes a definition, with what it left out as it is by default', () => {
+test('the declarations of a bundle become a definition, with defaults for missing ones', () => {
   const said = read({ ...sync, description: 'Rows.' });
   assert.deepEqual(said, {
     label: '0.0.1',

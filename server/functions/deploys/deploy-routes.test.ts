@@ -207,7 +207,7 @@ test('what changed gets a new version, which can be taken back, and what is miss
   ]);
 });
 
-test('a plan names what would be removed, also to a command line that says so only when it deploys', async () => {
+test('a plan names what would be removed, also for a command line that names removals only at the deploy', async () => {
   const all = [
     flowConfig({ name: 'staying', code: actionCode() }),
     flowConfig({ name: 'going', code: syncCode({ model: 'Gone' }), type: 'sync' }),
@@ -229,7 +229,7 @@ test('a plan names what would be removed, also to a command line that says so on
   assert.equal((await trellis.call('DELETE', `${path}/staying?type=action`)).status, 200);
 });
 
-test('an application is told when the models of a sync become others, by a deploy or a roll back', async () => {
+test('an application gets an event when the models of a sync change, by a deploy or a rollback', async () => {
   const sync = (fields: string, frequency = 'every hour') =>
     deployBody(
       [
@@ -307,7 +307,7 @@ test('a function is turned off and on, found by a part of its name, and removed'
   assert.equal((await trellis.call('DELETE', `${path}?type=sync`)).status, 404);
 });
 
-test('a bundle that asks for more than functions may is refused with its place, and nothing of the deploy is done', async () => {
+test('a bundle that requires forbidden modules is refused with its place, and nothing of the deploy is done', async () => {
   const before = await functionsOf('google-sheet');
   const fine = flowConfig({ name: 'fine', code: actionCode() });
   const bad: Record<string, [string, RegExp]> = {
@@ -394,7 +394,7 @@ test('twenty deploys at once are each whole, and number their versions one after
   assert.equal(new Set(labels).size, 1);
 });
 
-test('another environment sees nothing of it, and deploys nothing into it', async () => {
+test('another environment sees no part of it, and deploys nothing into it', async () => {
   const key = trellis.keys.prod;
   await deploy(deployBody([flowConfig({ name: 'own', code: actionCode() })], { reconcile: false }));
   const path = '/integrations/google-sheet/functions';

@@ -129,7 +129,7 @@ const attempts = [
   'fetch("file://<abs>/fifo.json"); importScripts("<abs>/a.js")',
 ];
 
-test('no deploy opens a file or says whether there is one', async (t) => {
+test('no deploy opens a file or reveals whether it exists', async (t) => {
   if (process.platform !== 'linux') return t.skip('macOS has no such FIFO');
   const outcomesIn = async (place: string) => {
     const dir = relative(process.cwd(), place);

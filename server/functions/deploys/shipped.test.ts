@@ -76,7 +76,7 @@ test('twenty nodes that start at once make one version, which is the newest', as
   assert.equal((await found('rows')).number, 2);
 });
 
-test('one that cannot be brought up to date keeps none of the others from it', async () => {
+test('a function that cannot be updated does not prevent the update of the others', async () => {
   await shippedWith(bundle('bad', 1), bundle('rows', 1)).enable(which('bad'));
   await shippedWith(bundle('rows', 1)).enable(which('rows'));
   const broken = { ...bundle('bad', 2), code: 'throw new Error("of the bundle")' };
@@ -85,7 +85,7 @@ test('one that cannot be brought up to date keeps none of the others from it', a
   assert.ok(told.some((line) => line.includes('bad')));
 });
 
-test('what somebody deployed under the name meanwhile stays, and what was removed is not put back', async () => {
+test('a function that a user deployed under the name stays, and a removed one is not restored', async () => {
   await shippedWith(bundle('rows', 1)).enable(which('rows'));
   const next = shippedWith(bundle('rows', 2));
   await assert.rejects(

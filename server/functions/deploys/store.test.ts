@@ -92,7 +92,7 @@ test('equal texts are kept once, and ids of another environment find and change 
   assert.equal(await sourceOf(database.db, { environmentId: mine, versionId }), actionCode());
 });
 
-test('a plan changes nothing, and says what the deploy then does', async () => {
+test('a plan changes nothing, and lists the later effects of the deploy', async () => {
   const environmentId = await environmentWith('planned');
   const sync = given('s', { kind: 'sync' as const, code: syncCode({ model: 'Lost' }) });
   await deploy(deploys, order(environmentId, [sync, given('same'), given('old')]));

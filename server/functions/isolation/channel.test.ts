@@ -116,7 +116,7 @@ test('the calls of a process after its end are ignored', async (t) => {
   assert.deepEqual(asked, []);
 });
 
-test('a process that ends itself, or floods the log from below, is told apart', async (t) => {
+test('a process that ends itself and one that floods the log have different errors', async (t) => {
   const exits = await runForged(t, `process.exit(3)`);
   assert.deepEqual(exits.outcome, {
     failure: { cause: 'exited', message: 'The process of the run ended with code 3.' },

@@ -9,7 +9,7 @@ const map = (mappings: string) => JSON.stringify({ version: 3, sources: ['a.ts']
 const stackOf = async (id: string, code: string, given = stack) =>
   (await mapped({ name: 'Error', message: 'x', stack: given }, { id, code })).stack!;
 
-test('a map is sent to the thread once for each bundle, and again when others have taken its place', async () => {
+test('a map is sent to the thread once for each bundle, and again after other maps have replaced it', async () => {
   let sent = 0;
   const mapOf = (text: string) => () => {
     sent += 1;

@@ -111,7 +111,7 @@ test('calls that are large wait for each other, so that the service never holds 
   assert.equal(max, 2);
 });
 
-test('large arguments and results pass as bytes that nobody has parsed', async (t) => {
+test('large arguments and results pass as unparsed bytes', async (t) => {
   const runtime = openRuntime(t);
   let sent: unknown;
   const serve: RunOrder['serve'] = async (_name, args) => {
@@ -129,7 +129,7 @@ test('large arguments and results pass as bytes that nobody has parsed', async (
   assert.deepEqual(JSON.parse(result.bytes.toString()), [{ as: 'it is' }, rows]);
 });
 
-test('an answer above 16 MB is refused with its reason, and the run goes on', async (t) => {
+test('a response above 16 MB is refused with its reason, and the run continues', async (t) => {
   const runtime = openRuntime(t);
   const code = run('try { await service.call("large") } catch (error) { return error.code }');
   const serve: RunOrder['serve'] = async () => ({ value: 'x'.repeat(16 * 1024 * 1024) });
@@ -153,7 +153,7 @@ test('calls are served in the order in which they were sent, large ones too', as
   );
 });
 
-test('no process is there before the first run, and none once nobody has needed it for a while', async (t) => {
+test('no process exists before the first run, or after some time without runs', async (t) => {
   const runtime = openRuntime(t, { idleMs: 1 });
   await runtime.confinement();
   assert.deepEqual(runtime.counts(), { processes: 0, running: 0, waiting: 0, started: 0 });
@@ -184,7 +184,7 @@ test('an environment that fills all processes gives way to another, which gets o
   assert.ok(runtime.counts().processes <= 2);
 });
 
-test('a process is replaced after its runs, and ended when nobody needs it', async (t) => {
+test('a process is replaced after its runs, and ended when it is not needed', async (t) => {
   const runtime = openRuntime(t, { maxProcesses: 1, runsPerProcess: 2, idleMs: 1 });
   for (let at = 0; at < 5; at++)
     assert.equal(await resultOf(runtime, run('return input'), { input: at }), at);
@@ -249,7 +249,7 @@ test('an answer streams, and no more of it than the code reads is fetched', asyn
   assert.ok(wasLeft);
 });
 
-test('a body streams to the service, and a broken stream is told on both sides', async (t) => {
+test('a body streams to the service, and a broken stream is an error on both sides', async (t) => {
   const runtime = openRuntime(t);
   const told: string[] = [];
   const serve: RunOrder['serve'] = async (name, _args, { body }) => {
@@ -324,7 +324,7 @@ test('a stack names the file that was written', async (t) => {
   assert.doesNotMatch(stack!, /node:|stdin|trellis/);
 });
 
-test('what is thrown and is no Error is told as JSON, and an Error tells its cause', async (t) => {
+test('a thrown value that is not an Error is reported as JSON, and an Error with its cause', async (t) => {
   const runtime = openRuntime(t);
   const threw = async (what: string) => {
     const { outcome } = await runCode(runtime, run(`throw ${what};`));

@@ -144,7 +144,7 @@ test('a write that is under way is whole before its run is taken over', async ()
   assert.equal((await take()).length, 1);
 });
 
-test('a run that waits is cancelled at once, one that runs is told, and what is over stays', async () => {
+test('a waiting run is cancelled at once, a running one is signalled, and a finished one is unchanged', async () => {
   await bench.connect('ada');
   await bench.connect('bob');
   await queueDue(bench.db, bench.now());
@@ -159,7 +159,7 @@ test('a run that waits is cancelled at once, one that runs is told, and what is 
   assert.equal((await claim()).length, 0);
 });
 
-test('a reset ends the run that goes on, so that nothing of it is written after', async () => {
+test('a reset ends the current run, which then writes nothing', async () => {
   const { id, dataKey } = await bench.connect('ada');
   await queueDue(bench.db, bench.now());
   const [held] = await claim();

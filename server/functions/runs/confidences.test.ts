@@ -18,7 +18,7 @@ beforeEach(async () => {
 
 const token = `access-"${crypto.randomUUID()}`;
 
-test('a secret that a run was told stands neither in its log nor in its error', async () => {
+test('a secret that a run received is neither in its log nor in its error', async () => {
   await bench.deploy(
     'rows',
     syncOf(`
@@ -43,7 +43,7 @@ test('a secret that a run was told stands neither in its log nor in its error', 
   assert.equal(stored.includes(token.slice(8)), false);
 });
 
-test('secrets are told from what stands beside them', () => {
+test('secrets are distinguished from the text around them', () => {
   const secrets = new Secrets();
   secrets.addCredentials({
     type: 'OAUTH2',
@@ -70,7 +70,7 @@ test('secrets are told from what stands beside them', () => {
   });
 });
 
-test('an action that is read-only cannot write, whatever its input asks for', async () => {
+test('a read-only action cannot write, whatever its input', async () => {
   const seen: (string | undefined)[] = [];
   bench.serve(({ method }, response) => {
     seen.push(method);

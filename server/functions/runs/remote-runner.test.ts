@@ -68,7 +68,7 @@ test('a run that no node takes is over, and may be tried again', async () => {
   assert.deepEqual(await states(), [['failed', 'function_unavailable']]);
 });
 
-test('a run whose caller is gone before any node took it is cancelled', async () => {
+test('a run whose caller disconnects before a node took it is cancelled', async () => {
   const ending = await elsewhere().runNow(await begin(), AbortSignal.abort());
   assert.equal(ending?.state, 'cancelled');
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
@@ -186,7 +186,7 @@ test('a run that is taken back while the database answers for nothing is cancell
   assert.deepEqual(await states(), [['cancelled', 'cancelled']]);
 });
 
-test('a node that stops leaves a run that it was asked for to another one', async () => {
+test('a node that stops leaves a requested run to another node', async () => {
   const { vault, runtime, reader } = bench.one;
   const other = await bench.node();
   const kinds = remoteHandlers({

@@ -139,7 +139,7 @@ test('the run that follows is linked to what asked for it', async () => {
   assert.equal((await claim()).traceparent, traceparent);
 });
 
-test('the schedule keeps its times when a run was asked for', async () => {
+test('the schedule keeps its times after a requested run', async () => {
   const nextAt = async () => (await bench.db.query('select next_at from sync'))[0]?.next_at;
   const of = await begun();
   const at = await nextAt();
@@ -196,7 +196,7 @@ test('a pause takes back what was to follow, and a trigger after it counts', asy
   assert.deepEqual(await states(), ['succeeded schedule', 'waiting manual']);
 });
 
-test('a reset begins the one run that was asked for, and none follows it', async () => {
+test('a reset starts the requested run, and no other run follows', async () => {
   await begun();
   await trigger();
   await locked(async (tx, syncs) => {

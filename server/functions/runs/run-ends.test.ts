@@ -58,7 +58,7 @@ async function leave() {
   return { id, connection, found };
 }
 
-test('a run that was told to end begins nowhere again, not after its node is lost, nor after an outage', async () => {
+test('a cancelled run is not started again, neither after the loss of its node nor after an outage', async () => {
   await bench.deploy('rows', syncOf(`await nango.log('began');`));
   await connect();
   const held = await claim();
@@ -95,7 +95,7 @@ test('a run outlives the loss of nodes with its attempts, and not of any number 
   assert.deepEqual(await states(), [['failed', 'function_unavailable']]);
 });
 
-test('what a run logs after it was given back stands behind what it logged before', async () => {
+test('the log lines of a resumed run follow those before its release', async () => {
   await bench.deploy('rows', syncOf(''));
   await connect();
   const logging = async ({ id, attempt }: Claim, text: string) => {
@@ -114,7 +114,7 @@ test('what a run logs after it was given back stands behind what it logged befor
   assert.deepEqual(await bench.lines(), ['one', 'two', 'three']);
 });
 
-test('who left an action to run hears of its end, also where it never began', async () => {
+test('the caller of an asynchronous action gets its end, also if it never started', async () => {
   await bench.deploy('act', action, 'action');
   const cancelled = await leave();
   await cancel(cancelled.id);
@@ -181,7 +181,7 @@ test('a node that lost a run releases none of its locks, and a deleted run holds
   assert.equal(await acquire(randomUUIDv7()), true);
 });
 
-test('what functions kept of a connection goes when it is deleted', async () => {
+test('the data that functions store for a connection are deleted with it', async () => {
   await bench.deploy('keeps', syncOf(''));
   const [gone, there] = await Promise.all(['gone', 'there'].map((name) => bench.connect(name)));
   await bench.db.query(

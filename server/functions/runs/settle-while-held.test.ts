@@ -62,7 +62,7 @@ test('what a run came to is written when the database is back', async (t) => {
   assert.deepEqual([told.length, await rows()], [2, ['succeeded']]);
 });
 
-test('what was written although nobody heard of it stands', async (t) => {
+test('a write whose response was lost is kept', async (t) => {
   const { cable, db } = await cut(t);
   const claim = await begin();
   cable.loseAnswerTo('commit');

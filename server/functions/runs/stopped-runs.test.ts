@@ -15,7 +15,7 @@ async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await pause(20);
 }
 
-test('a sync that returns when it is told to stop deletes nothing that it did not reach', async () => {
+test('a sync that returns after a stop signal does not delete records that it did not reach', async () => {
   await bench.deploy(
     'rows',
     syncOf(
@@ -45,7 +45,7 @@ test('a sync that returns when it is told to stop deletes nothing that it did no
   );
 });
 
-test('a run ends with its connection, also where the same ID stands for another account by then', async () => {
+test('a run ends with its connection, also if its ID then belongs to another account', async () => {
   await bench.deploy(
     'rows',
     syncOf(

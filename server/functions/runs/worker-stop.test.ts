@@ -18,7 +18,7 @@ const until = async (isSo: () => Promise<boolean>) => {
   while (!(await isSo())) await pause(20);
 };
 
-test('a cancelled run ends within a look, and its sync goes on at its next time', async () => {
+test('a cancelled run ends within one poll, and its sync continues at its next time', async () => {
   await bench.deploy(
     'rows',
     syncOf(
@@ -42,7 +42,7 @@ test('a cancelled run ends within a look, and its sync goes on at its next time'
   assert.equal(sync!.failures, 0);
 });
 
-test('a node that stops gives its runs back, and another goes on', async () => {
+test('a node that stops releases its runs, and another node continues them', async () => {
   await bench.deploy(
     'rows',
     syncOf(`
@@ -128,7 +128,7 @@ async function act(exec: string) {
     });
 }
 
-test('a node that stops begins nothing that somebody waits for, and says so', async () => {
+test('a node that stops starts no awaited run, which fails as temporary', async () => {
   const begin = await act(`await nango.log('began');`);
   const { runner } = bench.one;
   const stopped = runner.stop();

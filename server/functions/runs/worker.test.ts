@@ -9,7 +9,7 @@ beforeEach(async () => {
 });
 afterEach(() => bench.end());
 
-test('a sync reads an API through the proxy, saves its records, and tells what it changed', async () => {
+test('a sync reads an API through the proxy, saves its records, and reports its changes', async () => {
   bench.serve(({ url }, response) => {
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify([{ id: `${url}-1` }, { id: `${url}-2` }]));
@@ -45,7 +45,7 @@ const json = (value: unknown) => (_request: unknown, response: import('node:http
   response.end(JSON.stringify(value));
 };
 const outcomes = async () => (await bench.runs()).map(({ state, error }) => [state, error?.code]);
-test('a checkpoint is where the next run goes on, sealed where it lies', async () => {
+test('the next run continues at the checkpoint, which is stored sealed', async () => {
   await bench.deploy(
     'rows',
     syncOf(`
@@ -68,7 +68,7 @@ test('a checkpoint is where the next run goes on, sealed where it lies', async (
   assert.equal(stored?.value.includes('secret place'), false);
 });
 
-test('every kind of ask is answered, and a bad argument is refused by its name', async () => {
+test('every kind of request is answered, and an invalid argument is refused by its name', async () => {
   bench.serve((request, response) => {
     let body = '';
     request.on('data', (part) => {
@@ -184,7 +184,7 @@ test('an outage is tried again after a while, from the checkpoint; what the code
   assert.equal(none, undefined);
 });
 
-test('a function does not start without the scopes it needs: that is told once, and no run is kept', async () => {
+test('a function does not start without its required scopes: this is reported once, and no run is stored', async () => {
   await bench.deploy('rows', syncOf(`await nango.log('started');`, `scopes: ['wide'],`));
   const { id } = await bench.connect('ada');
   const grant = (scopes: string[]) =>

@@ -63,7 +63,7 @@ const ids = async () =>
     ({ id }) => id,
   );
 
-test('a sync is triggered, told of, paused and started, and shows its runs', async () => {
+test('a sync is triggered, shown, paused and started, and shows its runs', async () => {
   assert.deepEqual(await statuses(), []);
   assert.deepEqual((await post('/sync/trigger', { syncs: ['rows'] })).body, { success: true });
   await settled();

@@ -47,7 +47,7 @@ test('what is written is read, and a line is a key', async () => {
   assert.equal(text.split('\n').length, 1 + 3 + 1 + 1 + 1);
 });
 
-test('a file that is not whole, or is none, is refused, and its fault is told', async () => {
+test('an incomplete or invalid file is refused with its fault', async () => {
   const { text } = await write('damaged');
   const lines = text.trimEnd().split('\n');
   const [, dataKey = '', , , apiKey = '', sum = ''] = lines;
@@ -97,7 +97,7 @@ test('an API key that cannot be read costs no other key: it is counted', async (
   assert.deepEqual(await readKeyFile(path), { ...given, unread: 2 });
 });
 
-test('of which moment a file is can be told though it is damaged; another file is not taken for one', async () => {
+test('the time of a damaged file can be read; another file is not accepted as a key file', async () => {
   const { path, text } = await write('half');
   await writeFile(path, text.slice(0, 100));
   assert.deepEqual(await findMadeAt(path), given.madeAt);

@@ -84,7 +84,7 @@ test('API keys that were revoked or narrowed after a backup are so again, and ea
   assert.equal(noted.length, 4);
 });
 
-test('data that are younger than the file know better what their API keys may do', async () => {
+test('the rights of API keys in data newer than the file are kept', async () => {
   const [leaked, wide] = [await make('leaked'), await make('wide')];
   await exportKeys(bench.db, file);
   await revoke(leaked.key);
@@ -153,7 +153,7 @@ test('a backup from between the moment of a file and its note is narrowed at mos
   assert.deepEqual(await scopesOf(data, late.secret), ['*']);
 });
 
-test('an API key of which the file says nothing that can be read is revoked, and told', async () => {
+test('an API key without a readable entry in the file is revoked and reported', async () => {
   const odd = await make('odd');
   const data = await bench.backup();
   await exportKeys(bench.db, file);
@@ -163,7 +163,7 @@ test('an API key of which the file says nothing that can be read is revoked, and
   assert.deepEqual(await scopesOf(data, odd.secret), []);
 });
 
-test('a replica that took over keeps the keys of what was made after the file, however old it says it is', async () => {
+test("a promoted replica keeps the keys of data newer than the file, whatever the file's time", async () => {
   for (const id of ['kept', 'gone']) await bench.connect(id);
   await bench.disconnect('gone');
   await exportKeys(bench.db, file);
@@ -206,7 +206,7 @@ test('data from before a file lose their own keys of what was deleted, also when
   assert.deepEqual([connections, younger, deleted], [1, 0, ['dev/notes/doomed']]);
 });
 
-test('what was made after the file and has no key anywhere is given up when asked to, and told as that', async () => {
+test('data newer than the file without any key are deleted on request, and reported', async () => {
   await bench.connect('kept');
   await exportKeys(bench.db, file);
   await bench.connect('moved');
@@ -232,7 +232,7 @@ test('an environment that was made after the file, without a key anywhere, takes
   await assert.rejects(restoreKeys(data, { ...(await given()), dropsNewer: true }), refused);
 });
 
-test('a file that lacks the key of an environment is told from one that helps, and changes nothing', async () => {
+test('a file without the key of an environment is reported and changes nothing', async () => {
   const data = await bench.backup();
   await exportKeys(bench.db, file);
   await data.query("update environment set data_key = gen_random_uuid() where name = 'prod'");

@@ -173,7 +173,7 @@ test('every relation of a backup is there to be read, of whatever kind', async (
   }
 });
 
-test('a backup fails before anything is written if the disk lacks space, and the error says how much', async () => {
+test('a backup fails before anything is written if the disk lacks space, and the error has the missing size', async () => {
   const hole = join(dataDir, 'postgres/data/hole');
   await writeFile(hole, '');
   // As long as 8 TB, and takes no space.
@@ -280,7 +280,7 @@ test('the newest backups are kept, leftovers go, and two are not made into one d
   );
 });
 
-test('the backup just made is kept, also where a clock that was ahead has named others later', async () => {
+test('the newest backup is kept, also if earlier backups have later times in their names', async () => {
   const ahead = join(dir, 'ahead');
   const names = ['2026-01-01T00-00-00-000Z', '2999-01-01T00-00-00-000Z', '2999-01-02T00-00-00-000Z'];
   for (const name of names) {

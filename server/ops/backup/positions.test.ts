@@ -73,7 +73,7 @@ test('records: cursors from before and from the lost time are good, and what com
   }
 });
 
-test('the feed goes on 2^32 further, people sign in again, and the audit log has no gap', async () => {
+test('the feed continues 2^32 further, users sign in again, and the audit log has no gap', async () => {
   await writeEvent(db);
   const [first] = await positions(db);
   await db.query(`insert into invitation (hash, role, expires_at) values ('\\x00', 'owner', 'infinity')`);
@@ -87,7 +87,7 @@ test('the feed goes on 2^32 further, people sign in again, and the audit log has
   assert.deepEqual([fault, waiting], [undefined, 0]);
 });
 
-test('asked again, also by twenty at once, it is done once until a position was given out', async () => {
+test('repeated calls, also twenty at once, raise the positions once until a position is assigned', async () => {
   const { db: fresh, drop } = await openTestDatabase();
   try {
     const outcomes = await Promise.all(Array.from({ length: 20 }, () => raisePositionsOnce(fresh)));

@@ -103,7 +103,7 @@ async function ask<T extends object>(db: Db, text: string): Promise<T> {
   return row!;
 }
 
-test('a database of an older PostgreSQL is brought over whole, also after a kill, and goes on', {
+test('a database of an older PostgreSQL is upgraded completely, also after a kill, and remains usable', {
   skip,
 }, async () => {
   await makeOld();

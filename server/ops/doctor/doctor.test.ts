@@ -55,7 +55,7 @@ test('a migrated database that keeps what it commits has no fault but the settin
   assert.deepEqual([...new Set(Object.values(rest))], ['ok'], JSON.stringify(rest));
 });
 
-test('a database without its newest migration, and one of a newer version, are told apart', async () => {
+test('a database without its newest migration and a database of a newer version have different findings', async () => {
   const [newest] = await db.query<{ name: string }>(
     'delete from migration where name = (select max(name) from migration) returning name',
   );
@@ -69,7 +69,7 @@ test('a database without its newest migration, and one of a newer version, are t
   assert.equal((await run('migrations')).state, 'ok');
 });
 
-test('a role that only reads, or that is cut off early, is told', async () => {
+test('a read-only role and a role with a short timeout are reported', async () => {
   const [{ role = '' } = {}] = await db.query<{ role: string }>('select current_user as role');
   const name = database.target as { database?: string; url?: string };
   const at = name.database ?? new URL(name.url ?? '').pathname.slice(1);
@@ -124,7 +124,7 @@ test('an integration that sends credentials in a header that servers return is n
   await db.query('delete from integration');
 });
 
-test('a sunset is told from 90 days before, for the connections that it concerns alone', async () => {
+test('a sunset is reported from 90 days before, only for the affected connections', async () => {
   const catalog = loadCatalog(providersDirectory, authModes);
   const judge = (at: string) => judgeSunsets(db, { catalog, at: new Date(at) });
   const integrations = await db.query<{ id: number; key: string }>(`
@@ -202,7 +202,7 @@ test('a consumer that acknowledges one cursor for 30 days while changes wait is 
   assert.match(found.says, /^1 consumer has .*: app \(prod, sheets\/customer, Row, base\)\.$/);
 });
 
-test('master keys that are missing, wrong, retired or out of use are told apart', async () => {
+test('missing, wrong, retired and unused master keys have different findings', async () => {
   const [one, two] = [masterKey('one'), masterKey('two')];
   assert.equal((await judgeKeyRing(db, undefined)).state, 'ok', 'nothing is sealed yet');
   await registerMasterKey(db, one);
@@ -219,7 +219,7 @@ test('master keys that are missing, wrong, retired or out of use are told apart'
   assert.match((await judgeKeyRing(db, [two, one])).says, /one can be removed from the settings/);
 });
 
-test('a directory or a key that others may read is told, with the command that mends it', async () => {
+test('a directory or key that other users can read is reported, with the command that fixes it', async () => {
   const key = join(directory, 'master.key');
   await writeFile(key, 'x', { mode: 0o644 });
   assert.match((await judgeKeyFiles([key])).mend ?? '', new RegExp(`chmod 600 ${key}`));
@@ -244,7 +244,7 @@ test('doctors who look at a port at once do not take each other for other progra
   assert.deepEqual([...new Set(verdicts.map(({ says }) => says))], [`127.0.0.1:${port} is free.`]);
 });
 
-test('a program that takes connections and says nothing is asked once', async () => {
+test('a program that accepts connections and sends nothing is requested once', async () => {
   let asked = 0;
   const server = createServer((socket) => {
     asked += 1;
@@ -259,7 +259,7 @@ test('a program that takes connections and says nothing is asked once', async ()
   await once(server, 'close');
 });
 
-test('a port that another program has, an address that leads elsewhere and one that hangs up are told', async () => {
+test('a port of another program, an address of another host and a closed connection are reported', async () => {
   const server = createServer((socket) =>
     socket.resume().end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi'),
   );

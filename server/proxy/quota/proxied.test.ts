@@ -47,7 +47,7 @@ async function limited(t: TestContext, { count, statuses = [] }: { count: number
   };
 }
 
-test('all attempts of a call together wait no longer than it says', async (t) => {
+test('all attempts of a call together wait no longer than its limit', async (t) => {
   const statuses = [200, 503];
   const { call } = await limited(t, { count: 1, statuses });
   assert.deepEqual(await call(), [200, undefined]);

@@ -57,7 +57,7 @@ test('the use is the sum of the last window of the whole project', async () => {
   assert.ok(uses.get(1)!.every(({ name }) => name.endsWith('PerProject')));
 });
 
-test('a limit that is closed says until when, and one that was says nothing', async () => {
+test('a closed limit has the time of its end, and a reopened one has none', async () => {
   const { db } = database;
   const close = (until: Date) =>
     db.query(`update quota_book set pages = jsonb_set(pages, '{closedUntil}', to_jsonb($1::float8))`, [

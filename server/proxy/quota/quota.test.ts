@@ -209,7 +209,7 @@ test('the share of a node that was killed comes back when its window has passed,
   await living.stop();
 });
 
-test('the unused tokens of a stopped node are available to others at once', async () => {
+test('the unused tokens of a stopped node are available to other nodes at once', async () => {
   const stopping = createQuota({ db: database.db });
   const staying = createQuota({ db: database.db });
   const [one, two] = subjects(2, { project: 10 });

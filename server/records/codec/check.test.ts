@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { countOf, RecordPacker } from './check.ts';
 
-test('of two records with one id the last stands, in its place, wherever the first one lies', () => {
+test('of two records with one ID the last is kept at its position, wherever the first was', () => {
   const large = 'é'.repeat(2_000_000);
   const packer = new RecordPacker(6 * large.length);
   for (const id of ['a', 'b', 'c', 'a', 'd', 'b']) packer.add({ id, text: `${id}${large}`, canonical: id });

@@ -42,7 +42,7 @@ test('large calls at once get each its own', async () => {
   );
 });
 
-test('a thread that dies fails the calls that wait for it, and the next call gets another', async () => {
+test('a crash of the thread fails its waiting calls, and the next call gets a new thread', async () => {
   const good = () => checked([makeRecord(1)]).batches[0] as RecordBatch;
   const deadly = { ...good(), offsets: new Uint32Array([0, 2 ** 31, 2 ** 31]) };
   await sealOnThread(good(), of);

@@ -38,7 +38,7 @@ test('pages follow each other without gap or repeat, and next_cursor is null exa
   assert.deepEqual(await calls.list({ cursor: end }), { records: [], next_cursor: null });
 });
 
-test('a page of large records ends at the page budget and says where to go on', async () => {
+test('a page of large records ends at the page budget and has the cursor of the next page', async () => {
   const calls = await fresh();
   const large = 'x'.repeat(3 * 1024 * 1024);
   for (let n = 0; n < 8; n += 1) await calls.save([{ id: `r${n}`, large }]);
@@ -172,7 +172,7 @@ test("a cursor of another connection's records, or of another model's, is none h
   await assert.rejects(here!.list({ cursor: await beside!.cursorOf(1) }), { code: 'invalid_cursor' });
 });
 
-test('a page with pruned records among others holds each as it is, and one without is the same by steps', async () => {
+test('a page with some pruned records has each as it is, and a page without them is the same in steps', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 6));
   await calls.prune(await calls.cursorOf(2));

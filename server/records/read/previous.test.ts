@@ -53,7 +53,7 @@ const assertCounted = async (calls: Calls) => {
   assert.deepEqual({ records, deleted, pruned, payload_bytes }, await calls.recount());
 };
 
-test('a list tells of changes only where it is asked to', async () => {
+test('a list has changes only on request', async () => {
   const calls = await keeping();
   await calls.save([{ id: 'a', x: 1 }]);
   await calls.save([{ id: 'a', x: 2 }]);
@@ -65,7 +65,7 @@ test('a list tells of changes only where it is asked to', async () => {
   assert.deepEqual({ ...told, _trellis_metadata: rest }, plain);
 });
 
-test('a kept payload tells the fields that differ and their former values, whatever comes and goes', async () => {
+test('a kept payload gives the changed fields and their former values after any saves and deletes', async () => {
   const calls = await keeping();
   await calls.set({ ignoreFields: ['at'] });
   const deep = { list: [1, { p: 1 }], same: true };

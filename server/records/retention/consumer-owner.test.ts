@@ -198,7 +198,7 @@ test('of twenty keys that replace one key at once, one is made, also when that k
   }
 });
 
-test('a consumer without a valid owner goes to the key that acknowledges its present cursor', async () => {
+test('a consumer without a valid owner is assigned to the key that acknowledges its present cursor', async () => {
   for (const end of ['revoked', 'expired', 'before owners']) {
     const hour = new Date(Date.now() + 3_600_000).toISOString();
     const old = await newKey(reads, end === 'expired' ? { expires_at: hour } : {});
@@ -245,7 +245,7 @@ test('of twenty keys that acknowledge a consumer without an owner at once, one b
   assert.deepEqual(await entries(), [`key:${winners[0]?.id} consumer.owner_changed`]);
 });
 
-test('a consumer without an owner goes to a key although its present cursor has expired', async () => {
+test('a consumer without an owner is assigned to a key although its present cursor has expired', async () => {
   const old = await newKey(reads);
   const { model, cursors, put, stand } = await tenRecords();
   await put(old.secret, cursors[3]);

@@ -41,7 +41,7 @@ test('a consumer is where it acknowledged, and `behind` counts the records that 
   );
 });
 
-test('an earlier cursor is refused with the one that stands, and taken by a rewind', async () => {
+test('an earlier cursor is refused with the stored one, and accepted by a rewind', async () => {
   const { calls, name } = await tenRecords();
   const [three, seven] = [await calls.cursorOf(3), await calls.cursorOf(7)];
   await acknowledge(bench.db, { by: 'service', ...name, name: 'a', cursor: seven });
@@ -96,7 +96,7 @@ test('a consumer may wait for a dataset before its first record', async () => {
   assert.equal((await findConsumer(bench.db, name))?.behind, 3);
 });
 
-test('consumers are listed by model, variant and name, and one that is removed is gone', async () => {
+test('consumers are listed by model, variant and name, without removed ones', async () => {
   const { calls, name } = await tenRecords();
   await acknowledge(bench.db, { by: 'service', ...name, name: 'b', cursor: await calls.cursorOf(1) });
   await acknowledge(bench.db, { by: 'service', ...name, name: 'a', cursor: await calls.cursorOf(2) });

@@ -132,7 +132,7 @@ test('a step that held the lock for long is followed by one of half as many reco
   assert.deepEqual(await stepCounts(), [500, 250, 125, 125, 250, 500, 250]);
 });
 
-test('a stale consumer is told of with the cursor that it knows itself by', async () => {
+test("the event for a stale consumer has the consumer's own cursor", async () => {
   const { calls, name } = await dueTomorrow(4);
   await calls.delete('r1');
   await setPolicy(

@@ -60,7 +60,7 @@ const receipts = () =>
     `select actor, action, target, details from audit where action like 'records.%' order by id`,
   );
 
-test('payloads older than the policy says go, younger ones stay, and no cursor moves', async () => {
+test("payloads older than the policy's limit are deleted, newer payloads are kept, and no cursor changes", async () => {
   const { calls } = await newDataset(10);
   await setAge(calls, 6, 8);
   const before = (await calls.listAll()).map(({ _trellis_metadata }) => _trellis_metadata.cursor);
@@ -77,7 +77,7 @@ test('payloads older than the policy says go, younger ones stay, and no cursor m
   assert.equal((await runRetention(bench.db, { now: new Date() })).payloads, 0);
 });
 
-test('former payloads go with the payloads and tombstones they stand beside, and their bytes are told of', async () => {
+test('former payloads are deleted with their payloads and tombstones, and their bytes are reported', async () => {
   const { calls } = await newDataset(6);
   await calls.set({ keepPrevious: true });
   await calls.save(rows(1, 6, 'second'));
@@ -99,7 +99,7 @@ test('former payloads go with the payloads and tombstones they stand beside, and
   );
 });
 
-test('without a policy nothing goes, however old', async () => {
+test('without a policy nothing is deleted, however old it is', async () => {
   const { calls } = await newDataset(3);
   assert.deepEqual(await runRetention(bench.db, { now: inDays(10_000) }), {
     payloads: 0,
@@ -109,7 +109,7 @@ test('without a policy nothing goes, however old', async () => {
   assert.deepEqual(await prunedIds(calls), []);
 });
 
-test("an integration's policy stands instead of its environment's", async () => {
+test("an integration's policy replaces its environment's policy", async () => {
   const { calls } = await newDataset(3);
   await setPolicy(bench.db, place(), policy({ pruneAfterDays: 1 }));
   await setPolicy(bench.db, place('sheets'), policy({ pruneAfterDays: 100 }));
@@ -210,7 +210,7 @@ test('old tombstones go with their payloads, and a cursor before the last of the
   assert.deepEqual(saved.added, ['r2']);
 });
 
-test('who begins after tombstones have gone reads to the end, follows from there and acknowledges', async () => {
+test('a reader that begins after the deletion of tombstones reads to the end, follows and acknowledges', async () => {
   const { calls, name } = await newDataset(12);
   const early = await calls.list({ limit: 5 });
   await deleteRecords(bench.db, { ...name, ids: ['r12'] });
@@ -244,7 +244,7 @@ test('who begins after tombstones have gone reads to the end, follows from there
   await assert.rejects(calls.list({ cursor: early.next_cursor }), { code: 'cursor_expired' });
 });
 
-test('a policy that is taken back, or told to wait, ends a run that has begun', async () => {
+test('the removal of a policy, or its change to wait, ends a running purge', async () => {
   for (const change of [
     () => removePolicy(bench.db, place()),
     () => setPolicy(bench.db, place(), { ...policy({ pruneAfterDays: 1 }), waitForConsumers: true }),
@@ -279,7 +279,7 @@ test('tombstones without a payload, of pruned records, are counted right', async
   assert.deepEqual({ records, deleted, pruned, payload_bytes }, await calls.recount());
 });
 
-test('nothing goes that the slowest consumer has not acknowledged, unless the policy does not wait', async () => {
+test('nothing is deleted before the slowest consumer has acknowledged it, unless the policy does not wait', async () => {
   const { calls, name } = await newDataset(10);
   await acknowledge(bench.db, { by: 'service', ...name, name: 'slow', cursor: await calls.cursorOf(3) });
   await acknowledge(bench.db, { by: 'service', ...name, name: 'fast', cursor: await calls.cursorOf(9) });
@@ -294,7 +294,7 @@ test('nothing goes that the slowest consumer has not acknowledged, unless the po
   assert.deepEqual((await prunedIds(calls)).length, 10);
 });
 
-test('a consumer silent for 30 days is told of once and waited for no longer, until it is back', async () => {
+test('a consumer that is inactive for 30 days is reported once and ignored until it returns', async () => {
   const { calls, name } = await newDataset(4);
   await acknowledge(bench.db, { by: 'service', ...name, name: 'dead', cursor: await calls.cursorOf(1) });
   await acknowledge(bench.db, { by: 'service', ...name, name: 'idle', cursor: await calls.cursorOf(4) });
@@ -352,7 +352,7 @@ test('retention that races saves, prunes and consumers keeps the counters exact'
   assert.deepEqual({ records, deleted, pruned, payload_bytes }, await calls.recount());
 });
 
-test('a run that is told to stop ends after its step, and the next one goes on', async () => {
+test('a stopped run ends after its step, and the next run continues', async () => {
   const { calls } = await newDataset(700);
   await setPolicy(bench.db, place(), policy({ pruneAfterDays: 7 }));
   const stopped = await runRetention(bench.db, { now: inDays(8), signal: AbortSignal.abort() });

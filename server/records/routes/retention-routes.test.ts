@@ -78,7 +78,7 @@ test('a policy that does not fit is refused by field, and sets nothing', async (
   assert.deepEqual((await at('GET', '/records/retention')).body, { policies: [] });
 });
 
-test('where a policy prunes, a save leaves equal pruned records pruned unless it says otherwise', async () => {
+test('under a policy that prunes, a save leaves equal pruned records pruned unless it requests otherwise', async () => {
   const records = [{ id: 'a', x: 1 }];
   const save = async (restore?: string) => {
     const { body } = await at('POST', '/records', { model: 'Resync', records, ...(restore && { restore }) });

@@ -154,7 +154,7 @@ test('a body beyond 32 MB is refused, and one below it is taken', async () => {
 });
 
 // A client that still sends after the answer is read to the end: otherwise the connection would stay open for 30 s.
-test('a body that does not tell its length is taken alike, and refused beyond 32 MB', {
+test('a body without a stated length is accepted, and refused beyond 32 MB', {
   timeout: 25_000,
 }, async () => {
   const chunked = async (chunks: Iterable<Buffer>) => {
@@ -209,7 +209,7 @@ test('a body that breaks off saves nothing and is no fault of the service', asyn
   assert.deepEqual(page.body, { records: [], next_cursor: null });
 });
 
-test('whose records they are is told before what is wrong with them', async () => {
+test('a missing connection is reported before faults of the records', async () => {
   for (const body of ['{"model":"M","records":[{}]}', large('{"model":"M","records":[{}]}')]) {
     const unknown = await send('POST', body, { 'connection-id': 'nobody' });
     assert.deepEqual([unknown.status, unknown.code], [400, 'unknown_connection']);

@@ -43,7 +43,7 @@ test('records are updated and deleted over HTTP, and every id that was left alon
   ]);
 });
 
-test('delete tracking is held over HTTP with both numbers, shown on the dataset, and goes on with an override', async () => {
+test('delete tracking is held over HTTP with both numbers, shown on the dataset, and continues with an override', async () => {
   await call('POST /records', { model: 'T', records: many(1, 120) });
   assert.deepEqual(await call('POST /records/track-deletes/start', { model: 'T' }), [
     200,
@@ -142,7 +142,7 @@ test('settings are set, kept and shown; a save names its changed fields', async 
   assert.deepEqual([shown?.last_cursor, shown?.last_modified_at], [last?.cursor, last?.last_modified_at]);
 });
 
-test('a dataset that keeps former payloads is told of, and a list tells former values where it is asked to', async () => {
+test('a dataset shows that it keeps former payloads, and a list has former values on request', async () => {
   const [, set] = await call('PATCH /records/datasets', { model: 'K', keep_previous: true });
   assert.equal(set.keep_previous, true);
   const [, { datasets }] = await call('GET /records/datasets');

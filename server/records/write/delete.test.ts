@@ -15,7 +15,7 @@ const assertCounted = async (calls: Calls) => {
   assert.deepEqual({ records, deleted, pruned, payload_bytes }, await calls.recount());
 };
 
-test('a deleted record moves behind all others and keeps the payload it had last', async () => {
+test('a deleted record moves behind all other records and keeps its last payload', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 3));
   assert.deepEqual(await calls.delete('r2', 'r1', 'r2'), { count: 2, alreadyDeleted: [], missing: [] });
@@ -104,7 +104,7 @@ test('however prunes and restores lie across each other, each deleted record kee
   await assertCounted(calls);
 });
 
-test('a tombstone is pruned like any record, and says when', async () => {
+test('a tombstone is pruned like any record, and has the time of the prune', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 2));
   await calls.delete('r1');

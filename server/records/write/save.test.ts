@@ -43,7 +43,7 @@ test('new records are added in the order sent, and listed in it', async () => {
   }
 });
 
-test('changed records move behind all others; equal ones stay, whatever the order of their keys', async () => {
+test('changed records move behind all other records; equal records stay, whatever the order of their keys', async () => {
   const calls = await fresh();
   await calls.save([
     { id: 'a', x: 1, y: { p: [1, 2], q: null } },
@@ -211,7 +211,7 @@ test('twenty saves of one new record at once add it once', async () => {
   assert.deepEqual([row.last_seq, row.records], [1, 1]);
 });
 
-test('twenty saves of differing content at once take twenty positions, and the last one stands', async () => {
+test('twenty concurrent saves of different content take twenty positions, and the last content is kept', async () => {
   const calls = await fresh();
   const results = await Promise.all(
     Array.from({ length: 20 }, (_, n) => calls.save([{ id: 'a', n }, { id: `own${n}` }])),
@@ -240,7 +240,7 @@ test('times never run against positions, also after the clock was set back, and 
   );
 });
 
-test('no payload, and nothing that equal payloads have in common, stands in the tables', async () => {
+test('the tables contain no payload, and nothing that equal payloads have in common', async () => {
   const connection = await bench.connect();
   const payload = { secret: 'a text that must not be found', n: 1 };
   const all = [

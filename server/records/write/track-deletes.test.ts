@@ -145,7 +145,7 @@ test('an unchanged save writes one row while a tracking is open, and nothing els
   assert.equal((await trackedRows(calls)).length, 2);
 });
 
-test('a mass deletion is held: nothing is deleted, the tracking stays open, one event tells of it', async () => {
+test('a mass deletion is held: nothing is deleted, the tracking stays open, and one event is written', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 202));
   await calls.startTracking();
@@ -166,7 +166,7 @@ test('a mass deletion is held: nothing is deleted, the tracking stays open, one 
   await assertCounted(calls);
 });
 
-test('a held deletion goes through with an override', async () => {
+test('a held deletion is carried out with an override', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 150));
   await calls.startTracking();
@@ -195,7 +195,7 @@ test('what runs see while a deletion is held is kept in one row', async () => {
   assert.equal((await heldEvents(calls)).length, 1);
 });
 
-test('a tracking that is gone on with again and again keeps few rows of what was seen', async () => {
+test('a tracking that is continued many times keeps few rows of seen records', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 4));
   await calls.startTracking();
@@ -274,7 +274,7 @@ test('share and number of the guard are settings; both must be exceeded', async 
   assert.equal(await outcome({ massDeleteNumber: 0, massDeleteShare: 1 }, 0), 10);
 });
 
-test('of twenty ends at once one deletes and the others find nothing open', async () => {
+test('of twenty concurrent ends one deletes, and nineteen find no open tracking', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 40));
   await calls.startTracking();

@@ -194,7 +194,7 @@ test('a definition whose signature leaves out the time that it reads, or names o
     assert.throws(() => proofOf(wrong), /timestamp/);
 });
 
-test('without a secret only a definition that says so takes what comes', () => {
+test('without a secret a webhook is accepted only if the definition allows it', () => {
   for (const none of [[], '']) {
     assert.equal(judge({ ...plain, required: 'unset' }, {}, { secret: none }), undefined);
     assert.ok(judge(plain, {}, { secret: none }));

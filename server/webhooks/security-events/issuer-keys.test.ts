@@ -64,7 +64,7 @@ test('the keys are read once a minute, however often a stranger knocks', async (
   assert.equal(state.keyReads, 2);
 });
 
-test('keys that cannot be had are asked for again after some seconds, and the sender comes again', async () => {
+test('unavailable keys are requested again after some seconds, and the sender retries', async () => {
   const { own } = bench.provider.keys;
   bench.provider.state.status = 503;
   assert.equal((await signedBy(own)).status, 503);

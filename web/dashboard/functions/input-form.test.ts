@@ -76,7 +76,7 @@ test('a sample has what is required, and fits where an empty value does', () => 
   assert.ok(model.safeParse(sample).success);
 });
 
-test('types are told in words', () => {
+test('types are described in words', () => {
   const words = Object.fromEntries(fieldsOf(schema)!.map(({ name, schema: of }) => [name, typeWords(of)]));
   assert.deepEqual(words, {
     ...{ title: 'text', note: 'text', count: 'whole number', share: 'number', isOpen: 'true or false' },

@@ -43,12 +43,12 @@ test('a list of objects is a table, alone or in a field', () => {
     assert.equal(tableOf(other), undefined);
 });
 
-test('a long table is cut, and says how long it is', () => {
+test('a long table is truncated, with its full length', () => {
   const table = tableOf({ values: Array.from({ length: 500 }, () => Array.from({ length: 60 }, () => 1)) });
   assert.deepEqual([table?.rows.length, table?.rowCount], [200, 500]);
   assert.deepEqual([table?.columns.length, table?.columnCount], [40, 60]);
 });
 
-test('sizes are told in steps of a thousand', () => {
+test('sizes are shown in steps of a thousand', () => {
   assert.deepEqual([7, 1_250, 3_400_000].map(sizeOf), ['7 B', '1.3 KB', '3.4 MB']);
 });

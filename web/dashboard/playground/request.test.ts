@@ -36,7 +36,7 @@ test('parameters without a value are left out, repeated ones stay', () => {
   assert.equal(requestOf(form({ path: '/v4?a=1', query })).target, '/v4?a=1&ranges=A1&ranges=B%262');
 });
 
-test('a pasted address of a spreadsheet stands for its ID', () => {
+test('a pasted spreadsheet URL is converted to its ID', () => {
   const path = '/v4/spreadsheets/{spreadsheetId}';
   const fields = { spreadsheetId: ' https://docs.google.com/spreadsheets/d/1Ab-c_D/edit#gid=0 ' };
   assert.equal(requestOf(form({ path, fields })).target, '/v4/spreadsheets/1Ab-c_D');
@@ -53,7 +53,7 @@ test('a body is JSON unless a header says otherwise, and a GET has none', () => 
   assert.equal(flawOf({ ...broken, headers }), undefined);
 });
 
-test('what cannot be sent is told before it is', () => {
+test('a request that cannot be sent is reported before sending', () => {
   assert.match(flawOf(form({ path: 'v4' })) ?? '', /slash/);
   assert.equal(flawOf(form({ path: '/{a}/{b}/{a}', fields: { b: ' ' } })), 'Fill in a and b.');
   assert.match(flawOf(form({ path: '/', headers: [{ name: 'a b', value: '1' }] })) ?? '', /no name/);
