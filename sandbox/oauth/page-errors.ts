@@ -23,7 +23,7 @@ export const UNTESTED_USER: PageError = {
     'The developer hasn’t given you access to this app. It’s currently being tested and it hasn’t been verified by Google.',
 };
 
-export const ACCOUNT_RESTRICTED: PageError = {
+const ACCOUNT_RESTRICTED: PageError = {
   status: 403,
   code: 'access_denied',
   message: 'Account restricted',

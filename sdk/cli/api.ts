@@ -20,8 +20,8 @@ export type Received = {
 };
 
 /** An error of the service. `faults` are the lines to print. */
-export type ApiError = { faults: string[]; status: number; code: string };
-export type ApiResult = { body: unknown } | ApiError;
+type ApiError = { faults: string[]; status: number; code: string };
+type ApiResult = { body: unknown } | ApiError;
 
 export type Api = {
   url: string;

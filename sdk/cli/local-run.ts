@@ -31,7 +31,7 @@ export const runOptions = {
 
 export type RunValues = Values<typeof runOptions>;
 
-export type RunOptions = {
+type RunOptions = {
   connectionId: string;
   input: Json | undefined;
   checkpoint: Json;
@@ -76,7 +76,7 @@ export async function compileFunction(
   return functions[0]?.code;
 }
 
-export type LiveRun = {
+type LiveRun = {
   ref: ConnectionRef;
   connection: JsonObject;
   about: About;

@@ -8,7 +8,7 @@ import { sdkNames, sdkTypes, zodFolder } from './bundle.ts';
 import type { Fault } from './files.ts';
 
 /** `unchecked` is the reason why the types could not be checked. */
-export type TypeCheck = { faults: Fault[] } | { unchecked: string };
+type TypeCheck = { faults: Fault[] } | { unchecked: string };
 
 /**
  * Checks the types of `files`, paths below `folder`, with the TypeScript compiler; takes one to two seconds. The types of this

@@ -1,7 +1,7 @@
 import { type FSWatcher, readdirSync, watch } from 'node:fs';
 import { join } from 'node:path';
 
-export type FolderWatch = {
+type FolderWatch = {
   /** Call it before each read of the folder: later changes are reported. Throws ENOENT if the folder does not exist. */
   renew(): void;
   close(): void;

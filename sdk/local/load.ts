@@ -7,7 +7,7 @@ import vm from 'node:vm';
 import type { Definition } from '../functions/definitions.ts';
 import { serviceError } from './outcome.ts';
 
-export const bundleName = 'function.js';
+const bundleName = 'function.js';
 
 const modules = new Set(['buffer', 'crypto', 'events', 'stream', 'url', 'util']);
 /** The globals of functions in the service other than those of the language. */

@@ -35,7 +35,7 @@ import {
 /** A body in its most readable form. `spaces` is the indentation of JSON, `end` the white space after it. */
 type Body = { json: Json; spaces: number; end: string } | { text: string } | { base64: string };
 
-export type RecordedCall = {
+type RecordedCall = {
   call: string;
   kind: CallName;
   method: string;

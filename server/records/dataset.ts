@@ -157,7 +157,7 @@ export async function lockDataset(tx: Tx, datasetId: number): Promise<Dataset | 
 }
 
 /** What a write adds to the dataset's counters. All but `seqs` may be negative. */
-export type Advance = {
+type Advance = {
   /** The number of positions that the write takes. */
   seqs?: number;
   records?: number;

@@ -207,7 +207,7 @@ export function createSignIn(given: {
  * The database for better-auth: names in camel case, unnamed statements through the service's own pool. It has no
  * transactions, and better-auth is configured to use none.
  */
-export function signInDatabase(db: Queryable): Kysely<unknown> {
+function signInDatabase(db: Queryable): Kysely<unknown> {
   const connection = {
     async executeQuery<R>({ sql, parameters }: { sql: string; parameters: readonly unknown[] }) {
       return { rows: (await db.query(sql, parameters)) as R[] };

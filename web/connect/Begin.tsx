@@ -152,7 +152,7 @@ const known: Record<string, { title: TextKey; help?: TextKey }> = {
 };
 
 /** The fields that the user fills in; none if the provider needs none. */
-export function FormFields({
+function FormFields({
   choice,
   form,
   onChange,
@@ -206,7 +206,7 @@ export function missingIn(
 }
 
 /** The errors of a response, by field where the service names one. */
-export function readRefusal(
+function readRefusal(
   error: unknown,
   { choice, say }: { choice: Choice; say: Say },
 ): Pick<Form, 'wrong' | 'refusal'> {

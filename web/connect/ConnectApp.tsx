@@ -132,7 +132,7 @@ const noMemory = {
 type Colors = Settings['colors'];
 
 /** The main color of the environment, for all buttons. */
-export const themeOf = (colors: Colors) =>
+const themeOf = (colors: Colors) =>
   createTheme({
     colors: { brand: colorsTuple(colors.light.primary) },
     primaryColor: 'brand',
@@ -144,7 +144,7 @@ export const themeOf = (colors: Colors) =>
   });
 
 /** Mantine has one shade for each scheme, the environment one color. */
-export const variablesOf =
+const variablesOf =
   (colors: Colors): CSSVariablesResolver =>
   () => ({
     variables: {},

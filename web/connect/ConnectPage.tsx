@@ -196,7 +196,7 @@ function Refused({ fault, onRetry }: { fault: unknown; onRetry: () => void }) {
 }
 
 /** A flow that created no connection, by the texts for it. */
-export type Failure = { kind: Kind; type: string; said: string | undefined };
+type Failure = { kind: Kind; type: string; said: string | undefined };
 type Kind =
   | 'denied'
   | 'blockedByAdmin'
@@ -236,7 +236,7 @@ const kindOfType: Record<string, Kind> = {
   unknown_connection: 'gone',
 };
 
-export function failureOfSession({ cause, type, evidence }: NonNullable<Progress['failure']>): Failure {
+function failureOfSession({ cause, type, evidence }: NonNullable<Progress['failure']>): Failure {
   const said = [evidence.error, evidence.subtype, evidence.http_status].filter((part) => part !== undefined);
   return {
     kind: kindOfCause[cause] ?? kindOfType[type] ?? 'failed',
@@ -245,7 +245,7 @@ export function failureOfSession({ cause, type, evidence }: NonNullable<Progress
   };
 }
 
-export function failureBy(reported: { message: string; errorType: string } | undefined): Failure {
+function failureBy(reported: { message: string; errorType: string } | undefined): Failure {
   const { message, errorType: type } = { message: undefined, errorType: 'unknown_err', ...reported };
   const kind = kindOfType[type] ?? 'failed';
   return { kind, type, said: kind === 'failed' ? message : undefined };

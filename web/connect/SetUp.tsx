@@ -122,7 +122,7 @@ export function SheetFault({
 }
 
 /** A spreadsheet by its link, or from a list. If the account cannot be listed, only the link is offered. */
-export function SpreadsheetChoice({
+function SpreadsheetChoice({
   session: { token, baseUrl },
   isOpening,
   onChoose,
@@ -200,7 +200,7 @@ const maxRows = 4;
 const noKey = '';
 
 /** Tab, header row and key column of a spreadsheet, with its first rows. */
-export function SheetRows({
+function SheetRows({
   session,
   book,
   account,

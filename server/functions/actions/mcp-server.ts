@@ -114,7 +114,7 @@ type ActionTool = {
 /** The arguments of a tool are an object. Any other input is a field of it with this name. */
 const wrapped = 'input';
 
-export function toTool({ name, definition }: Pick<DeployedFunction, 'name' | 'definition'>): ActionTool {
+function toTool({ name, definition }: Pick<DeployedFunction, 'name' | 'definition'>): ActionTool {
   return {
     name,
     description: definition.description,

@@ -180,7 +180,7 @@ const faults: (() => unknown)[] = [
   () => Reflect.apply(crypto.argon2Sync, crypto, ['nothing', {}]),
 ];
 
-export function hiddenErrors(): unknown[] {
+function hiddenErrors(): unknown[] {
   return faults.map((fault) => {
     try {
       return fault();

@@ -30,7 +30,7 @@ export function modulePath(path: string): string {
   return fileURLToPath(new URL(path + extname(import.meta.filename), import.meta.url));
 }
 
-export type ChildProgram = {
+type ChildProgram = {
   /** The text of the process. */
   script: string;
   /** CommonJS, by the name under which a bundle requires it. */

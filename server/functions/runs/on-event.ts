@@ -166,7 +166,7 @@ async function nameOf(db: Queryable, environmentId: number): Promise<string> {
   return row.name;
 }
 
-export type UnsavedConnections = {
+type UnsavedConnections = {
   /** The given reader, which also returns candidates. */
   reader: ConnectionReader;
   /**

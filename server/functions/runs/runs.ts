@@ -106,7 +106,7 @@ export async function cancelRun(
 }
 
 /** Selects the columns of `RunView`. */
-export const runViewSql = `
+const runViewSql = `
   select
     run.id,
     integration.key as "integrationKey",

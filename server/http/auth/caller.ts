@@ -410,13 +410,13 @@ export type Person = {
 export type PersonOf = (headers: IncomingHttpHeaders) => Promise<Person | undefined>;
 
 /** The parts of a request that authentication needs. */
-export type Carried = { method?: string | undefined; headers: IncomingHttpHeaders };
+type Carried = { method?: string | undefined; headers: IncomingHttpHeaders };
 
 /**
  * Authenticates the pages of the dashboard by their cookie, and decides when a cookie counts. `users/person-reader.ts` finds
  * the person of a cookie.
  */
-export type CookieAuthenticator = {
+type CookieAuthenticator = {
   /** Whether a request is to be authenticated by its cookie: it has no key, but names an environment. */
   isFor(headers: IncomingHttpHeaders): boolean;
   /** Rejects with `not_signed_in` (401) or `cross_site_request` (403). */

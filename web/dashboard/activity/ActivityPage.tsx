@@ -183,7 +183,7 @@ const pageSize = 50;
 const pollMs = 5_000;
 
 /** A page of operations. The newest page is updated live until it is paused. */
-export function OperationsList({
+function OperationsList({
   search,
   filters,
   times,

@@ -169,7 +169,7 @@ function isNew(id: number | undefined, before: number | undefined): boolean {
  * navigated later. Its page has no access to this one. If tabs are blocked, `show` does nothing, so the link must also
  * be visible.
  */
-export function openTab(): { show: (address: string) => void; close: () => void } {
+function openTab(): { show: (address: string) => void; close: () => void } {
   const tab = window.open('about:blank', '_blank');
   if (tab !== null) tab.opener = null;
   return { show: (address) => tab?.location.replace(address), close: () => tab?.close() };
@@ -181,7 +181,7 @@ type LinkMutation = Pick<
 >;
 
 /** The link to reconnect an account, and its progress. */
-export function ReconnectDialog({
+function ReconnectDialog({
   title,
   link,
   opened,

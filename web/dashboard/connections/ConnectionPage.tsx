@@ -226,7 +226,7 @@ function RecentActivity({ at }: { at: At }) {
 }
 
 /** The cause of a problem of a connection, its time, and the next step. Nothing for a healthy connection. */
-export function HealthCard({ health }: { health: Health }) {
+function HealthCard({ health }: { health: Health }) {
   if (health.cause === null && health.warnings.length === 0) return null;
   const isDead = health.status !== 'active';
   return (
@@ -295,7 +295,7 @@ function Evidence({ of }: { of: Record<string, string | number> | null }) {
 }
 
 /** The lifetime of the access token, and of the grant if the provider limits it. */
-export function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'health'>) {
+function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'health'>) {
   const isActive = status === 'active';
   return (
     <Card>
@@ -348,7 +348,7 @@ function LifeBar({ from, until, isActive }: { from: string; until: string; isAct
 }
 
 /** The requested and the granted scopes. */
-export function ScopesCard({ scopes, missing }: { scopes: Connection['scopes']; missing: string[] }) {
+function ScopesCard({ scopes, missing }: { scopes: Connection['scopes']; missing: string[] }) {
   const extra = scopes?.granted.filter((scope) => !scopes.requested.includes(scope)) ?? [];
   return (
     <Card>
@@ -409,7 +409,7 @@ export function ScopesCard({ scopes, missing }: { scopes: Connection['scopes']; 
 const maxTags = 10;
 
 /** Tags, by which connections are found; stored in plain text, unlike metadata. */
-export function TagsCard({
+function TagsCard({
   at,
   tags,
   mayWrite,
@@ -518,7 +518,7 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
 }
 
 /** The metadata of a connection, edited as a whole. */
-export function MetadataCard({
+function MetadataCard({
   at,
   metadata,
   mayWrite,
@@ -598,7 +598,7 @@ function objectOf(text: string): Record<string, unknown> | undefined {
 }
 
 /** Deletion, with a list of what it destroys. */
-export function DeleteConnection({ at }: { at: At }) {
+function DeleteConnection({ at }: { at: At }) {
   const environment = useEnvironment();
   const [isOpen, { open, close }] = useDisclosure();
   const queries = useQueryClient();

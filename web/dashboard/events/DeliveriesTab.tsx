@@ -187,7 +187,7 @@ function DeliveriesTable({
 }
 
 /** The state of a delivery. A delivery that waits after an attempt is being retried. */
-export function StatusBadge({ delivery }: { delivery: Pick<Delivery, 'status' | 'attempts'> }) {
+function StatusBadge({ delivery }: { delivery: Pick<Delivery, 'status' | 'attempts'> }) {
   const { label, color } = statuses[delivery.status];
   const isRepeated = delivery.status === 'waiting' && delivery.attempts > 0;
   return (
@@ -198,7 +198,7 @@ export function StatusBadge({ delivery }: { delivery: Pick<Delivery, 'status' | 
 }
 
 /** One delivery in full, with its last attempt. */
-export function DeliveryDrawer({
+function DeliveryDrawer({
   id,
   endpoints,
   onClose,

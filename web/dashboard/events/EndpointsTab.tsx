@@ -167,7 +167,7 @@ type EndpointActs = {
 };
 
 /** One endpoint, its state, and its actions. Without `acts` it is read-only. */
-export function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointActs | undefined }) {
+function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointActs | undefined }) {
   const environment = useEnvironment();
   const state = stateOf(endpoint);
   const kind = kindOf(endpoint.kind);
@@ -290,7 +290,7 @@ function Acts({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointActs }) {
 }
 
 /** Creates or changes an endpoint. */
-export function EndpointDialog({
+function EndpointDialog({
   endpoint,
   onClose,
 }: {
@@ -341,7 +341,7 @@ export function EndpointDialog({
 }
 
 /** The types of events: all, single types, or groups such as `connection.*`. An empty list means all. */
-export function TypesField({ value, onChange }: { value: string[]; onChange: (types: string[]) => void }) {
+function TypesField({ value, onChange }: { value: string[]; onChange: (types: string[]) => void }) {
   const environment = useEnvironment();
   const query = useQuery(typesQuery(environment));
   const [wantsSome, setWantsSome] = useState(value.length > 0);

@@ -61,7 +61,7 @@ export function EventsPage() {
 }
 
 /** The two addresses for official clients, and the events that are sent to them. */
-export function AddressesTab() {
+function AddressesTab() {
   const environment = useEnvironment();
   const query = useQuery(settingsQuery(environment));
   return (

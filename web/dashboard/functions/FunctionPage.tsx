@@ -166,7 +166,7 @@ function LoadingTabs() {
 }
 
 /** Turns a function on and off, and removes it. */
-export function FunctionActs({
+function FunctionActs({
   at,
   found: { enabled },
 }: {
@@ -270,7 +270,7 @@ function WhatGoes({ at }: { at: FunctionAt }) {
 }
 
 /** The declaration of a function: its schedule, requirements, input and output. */
-export function DeclaredTab({ found, integration }: { found: WholeFunction; integration: string }) {
+function DeclaredTab({ found, integration }: { found: WholeFunction; integration: string }) {
   const environment = useEnvironment();
   const { json_schema: schemas, input, returns = [], checkpoint_schema, metadata_schema } = found;
   const schemaOf = (name: string) => schemas?.definitions[name] ?? {};
@@ -388,7 +388,7 @@ function Schema({ title, what, schema }: { title: string; what: string; schema: 
 }
 
 /** The fields of an object schema; for other schemas, the type. */
-export function SchemaTable({ schema }: { schema: Record<string, unknown> }) {
+function SchemaTable({ schema }: { schema: Record<string, unknown> }) {
   const fields = fieldsOf(schema);
   if (fields === undefined || fields.length === 0) {
     return <Text size="sm">{fields === undefined ? typeWords(schema) : 'an object of any fields'}</Text>;
@@ -427,7 +427,7 @@ export function SchemaTable({ schema }: { schema: Record<string, unknown> }) {
 }
 
 /** The source of a function, in the current or an earlier version. */
-export function CodeTab({ at, current }: { at: FunctionAt; current: number }) {
+function CodeTab({ at, current }: { at: FunctionAt; current: number }) {
   const environment = useEnvironment();
   const { version } = useSearch({ from: '/$environment/functions/of/$integration/$type/$name' });
   const navigate = useNavigate({ from: '/$environment/functions/of/$integration/$type/$name' });
@@ -465,7 +465,7 @@ export function CodeTab({ at, current }: { at: FunctionAt; current: number }) {
 }
 
 /** The deployed versions, each of which can be activated again. */
-export function VersionsTab({ at, mayWrite }: { at: FunctionAt; mayWrite: boolean }) {
+function VersionsTab({ at, mayWrite }: { at: FunctionAt; mayWrite: boolean }) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const query = useQuery(versionsQuery(environment, at));

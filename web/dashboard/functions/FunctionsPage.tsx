@@ -106,7 +106,7 @@ const filters: (Filter<FunctionsSearch> | 'integration')[] = [
 ];
 
 /** The functions of the environment that match the filters. */
-export function FunctionsTab() {
+function FunctionsTab() {
   const environment = useEnvironment();
   const search = useSearch({ from: '/$environment/functions' });
   const navigate = useNavigate({ from: '/$environment/functions' });
@@ -268,7 +268,7 @@ function Failures({ count }: { count: number }) {
 const begin = 'trellis init ./functions';
 
 /** How functions are deployed. No role of the dashboard can deploy, because deployed code can read all data. */
-export function DeployHelp() {
+function DeployHelp() {
   const environment = useEnvironment();
   return (
     <Stack gap="md" ta="left">

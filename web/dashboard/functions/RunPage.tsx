@@ -266,7 +266,7 @@ export function RunFacts({ run, type }: { run: Run; type: FunctionType }) {
 const changes = ['added', 'updated', 'deleted', 'unchanged'] as const;
 
 /** The record changes of a run, by model. */
-export function ChangesCard({ run }: { run: Run }) {
+function ChangesCard({ run }: { run: Run }) {
   const environment = useEnvironment();
   const models = Object.entries(run.counts);
   const { connection_id: id, provider_config_key: integration, variant } = run;

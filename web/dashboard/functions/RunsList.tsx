@@ -94,7 +94,7 @@ function firstRunOf(type: FunctionType | undefined): string {
 }
 
 /** A list of runs. Each row is a link to the run. */
-export function RunsTable({
+function RunsTable({
   runs,
   isOfOne,
 }: {

@@ -142,7 +142,7 @@ const common = ['every 5 minutes', 'every 30 minutes', 'every hour', 'every 6 ho
 type FrequencyProps = { at: SyncAt; sync: Pick<Sync, 'frequency' | 'own_frequency'>; onClose: () => void };
 
 /** Sets the frequency of a sync for one connection, instead of the frequency of the function. */
-export function FrequencyDialog({ opened, ...given }: FrequencyProps & { opened: boolean }) {
+function FrequencyDialog({ opened, ...given }: FrequencyProps & { opened: boolean }) {
   return (
     <Modal opened={opened} onClose={given.onClose} title={`How often ${given.at.name} runs`}>
       <FrequencyForm {...given} />
@@ -202,7 +202,7 @@ function FrequencyForm({ at, sync, onClose }: FrequencyProps) {
 type ResetProps = { at: SyncAt; onClose: () => void };
 
 /** Resets a sync, with a list of what it deletes. */
-export function ResetDialog({ opened, ...given }: ResetProps & { opened: boolean }) {
+function ResetDialog({ opened, ...given }: ResetProps & { opened: boolean }) {
   return (
     <Modal opened={opened} onClose={given.onClose} title={`Reset ${given.at.name}?`}>
       <ResetQuestion {...given} />

@@ -210,7 +210,7 @@ export type CallState =
   | { is: 'answered'; answer: ActionAnswer };
 
 /** The result of a call of an action. */
-export function ActionOutcome({
+function ActionOutcome({
   at,
   state,
   onRetry,
@@ -285,10 +285,10 @@ export function ActionOutcome({
 }
 
 /** The input as a form and as JSON, each with its own text. */
-export type Draft = { as: 'form' | 'json'; typed: Typed; json: string };
+type Draft = { as: 'form' | 'json'; typed: Typed; json: string };
 
 /** The input of an action: a field for each property of its schema, otherwise JSON. */
-export function InputEditor({
+function InputEditor({
   fields,
   draft,
   flaws,

@@ -156,7 +156,7 @@ function matching(providers: Provider[], typed: string): Provider[] {
 }
 
 /** Creates an integration: with test credentials, or with an own OAuth client. */
-export function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () => void }) {
+function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () => void }) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();

@@ -110,7 +110,7 @@ export type ClientValues = {
   /** The provider's own fields. */
   config: Record<string, string>;
 };
-export type ClientForm = UseFormReturnType<ClientValues>;
+type ClientForm = UseFormReturnType<ClientValues>;
 
 /** Whether the provider needs an OAuth client of the application; otherwise each user enters own credentials. */
 export function takesClient({ oauth_client }: Provider): boolean {

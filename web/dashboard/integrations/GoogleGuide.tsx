@@ -198,7 +198,7 @@ const meanings: Record<string, string> = {
 };
 
 /** The scopes of a provider with Google's classification, and the requested ones to copy. */
-export function GoogleScopes({ provider }: { provider: Provider }) {
+function GoogleScopes({ provider }: { provider: Provider }) {
   const { scopes = [], default_scopes: requested = [] } = provider;
   const classes = [...new Set(scopes.map(({ sensitivity }) => sensitivity))].filter((one) => one in meanings);
   return (

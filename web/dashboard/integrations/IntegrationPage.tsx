@@ -162,7 +162,7 @@ export function IntegrationPage() {
 type CredentialsProps = { integration: Integration; provider: Provider };
 
 /** The client of the integration: of the sandbox, or an own one. */
-export function CredentialsCard({ mayWrite, ...given }: CredentialsProps & { mayWrite: boolean }) {
+function CredentialsCard({ mayWrite, ...given }: CredentialsProps & { mayWrite: boolean }) {
   const hasFields = Object.keys(given.provider.integration_config ?? {}).length > 0;
   if (!takesClient(given.provider) && !(hasFields && mayWrite)) {
     return (
@@ -288,7 +288,7 @@ function Shown({ integration, provider }: CredentialsProps) {
 type Quota = Usage['quota'][number];
 
 /** The number and states of connections, and the used quota of the client. */
-export function UsageCard({ integration, usage }: { integration: string; usage: Usage }) {
+function UsageCard({ integration, usage }: { integration: string; usage: Usage }) {
   const environment = useEnvironment();
   return (
     <Card>
@@ -380,7 +380,7 @@ function inWords(name: string): string {
 }
 
 /** Deletion with a confirmation; the service rejects it while there are connections. */
-export function DeleteIntegration({
+function DeleteIntegration({
   integration,
   connections,
 }: {

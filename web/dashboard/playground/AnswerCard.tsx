@@ -131,7 +131,7 @@ function AdviceNotice({ advice, answer }: { advice: Advice; answer: ProxiedAnswe
 }
 
 /** The body as a table, a tree or text. A long body is truncated, and can be downloaded in full. */
-export function AnswerBody({ answer }: { answer: ProxiedAnswer }) {
+function AnswerBody({ answer }: { answer: ProxiedAnswer }) {
   const { body, bytes } = answer;
   const table = useMemo(() => (body.kind === 'json' ? tableOf(body.value) : undefined), [body]);
   const views = [
@@ -270,7 +270,7 @@ function Download({ answer }: { answer: ProxiedAnswer }) {
 const maxChildren = 100;
 
 /** JSON that is expanded level by level, with mouse or keyboard. Collapsed levels are not rendered. */
-export function JsonTree({ value }: { value: unknown }) {
+function JsonTree({ value }: { value: unknown }) {
   return (
     <Box className="json-tree framed" p="sm" tabIndex={0} role="group" aria-label="The response as a tree">
       <Node value={value} depth={0} />

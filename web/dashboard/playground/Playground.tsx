@@ -231,7 +231,7 @@ const draftKey = 'trellis-playground-body';
  * Keeps the body of a call for a reload of this tab. Bodies contain customer data, so they are not in addresses, which
  * are kept in logs, histories and chats.
  */
-export function keepBody(call: string, body: string): void {
+function keepBody(call: string, body: string): void {
   try {
     sessionStorage.setItem(draftKey, JSON.stringify({ call, body }));
   } catch {
@@ -240,7 +240,7 @@ export function keepBody(call: string, body: string): void {
 }
 
 /** The kept body of this call; empty without one. */
-export function keptBody(call: string): string {
+function keptBody(call: string): string {
   try {
     const kept = JSON.parse(sessionStorage.getItem(draftKey) ?? '{}') as { call?: string; body?: string };
     return kept.call === call && typeof kept.body === 'string' ? kept.body : '';
@@ -260,7 +260,7 @@ export type CallState =
 type Ready = { caller: Caller; request: ProxiedRequest };
 
 /** One call at a time; leaving the page cancels it. */
-export function useProxiedCall() {
+function useProxiedCall() {
   const [state, setState] = useState<CallState>({ is: 'idle' });
   const running = useRef<AbortController>(undefined);
   useEffect(() => () => running.current?.abort(), []);

@@ -228,7 +228,7 @@ function numbered(count: number): string {
 }
 
 /** Name-value pairs, such as parameters or headers, with suggested names. */
-export function PairsEditor({
+function PairsEditor({
   what,
   pairs,
   known = [],

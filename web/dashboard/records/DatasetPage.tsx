@@ -210,7 +210,7 @@ function Waiting() {
 }
 
 /** Exports a dataset as a file with one JSON document per line. */
-export function ExportButton({ at }: { at: DatasetAt }) {
+function ExportButton({ at }: { at: DatasetAt }) {
   const environment = useEnvironment();
   const write = useMutation({
     mutationFn: () => exportRecords(environment, at),
@@ -385,7 +385,7 @@ function valuesOf(dataset: Dataset): Values {
 const staleAfterMs = 30 * 86_400_000;
 
 /** The consumers of a dataset, and how far behind they are. */
-export function ConsumersTab({ at, mayWrite }: { at: DatasetAt; mayWrite: boolean }) {
+function ConsumersTab({ at, mayWrite }: { at: DatasetAt; mayWrite: boolean }) {
   const environment = useEnvironment();
   const nowMs = useNow();
   const consumers = useQuery({ ...consumersQuery(environment, at), refetchInterval: 10_000 });

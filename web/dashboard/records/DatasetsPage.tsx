@@ -133,7 +133,7 @@ function WaitingCharts() {
 }
 
 /** How to save records for a connection without any. */
-export function NoRecords({ at }: { at: At }) {
+function NoRecords({ at }: { at: At }) {
   const command = [
     `curl -s ${location.origin}/records`,
     `-H "Authorization: Bearer $KEY"`,

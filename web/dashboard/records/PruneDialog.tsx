@@ -236,8 +236,8 @@ function Waiting() {
   );
 }
 
-export type Extent = { count: number; bytes: number };
-export type PruneReceipt = Extent & {
+type Extent = { count: number; bytes: number };
+type PruneReceipt = Extent & {
   tookMs: number;
   /** Whether the prune reached its end without being stopped. */
   isWhole: boolean;
@@ -248,7 +248,7 @@ export type PruneReceipt = Extent & {
  * new estimate includes the effect of a lost response. It stops after the current portion when it is stopped or the
  * dialog closes.
  */
-export function usePruneRun(
+function usePruneRun(
   environment: string,
   { at, untilCursor }: { at: DatasetAt; untilCursor: string },
 ) {

@@ -208,7 +208,7 @@ const actions = [
 ];
 
 /** The filters of the records of a dataset. */
-export function RecordFilters({
+function RecordFilters({
   search,
   onChange,
 }: {
@@ -260,7 +260,7 @@ export function RecordFilters({
 }
 
 /** Records in the order of their latest changes. Each row opens the record. */
-export function RecordsTable({
+function RecordsTable({
   records,
   search,
   isWaiting,
@@ -346,7 +346,7 @@ export function ActionBadge({ action }: { action: Action }) {
 }
 
 /** One record in full, beside the list. */
-export function RecordDrawer({
+function RecordDrawer({
   at,
   id,
   known,
@@ -465,7 +465,7 @@ function Fact({ name, children }: { name: string; children: ReactNode }) {
 const maxLength = 300;
 
 /** The fields of the last change, with their previous values if these were kept. */
-export function ChangedFields({ record: { changes, fields = {} } }: { record: BrowsedRecord }) {
+function ChangedFields({ record: { changes, fields = {} } }: { record: BrowsedRecord }) {
   return (
     <Stack gap="xs">
       <Title order={3}>Last change</Title>

@@ -142,7 +142,7 @@ export function RetentionPage() {
 }
 
 /** The fields of a policy that its description uses. */
-export type PolicyTerms = {
+type PolicyTerms = {
   prune_after_days: number | null;
   remove_tombstones_after_days: number | null;
   wait_for_consumers: boolean;
@@ -178,7 +178,7 @@ export function wordsOf({
 const everywhere = '*';
 
 /** Sets a policy, and describes its effect while the user edits it. */
-export function PolicyDialog({
+function PolicyDialog({
   policy,
   taken,
   integrations,

@@ -226,7 +226,7 @@ const grounds = {
 };
 
 /** A preview of the brand on the connect page. It has no controls. */
-export function ConnectPreview({ look }: { look: Look }) {
+function ConnectPreview({ look }: { look: Look }) {
   const [chosen, setChosen] = useState<'light' | 'dark'>('light');
   const scheme = look.theme === 'system' ? chosen : look.theme;
   const ground = grounds[scheme];

@@ -124,7 +124,7 @@ export function EnvironmentsTab() {
 }
 
 /** Creates or renames an environment. */
-export function EnvironmentDialog({
+function EnvironmentDialog({
   former,
   onClose,
 }: {
@@ -177,7 +177,7 @@ export function EnvironmentDialog({
 }
 
 /** Deletes an environment, with a list of its contents, or shows what must be deleted first. */
-export function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => void }) {
+function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => void }) {
   const current = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();

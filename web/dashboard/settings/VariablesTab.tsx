@@ -127,7 +127,7 @@ export function VariablesTab() {
 }
 
 /** A new variable, or a new value. */
-export function VariableDialog({
+function VariableDialog({
   name,
   known,
   mutation,

@@ -163,7 +163,7 @@ function Steps({ at, connection }: { at: At; connection: WholeConnection }) {
 }
 
 /** Selects a tab; tabs without cells, such as charts, are disabled. */
-export function TabField({
+function TabField({
   tabs,
   chosen,
   onChoose,
@@ -199,7 +199,7 @@ export function TabField({
 }
 
 /** Selects a spreadsheet from a list or by its link. */
-export function SpreadsheetStep({
+function SpreadsheetStep({
   at,
   isTest,
   onChoose,
@@ -369,7 +369,7 @@ function Spreadsheets({
 const settleMs = 400;
 
 /** The header row and the identification of rows, with a preview. */
-export function RowsStep({
+function RowsStep({
   at,
   book,
   tab,
@@ -480,7 +480,7 @@ function countText({ totalRows, rows }: Preview): string {
   return `The first ${rows.length} of ${totalRows.toLocaleString()} rows.`;
 }
 
-export type RowIdentity = { identity: Identity; keyColumn: string | undefined };
+type RowIdentity = { identity: Identity; keyColumn: string | undefined };
 
 const words: Record<Identity, { label: string; description: string }> = {
   key: { label: 'By a key column', description: 'The value in this column is the ID of the record.' },
@@ -497,7 +497,7 @@ const words: Record<Identity, { label: string; description: string }> = {
 };
 
 /** How a row is identified. */
-export function IdentityField({
+function IdentityField({
   identification: { identity, keyColumn },
   offered,
   columns,
@@ -571,7 +571,7 @@ const common: Record<string, string> = {
 };
 
 /** The name and frequency of the records, and the button that saves. */
-export function SaveStep({
+function SaveStep({
   at,
   settings,
   chosen,

@@ -102,7 +102,7 @@ function Sheet({ at, sheet }: { at: At; sheet: ChosenSheet }) {
 }
 
 /** Removes a sheet, and optionally its records. */
-export function RemoveSheet({
+function RemoveSheet({
   at,
   sheet,
   onClose,
@@ -159,7 +159,7 @@ export function RemoveSheet({
 }
 
 /** The state of a sheet, its last run, and its actions. */
-export function StateCard({ at, sheet, sync }: { at: At; sheet: ChosenSheet; sync: Sync | undefined }) {
+function StateCard({ at, sheet, sync }: { at: At; sheet: ChosenSheet; sync: Sync | undefined }) {
   const environment = useEnvironment();
   const may = useMay();
   const mayWrite = may('functions:write') && may('connections:write');
@@ -308,7 +308,7 @@ const runningRecordsMs = 1_500;
 const idleRecordsMs = 5_000;
 
 /** The rows of a sheet as records, in the order of their latest changes. */
-export function SheetRecords({
+function SheetRecords({
   at: { variant, ...at },
   isRunning,
 }: {

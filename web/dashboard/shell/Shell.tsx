@@ -130,7 +130,7 @@ function Mark() {
   );
 }
 
-export function Navigation() {
+function Navigation() {
   const environment = useEnvironment();
   const matches = useMatchRoute();
   return (
@@ -165,7 +165,7 @@ export function Navigation() {
 }
 
 /** Selects the environment. The new environment opens the same list, never an item of the previous one. */
-export function EnvironmentSwitch() {
+function EnvironmentSwitch() {
   const environment = useEnvironment();
   const { data: me } = useSuspenseQuery(meQuery());
   const navigate = useNavigate();
@@ -211,7 +211,7 @@ function colorOf(name: string): string {
   return /^prod/i.test(name) ? 'var(--mantine-color-red-6)' : 'var(--mantine-color-teal-6)';
 }
 
-export function UserMenu() {
+function UserMenu() {
   const { data: me } = useSuspenseQuery(meQuery());
   const { colorScheme, setColorScheme } = useMantineColorScheme();
   const { leave } = useSignOut();

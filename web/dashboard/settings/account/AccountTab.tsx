@@ -101,7 +101,7 @@ function NameCard({ me }: { me: Me }) {
   );
 }
 
-export function PasswordCard() {
+function PasswordCard() {
   const [isOpen, setOpen] = useState(false);
   const form = useForm({
     initialValues: { currentPassword: '', newPassword: '' },
@@ -160,7 +160,7 @@ const acts: Record<Act, { label: string; color?: string }> = {
 };
 
 /** The second factor: set-up, new backup codes, turning it off. Each requires the password first. */
-export function TwoFactorCard({ isOn }: { isOn: boolean }) {
+function TwoFactorCard({ isOn }: { isOn: boolean }) {
   const queries = useQueryClient();
   const [act, setAct] = useState<Act>();
   const [setUp, setSetUp] = useState<TwoFactorSetUp>();
@@ -274,7 +274,7 @@ function PasswordStep({
 }
 
 /** The secret for the authenticator, and the code that confirms it. */
-export function TwoFactorSteps({
+function TwoFactorSteps({
   setUp,
   onCancel,
   onDone,
@@ -333,7 +333,7 @@ export function TwoFactorSteps({
  * A QR code, generated in the browser so that its text is not sent anywhere. Dark on white in both color schemes, as
  * readers require.
  */
-export function QrCode({ text, label }: { text: string; label: string }) {
+function QrCode({ text, label }: { text: string; label: string }) {
   const { size, path } = useMemo(() => {
     const { data, size: modules } = encode(text, { ecc: 'M', border: 3 });
     const cells = data.flatMap((row, y) => row.map((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : '')));
@@ -357,7 +357,7 @@ export function QrCode({ text, label }: { text: string; label: string }) {
 }
 
 /** Backup codes, which are shown only once. */
-export function BackupCodes({ codes, onDone }: { codes: string[]; onDone: () => void }) {
+function BackupCodes({ codes, onDone }: { codes: string[]; onDone: () => void }) {
   const text = codes.join('\n');
   const href = useMemo(() => `data:text/plain;charset=utf-8,${encodeURIComponent(`${text}\n`)}`, [text]);
   return (
@@ -397,7 +397,7 @@ export function BackupCodes({ codes, onDone }: { codes: string[]; onDone: () => 
 }
 
 /** The sessions of the user, with buttons to end them. */
-export function SessionsCard() {
+function SessionsCard() {
   const query = useQuery({ ...sessionsQuery(), refetchInterval: 15_000 });
   const options = { stale: [['sessions']], failed: 'Not ended' };
   const end = useChange(endSession, options);

@@ -255,7 +255,7 @@ function WiderThanMine({ onChoose }: { onChoose: () => void }) {
 type WithRules = { name: string; scopes: string[]; rules: ProxyRule[]; expires: string };
 
 /** The proxy rules of a key. A deny rule takes precedence; if there are allow rules, other calls are denied. */
-export function ProxyRulesField({ form }: { form: UseFormReturnType<WithRules> }) {
+function ProxyRulesField({ form }: { form: UseFormReturnType<WithRules> }) {
   const { rules } = form.values;
   const change = (index: number, rule: ProxyRule) =>
     form.setFieldValue(

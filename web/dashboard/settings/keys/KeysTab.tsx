@@ -209,7 +209,7 @@ function Scopes({ editedKey: { scopes, proxy_rules: rules, rate_limit: rate } }:
 }
 
 /** The secret of a new key, which is shown only once. A click outside does not close it. */
-export function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void }) {
+function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void }) {
   return (
     <Modal
       opened

@@ -122,7 +122,7 @@ export function PeopleTab() {
   );
 }
 
-export function UsersTable({
+function UsersTable({
   users,
   onRole,
   onReset,
@@ -214,7 +214,7 @@ function Rights({ user: { role, environments } }: { user: User }) {
   );
 }
 
-export function InvitationsTable({
+function InvitationsTable({
   invitations,
   users,
   onTakeBack,
@@ -266,7 +266,7 @@ export function InvitationsTable({
 }
 
 /** Invites a user with a link. */
-export function InviteDialog({ onClose }: { onClose: () => void }) {
+function InviteDialog({ onClose }: { onClose: () => void }) {
   const environment = useEnvironment();
   const [grant, setGrant] = useState<Grant>({ role: 'viewer', environments: [environment] });
   const [email, setEmail] = useState('');
@@ -328,7 +328,7 @@ const roles: { role: Role; label: string; about: string }[] = [
 ];
 
 /** A role and, except for owners, its environments. */
-export function GrantFields({ value, onChange }: { value: Grant; onChange: (grant: Grant) => void }) {
+function GrantFields({ value, onChange }: { value: Grant; onChange: (grant: Grant) => void }) {
   const { data: me } = useSuspenseQuery(meQuery());
   return (
     <Stack>
@@ -365,7 +365,7 @@ export const isWhole = ({ role, environments }: Grant): boolean =>
   role === 'owner' || environments.length > 0;
 
 /** A link for another user, which is shown only once. */
-export function LinkStep({
+function LinkStep({
   link,
   expiresAt,
   isMailed,
@@ -398,7 +398,7 @@ export function LinkStep({
 }
 
 /** Changes the role of a user. */
-export function RoleDialog({ user, onClose }: { user: User; onClose: () => void }) {
+function RoleDialog({ user, onClose }: { user: User; onClose: () => void }) {
   const [grant, setGrant] = useState<Grant>({
     role: user.role ?? 'viewer',
     environments: user.role === 'owner' ? [] : user.environments.map(({ environment }) => environment),
