@@ -29,7 +29,7 @@ import { startEmbedded } from './db/embedded/embedded.ts';
 import { migrate } from './db/migrate.ts';
 import { type Db, type DbTarget, openDb } from './db/pool.ts';
 import { keepPlacing } from './db/sequencer.ts';
-import { createKey, noteKey } from './environments/keys.ts';
+import { auditKey, createKey } from './environments/keys.ts';
 import { putSettingKey } from './environments/setting-key.ts';
 import { ensureEnvironment, proveEnvironmentKeys } from './environments/store.ts';
 import { eventSequence } from './events/sequence.ts';
@@ -224,7 +224,7 @@ async function prepareEnvironments(given: {
     (await db.transaction(async (tx) => {
       const made = await createKey(tx, { environment, name: 'first key', scopes: ['*'] });
       const { id: environmentId } = environment;
-      await noteKey(tx, { environmentId, actor: 'service', action: 'key.created', key: made.key });
+      await auditKey(tx, { environmentId, actor: 'service', action: 'key.created', key: made.key });
       return made.secret;
     }));
   if (chosen !== undefined)

@@ -4,11 +4,11 @@ import { commandLine } from '../activity/audit.ts';
 import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
 import {
+  auditKey,
   createKey,
   type Key,
   listKeys,
   newKey,
-  noteKey,
   readExpiry,
   requireReplaceable,
   revokeKey,
@@ -70,7 +70,7 @@ async function createKeyCommand(args: string[]): Promise<number> {
         replaces && (await firstKeyOf(tx, { environmentId, replaces, scopes, now: new Date() }));
       const wanted = { name, scopes, proxyRules, expiresAt, rateLimit, firstKeyId };
       const created = await createKey(tx, { environment, ...wanted });
-      await noteKey(tx, {
+      await auditKey(tx, {
         environmentId,
         actor: commandLine,
         action: 'key.created',
@@ -152,7 +152,7 @@ async function revokeKeyCommand(args: string[]): Promise<number> {
       const environment = await getEnvironment(tx, values.environment);
       const revoked = await revokeKey(tx, { id, environmentId: environment.id, at: new Date() });
       if (revoked === undefined) throw new Error(`${values.environment} has no key ${id}.`);
-      await noteKey(tx, {
+      await auditKey(tx, {
         environmentId: environment.id,
         actor: commandLine,
         action: 'key.revoked',

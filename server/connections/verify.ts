@@ -13,11 +13,11 @@ import { refusalBehind } from '../auth-modes/token-response.ts';
 import type { Db, Queryable } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import {
+  clearFault,
   clientFault,
   isOfClient,
   keepsFromRefresh,
-  noteMisconfigured,
-  noteProven,
+  recordFault,
 } from '../integrations/fault.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
@@ -125,8 +125,8 @@ export async function recordClientVerdict(
   try {
     const isNews = await db.transaction((tx) =>
       isRefused
-        ? noteMisconfigured(tx, { integration, fault: clientFault(fault, { at }) })
-        : noteProven(tx, { integration, at, proof: 'client' }),
+        ? recordFault(tx, { integration, fault: clientFault(fault, { at }) })
+        : clearFault(tx, { integration, at, proof: 'client' }),
     );
     const { environmentId, key: integrationKey } = integration;
     if (isNews) reader.forgetIntegration({ environmentId, integrationKey });

@@ -92,14 +92,14 @@ async function takeStep(
     const { name, text: statements } = next;
     const watched = { name, lockTimeoutMs, onWaiting: onHeldUp };
     await naming(name, () => beside(tx, () => runApart(db, statements, watched)));
-    await note(tx, next);
+    await insertApplied(tx, next);
     return [next.name];
   }
   const apart = pending.findIndex(({ text }) => Array.isArray(text));
   const together = apart < 0 ? pending : pending.slice(0, apart);
   for (const migration of together) {
     await naming(migration.name, () => tx.query(String(migration.text)));
-    await note(tx, migration);
+    await insertApplied(tx, migration);
   }
   return together.map(({ name }) => name);
 }
@@ -141,7 +141,7 @@ async function naming(name: string, work: () => Promise<unknown>): Promise<void>
   }
 }
 
-async function note(tx: Tx, { name, runsWith }: Migration): Promise<void> {
+async function insertApplied(tx: Tx, { name, runsWith }: Migration): Promise<void> {
   await tx.query('insert into migration (name, runs_with) values ($1, $2)', [name, runsWith ?? null]);
 }
 

@@ -100,9 +100,9 @@ class TimedPool extends pg.Pool {
   override connect(callback: Connected): void;
   override connect(callback?: Connected): Promise<pg.PoolClient> | undefined {
     const since = performance.now();
-    if (callback === undefined) return super.connect().finally(() => noteWait(since));
+    if (callback === undefined) return super.connect().finally(() => recordWait(since));
     super.connect((...connected) => {
-      noteWait(since);
+      recordWait(since);
       callback(...connected);
     });
     return undefined;
@@ -122,7 +122,7 @@ const keepAliveMs = 30_000;
 
 const connectionWait = metrics.dbConnectionWait.of([]);
 
-function noteWait(since: number): void {
+function recordWait(since: number): void {
   connectionWait.observe((performance.now() - since) / 1000);
 }
 

@@ -6,6 +6,7 @@ import { type Caller, holdsScope, lacking, type UserCaller } from '../http/auth/
 import { proxyRule, proxyRules } from '../http/auth/proxy-rule.ts';
 import type { App } from '../http/server.ts';
 import {
+  auditKey,
   createKey,
   expiry,
   findKeysForUpdate,
@@ -14,7 +15,6 @@ import {
   keyName,
   listKeys,
   newKey,
-  noteKey,
   rateLimit,
   readExpiry,
   requireReplaceable,
@@ -100,7 +100,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
         const firstKeyId =
           replaces && (await requireReplaceable(tx, { environmentId, replaces, scopes, now: now() }));
         const created = await createKey(tx, { environment, name: body.name, ...wanted, firstKeyId });
-        await noteKey(tx, {
+        await auditKey(tx, {
           ...{ environmentId, actor: actorOf(caller), action: 'key.created', key: created.key, replaces },
         });
         return created;
@@ -153,7 +153,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
         };
         requireWithin(key, maker);
         await updateKey(tx, { key, environmentId });
-        await note(tx, caller, 'key.changed', key);
+        await auditChange(tx, caller, 'key.changed', key);
         return key;
       });
       afterChange(id);
@@ -179,7 +179,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
       await db.transaction(async (tx) => {
         const revoked = await revokeKey(tx, { id, environmentId: caller.environmentId, at: now() });
         if (revoked === undefined) throw unknown(id);
-        await note(tx, caller, 'key.revoked', revoked);
+        await auditChange(tx, caller, 'key.revoked', revoked);
       });
       afterChange(id);
       return { success: true as const };
@@ -218,8 +218,8 @@ function ofSetting(): AppError {
   );
 }
 
-async function note(tx: Tx, caller: Caller, action: 'key.changed' | 'key.revoked', key: Key): Promise<void> {
-  await noteKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
+async function auditChange(tx: Tx, caller: Caller, action: 'key.changed' | 'key.revoked', key: Key): Promise<void> {
+  await auditKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
 }
 
 /**

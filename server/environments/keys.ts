@@ -175,7 +175,7 @@ export async function revokeKey(
 }
 
 /** Writes a change of a key into the audit log; call it inside the transaction of the change. */
-export async function noteKey(
+export async function auditKey(
   tx: Queryable,
   given: {
     action: 'key.created' | 'key.changed' | 'key.revoked';

@@ -1,7 +1,7 @@
 import { sql } from 'kysely';
 import { ConfigError } from '../config/config.ts';
 import { type Queryable, tables } from '../db/pool.ts';
-import { hashOf, keyColumns, noteKey, readKeyRow, settingName } from './keys.ts';
+import { auditKey, hashOf, keyColumns, readKeyRow, settingName } from './keys.ts';
 
 /** The key of TRELLIS_SECRET_KEY: each start applies the setting, whatever was done to the key meanwhile. */
 
@@ -59,8 +59,8 @@ export async function putSettingKey(
       .returning(keyColumns),
   );
   const note = { environmentId: environment.id, actor: 'service' };
-  if (inserted) await noteKey(tx, { ...note, action: 'key.created', key: readKeyRow(inserted) });
-  else if (changed) await noteKey(tx, { ...note, action: 'key.changed', key: readKeyRow(changed) });
+  if (inserted) await auditKey(tx, { ...note, action: 'key.created', key: readKeyRow(inserted) });
+  else if (changed) await auditKey(tx, { ...note, action: 'key.changed', key: readKeyRow(changed) });
   else await proveOwn(tx, { hash, environment });
   const revoked = await tx.run(
     tables
@@ -72,7 +72,7 @@ export async function putSettingKey(
       .where('revoked_at', 'is', null)
       .returning(keyColumns),
   );
-  for (const row of revoked) await noteKey(tx, { ...note, action: 'key.revoked', key: readKeyRow(row) });
+  for (const row of revoked) await auditKey(tx, { ...note, action: 'key.revoked', key: readKeyRow(row) });
 }
 
 async function proveNotReplaced(

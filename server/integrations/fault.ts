@@ -117,7 +117,7 @@ export function apiFault(
  * Stores the fault and its event `integration.misconfigured`, unless the integration has the same cause, or has any
  * cause while this one is a disabled API. Returns whether it did.
  */
-export async function noteMisconfigured(
+export async function recordFault(
   tx: Queryable,
   { integration, fault }: { integration: IntegrationRef; fault: IntegrationFault },
 ): Promise<boolean> {
@@ -150,7 +150,7 @@ export async function noteMisconfigured(
  * a fault of the client; a successful call of an API disproves that it is disabled. Returns whether there was such a
  * fault.
  */
-export async function noteProven(
+export async function clearFault(
   tx: Queryable,
   { integration, at, proof }: { integration: IntegrationRef; at: Date; proof: 'client' | { api: string } },
 ): Promise<boolean> {

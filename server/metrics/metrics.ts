@@ -168,51 +168,51 @@ const ofWaits = [0.001, 0.005, 0.025, 0.1, 0.5, 1, 5, 10] as const;
 export const metrics = {
   httpDuration: new Histogram({
     name: 'trellis_http_request_duration_seconds',
-    help: 'Time from a request of the interface to the end of its answer. Calls of the proxy are not among them.',
+    help: 'Time from a request of the interface to the end of its response, without calls of the proxy.',
     labels: ['method', 'route', 'status'],
     bounds: ofRequests,
   }),
   httpRefused: new Counter({
     name: 'trellis_http_requests_refused_total',
-    help: 'Requests that were refused before any work was done, by the error code of the refusal.',
+    help: 'Requests that were refused before any work, by error code.',
     labels: ['reason'],
   }),
 
   proxyCalls: new Counter({
     name: 'trellis_proxy_calls_total',
-    help: 'Calls of the proxy that are over.',
+    help: 'Finished calls of the proxy.',
     labels: ['provider', 'status', 'outcome'],
   }),
   proxyErrors: new Counter({
     name: 'trellis_proxy_errors_total',
-    help: 'Calls of the proxy that were answered with an error of the service, by its code.',
+    help: 'Calls of the proxy that got an error of the service, by its code.',
     labels: ['provider', 'code'],
   }),
   proxyDuration: new Histogram({
     name: 'trellis_proxy_call_duration_seconds',
-    help: 'Time from a call of the proxy to the end of its answer.',
+    help: 'Time from a call of the proxy to the end of its response.',
     labels: ['provider'],
     bounds: ofRequests,
   }),
   proxyFirstByte: new Histogram({
     name: 'trellis_proxy_first_byte_seconds',
-    help: "Time from sending a request on its connection to the head of the provider's answer.",
+    help: "Time from sending a request on its connection to the head of the provider's response.",
     labels: ['provider'],
     bounds: ofRequests,
   }),
   proxyUpstream: new Counter({
     name: 'trellis_proxy_upstream_requests_total',
-    help: 'Requests that calls of the proxy sent to providers; a call that is tried again sends several.',
+    help: 'Requests that calls of the proxy sent to providers; a retried call sends several.',
     labels: ['provider'],
   }),
   proxyRetries: new Counter({
     name: 'trellis_proxy_retries_total',
-    help: 'Times that a call of the proxy was tried once more.',
+    help: 'Retries of calls of the proxy.',
     labels: ['provider'],
   }),
   proxyQuotaWait: new Histogram({
     name: 'trellis_proxy_quota_wait_seconds',
-    help: "Time that calls of the proxy waited for the provider's quota, of those that had to.",
+    help: "Time that calls of the proxy waited for the provider's quota, without calls that did not wait.",
     labels: ['provider'],
     bounds: ofRequests,
   }),
@@ -228,13 +228,13 @@ export const metrics = {
   }),
   proxyInFlight: new Gauge({
     name: 'trellis_proxy_calls_in_flight',
-    help: 'Calls of the proxy that are under way on this node.',
+    help: 'Calls of the proxy in progress on this node.',
     labels: [],
   }),
 
   refreshes: new Counter({
     name: 'trellis_refreshes_total',
-    help: 'Attempts to renew credentials: renewed, superseded by another node, or the code of what they failed with.',
+    help: 'Attempts to renew credentials: renewed, superseded by another node, or the error code.',
     labels: ['provider', 'outcome'],
   }),
   refreshDuration: new Histogram({
@@ -245,14 +245,14 @@ export const metrics = {
   }),
   refreshLeaseWait: new Histogram({
     name: 'trellis_refresh_lease_wait_seconds',
-    help: 'Time that this node waited for a refresh that another one had begun.',
+    help: 'Time that this node waited for a refresh of another node.',
     labels: ['provider'],
     bounds: ofRequests,
   }),
 
   records: new Counter({
     name: 'trellis_records_total',
-    help: 'Records by what was done with them.',
+    help: 'Records by operation.',
     labels: ['operation'],
   }),
 
@@ -269,13 +269,13 @@ export const metrics = {
   }),
   runDelay: new Histogram({
     name: 'trellis_run_delay_seconds',
-    help: 'Time from when a run was due to when a node began it.',
+    help: 'Time from the due time of a run to its start on a node.',
     labels: ['kind'],
     bounds: ofWork,
   }),
   runsRunning: new Gauge({
     name: 'trellis_runs_under_way',
-    help: 'Runs of functions that are under way on this node.',
+    help: 'Runs of functions in progress on this node.',
     labels: [],
   }),
   functionProcesses: new Gauge({
@@ -286,7 +286,7 @@ export const metrics = {
 
   deliveries: new Counter({
     name: 'trellis_delivery_attempts_total',
-    help: 'Attempts to deliver an event: delivered, or why it was not.',
+    help: 'Attempts to deliver an event: delivered, or the cause of the failure.',
     labels: ['outcome'],
   }),
   deliveryDuration: new Histogram({
@@ -326,7 +326,7 @@ export const metrics = {
   }),
   dbConnectionWait: new Histogram({
     name: 'trellis_db_connection_wait_seconds',
-    help: 'Time that was waited for a connection of the pool.',
+    help: 'Time that statements and transactions waited for a connection of the pool.',
     labels: [],
     bounds: ofWaits,
   }),
@@ -338,17 +338,17 @@ export const metrics = {
   }),
   runsWaiting: new Gauge({
     name: 'trellis_runs_waiting',
-    help: 'Runs of the installation that wait: due ones, and those whose time is yet to come. At most 100,000 are counted.',
+    help: 'Waiting runs of the installation: due ones, and later ones. At most 100,000 are counted.',
     labels: ['state'],
   }),
   runsOldestDue: new Gauge({
     name: 'trellis_runs_oldest_due_seconds',
-    help: 'For how long the run that waits longest has been due.',
+    help: 'Time since the longest waiting run became due.',
     labels: [],
   }),
   deliveriesOldest: new Gauge({
     name: 'trellis_deliveries_oldest_waiting_seconds',
-    help: 'For how long the oldest delivery waits to an endpoint that is neither disabled nor paused.',
+    help: 'Waiting time of the oldest delivery to an endpoint that is neither disabled nor paused.',
     labels: [],
   }),
   eventsUnplaced: new Gauge({
@@ -374,7 +374,7 @@ export const metrics = {
 
   buildInfo: new Gauge({
     name: 'trellis_build_info',
-    help: 'Which version runs, on which Node: always 1.',
+    help: 'The versions of the service and of Node: always 1.',
     labels: ['version', 'node'],
   }),
 } as const;

@@ -6,12 +6,12 @@ import { roles } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import {
   acceptInvitation,
+  countTry,
   createInvitation,
   deleteInvitation,
   getInvitation,
   type Invitation,
   listInvitations,
-  noteTry,
 } from './invitations.ts';
 import { invitationLink } from './links.ts';
 import { invitationMail } from './mail.ts';
@@ -192,7 +192,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       const invitation = await getInvitation(db, { token: body.token, at });
       if (invitation.email !== undefined && invitation.email !== body.email.toLowerCase())
         throw fieldError('invalid_body', ['email'], 'is not the address that was invited');
-      await noteTry(db, { token: body.token, at });
+      await countTry(db, { token: body.token, at });
       // Hashing takes a while, so it is done before the transaction, and only with a valid link.
       const { password } = await (await signIn()).$context;
       const passwordHash = await password.hash(body.password);

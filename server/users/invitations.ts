@@ -126,7 +126,7 @@ export async function endInvitationsBy(tx: Tx, userId: string): Promise<void> {
 }
 
 /** Counts an attempt to accept a link; throws `invalid_invitation` if there is none, or after too many attempts. */
-export async function noteTry(db: Queryable, { token, at }: { token: string; at: Date }): Promise<void> {
+export async function countTry(db: Queryable, { token, at }: { token: string; at: Date }): Promise<void> {
   const counted = await db.query(
     `update invitation
      set tries = tries + 1
@@ -177,7 +177,7 @@ export async function acceptInvitation(
   const id = await createUser(tx, { ...user, email, isVerified: taken.email !== null, at });
   await putGrant(tx, { userId: id, grant: grantOf(taken), at });
   const how = taken.is_set_up ? 'set-up' : `invitation ${taken.id}`;
-  await noteCreated(tx, { id, role: taken.role, how });
+  await auditCreatedUser(tx, { id, role: taken.role, how });
   return { id, email };
 }
 
@@ -188,7 +188,7 @@ export async function createFirstOwner(tx: Tx, { user, at }: { user: NewUser; at
   const id = await createUser(tx, { ...user, email: user.email.toLowerCase(), isVerified: true, at });
   await putGrant(tx, { userId: id, grant: { role: 'owner' }, at });
   await tx.query('delete from invitation where is_set_up');
-  await noteCreated(tx, { id, role: 'owner', how: 'TRELLIS_ADMIN_EMAIL' });
+  await auditCreatedUser(tx, { id, role: 'owner', how: 'TRELLIS_ADMIN_EMAIL' });
   return true;
 }
 
@@ -221,7 +221,7 @@ async function takeByEmail(tx: Tx, { userId, at }: { userId: string; at: Date })
   const [newest] = taken.sort((one, other) => other.id - one.id);
   if (newest === undefined) return;
   await putGrant(tx, { userId, grant: grantOf(newest), at });
-  await noteCreated(tx, { id: userId, role: newest.role, how: `invitation ${newest.id}` });
+  await auditCreatedUser(tx, { id: userId, role: newest.role, how: `invitation ${newest.id}` });
 }
 
 type UsedInvitation = {
@@ -256,7 +256,7 @@ async function createUser(tx: Tx, user: NewUser & { isVerified: boolean; at: Dat
   return id;
 }
 
-async function noteCreated(
+async function auditCreatedUser(
   tx: Tx,
   { id, role, how }: { id: string; role: Role; how: string },
 ): Promise<void> {

@@ -1,5 +1,5 @@
 import { queueEvent } from '../../events/outbox.ts';
-import { apiFault, integrationEvent, noteMisconfigured, noteProven } from '../../integrations/fault.ts';
+import { apiFault, clearFault, integrationEvent, recordFault } from '../../integrations/fault.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
 import { missingScopes } from '../../providers/scopes.ts';
 import { type LiveConnection, placeOf } from '../store/reader.ts';
@@ -51,7 +51,7 @@ export function createObserver({ db, log, reader, now = () => new Date() }: Heal
     if (answer.status < 400) {
       if (hasOwnClient) return;
       const isProven = await db.transaction((tx) =>
-        noteProven(tx, { integration, at: now(), proof: { api } }),
+        clearFault(tx, { integration, at: now(), proof: { api } }),
       );
       if (isProven) reader.forgetIntegration(connection);
       return;
@@ -107,7 +107,7 @@ export function createObserver({ db, log, reader, now = () => new Date() }: Heal
   ): Promise<void> {
     const { integration } = connection;
     const fault = apiFault(given, now());
-    const isNews = await db.transaction((tx) => noteMisconfigured(tx, { integration, fault }));
+    const isNews = await db.transaction((tx) => recordFault(tx, { integration, fault }));
     if (!isNews) return;
     log.error({ integration: integration.key, ...fault.evidence }, "the provider's API is disabled");
     reader.forgetIntegration(connection);

@@ -7,7 +7,7 @@ import { authModes } from '../../auth-modes/modes.ts';
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import type { AppError } from '../../errors.ts';
-import { apiFault, noteMisconfigured } from '../../integrations/fault.ts';
+import { apiFault, recordFault } from '../../integrations/fault.ts';
 import { createIntegration, getIntegration, updateIntegration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
 import { loadCatalog } from '../../providers/catalog.ts';
@@ -294,7 +294,7 @@ describe('a connection with a client of its own', () => {
     await recovered(mine);
     await recovered();
     const fault = apiFault({ api: 'https://sheets.example/v4' }, time);
-    await noteMisconfigured(database.db, { integration: one.integration, fault });
+    await recordFault(database.db, { integration: one.integration, fault });
     assert.deepEqual(await causes(), { mine: [null, null], one: 'api_disabled' });
   });
 
@@ -462,7 +462,7 @@ describe('a refused client', () => {
   test('is not forgotten over an API that is switched off', async () => {
     await transitions.refused(one, refusedClient);
     const note = () =>
-      noteMisconfigured(database.db, {
+      recordFault(database.db, {
         integration: one.integration,
         fault: apiFault({ api: 'https://sheets.example/v4' }, time),
       });

@@ -3,11 +3,11 @@ import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import type { AppError } from '../../errors.ts';
 import {
   claimProbe,
+  clearFault,
   clientFault,
   isOfOneGrant,
   keepsFromRefresh,
-  noteMisconfigured,
-  noteProven,
+  recordFault,
 } from '../../integrations/fault.ts';
 import type { Logger } from '../../log.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from '../store/reader.ts';
@@ -95,7 +95,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
     const isProof =
       fault.kind !== 'client_misconfigured' && integration.fault !== undefined && !connection.hasOwnClient;
     const isProven =
-      isProof && (await db.transaction((tx) => noteProven(tx, { integration, at: now(), proof: 'client' })));
+      isProof && (await db.transaction((tx) => clearFault(tx, { integration, at: now(), proof: 'client' })));
     if (isProven) reader.forgetIntegration(connection);
     return end(connection, { cause, evidence: evidenceOf(fault) });
   }
@@ -112,7 +112,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
   async function misconfigured(connection: LiveConnection, tokenFault: TokenFault): Promise<AppError> {
     const { integration } = connection;
     const fault = clientFault(tokenFault, { connectionId: connection.connectionId, at: now() });
-    const isNews = await db.transaction((tx) => noteMisconfigured(tx, { integration, fault }));
+    const isNews = await db.transaction((tx) => recordFault(tx, { integration, fault }));
     if (isNews) {
       log.error({ integration: integration.key, ...fault.evidence }, 'the provider rejects the OAuth client');
       reader.forgetIntegration(connection);
@@ -209,7 +209,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
     if (before?.isSuspended) await resume(tx, { ...connection, at });
     // A verdict on a connection's own client does not concern the integration's client.
     if (connection.hasOwnClient) return;
-    await noteProven(tx, { integration: connection.integration, at, proof: 'client' });
+    await clearFault(tx, { integration: connection.integration, at, proof: 'client' });
   }
 
   async function blockedByIntegration(connection: LiveConnection): Promise<AppError | undefined> {

@@ -10,7 +10,7 @@ import {
 } from '../../data-keys/store.ts';
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import { type BackedUpKey, type KeyOf, restoreBackedUpKeys } from '../../environments/key-backup.ts';
-import { noteKey } from '../../environments/keys.ts';
+import { auditKey } from '../../environments/keys.ts';
 import { listKeyless } from '../../environments/store.ts';
 import { endSignIns } from '../../users/users.ts';
 import type { Vault } from '../../vault.ts';
@@ -114,9 +114,9 @@ async function putDataKeys(
 async function restoreApiKeys(tx: Tx, { keyFile, at }: Pick<RestoreInput, 'keyFile' | 'at'>) {
   const keys = await restoreBackedUpKeys(tx, { filed: keyFile.apiKeys, madeAt: keyFile.madeAt, at });
   for (const { key, environmentId } of keys.revoked)
-    await noteKey(tx, { action: 'key.revoked', actor: commandLine, environmentId, key });
+    await auditKey(tx, { action: 'key.revoked', actor: commandLine, environmentId, key });
   for (const { key, environmentId } of keys.changed)
-    await noteKey(tx, { action: 'key.changed', actor: commandLine, environmentId, key });
+    await auditKey(tx, { action: 'key.changed', actor: commandLine, environmentId, key });
   return keys;
 }
 

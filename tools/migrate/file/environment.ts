@@ -4,7 +4,7 @@ import { disableEndpoint, insertEndpoint, listEndpoints } from '../../../server/
 import { readSettings, setAddress, writeSettings } from '../../../server/deliveries/settings.ts';
 import { adoptSigningKeys } from '../../../server/deliveries/signing.ts';
 import { connectInput, writeConnectSettings } from '../../../server/environments/connect-settings.ts';
-import { type KeyRow, noteKey, readKeyRow } from '../../../server/environments/keys.ts';
+import { auditKey, type KeyRow, readKeyRow } from '../../../server/environments/keys.ts';
 import type { Environment } from '../../../server/environments/store.ts';
 import { changeVariables, listVariables } from '../../../server/environments/variables.ts';
 import { AppError } from '../../../server/errors.ts';
@@ -162,7 +162,7 @@ export async function importApiKey(
       return `The API key "${given.name}" ${state} in the environment ${known.environment}, so it was not added to ${name}: create a new key.`;
     }
     const key = readKeyRow(row);
-    await noteKey(tx, { environmentId: id, actor: commandLine, action: 'key.created', key });
+    await auditKey(tx, { environmentId: id, actor: commandLine, action: 'key.created', key });
     return undefined;
   });
 }
