@@ -14,19 +14,19 @@ async function following(
     batches: AsyncGenerator<unknown, void>;
     stop: AbortController;
     isHung: Promise<void>;
-    told: unknown[];
+    reported: unknown[];
     letGo(): void;
   }) => Promise<void>,
   from?: 'now',
 ): Promise<void> {
   const stop = new AbortController();
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const held: (() => void)[] = [];
   const { promise: isHung, resolve } = Promise.withResolvers<void>();
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const { method, url = '' } = request;
     if (method === 'PUT') {
-      told.push(((await json(request)) as { cursor: unknown }).cursor);
+      reported.push(((await json(request)) as { cursor: unknown }).cursor);
       return respond(response, { body: {} });
     }
     if (url.startsWith('/records/datasets')) return respond(response, { body: { datasets: [] } });
@@ -45,7 +45,7 @@ async function following(
   try {
     const records = new Trellis({ url: service.url, key: 'k' }).connection('i', 'c').records('City');
     const batches = records.follow({ consumer: 'one', pollMs: 1, signal: stop.signal, from });
-    await use({ batches, stop, isHung, told, letGo: () => held.forEach((go) => void go()) });
+    await use({ batches, stop, isHung, reported, letGo: () => held.forEach((go) => void go()) });
   } finally {
     await service.close();
   }
@@ -72,14 +72,14 @@ for (const [what, path, method] of [
 test('a processed batch is acknowledged after an abort, even if the service is slow', () =>
   following(
     ({ method }, turn) => method === 'PUT' && turn > 1,
-    async ({ batches, stop, isHung, told, letGo }) => {
+    async ({ batches, stop, isHung, reported, letGo }) => {
       await batches.next();
       stop.abort(new Error('enough'));
       const next = assert.rejects(batches.next(), /enough/);
       await isHung;
       letGo();
       await next;
-      assert.deepEqual(told, [null, 'c1']);
+      assert.deepEqual(reported, [null, 'c1']);
     },
   ));
 

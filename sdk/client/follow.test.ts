@@ -272,14 +272,14 @@ test('a follower without changes acknowledges its position', async () => {
 });
 
 test('a waiting follower acknowledges its position each hour, even before the first record', async (t) => {
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const stop = new AbortController();
   let pages = 0;
   const service = await startServer(async (request, response) => {
     if (request.url?.includes('/consumers/')) {
       if (request.method === 'GET')
         return respond(response, { status: 404, body: { error: { code: 'not_found', message: 'new' } } });
-      told.push(await json(request));
+      reported.push(await json(request));
       return respond(response, { body: {} });
     }
     pages += 1;
@@ -293,7 +293,7 @@ test('a waiting follower acknowledges its position each hour, even before the fi
     const following = records.follow({ consumer: 'one', pollMs: 1, signal: stop.signal });
     await assert.rejects(following.next(), /enough/);
     const nothing = { model: 'City', variant: 'base', cursor: null };
-    assert.deepEqual(told, [nothing, nothing, nothing]);
+    assert.deepEqual(reported, [nothing, nothing, nothing]);
   } finally {
     await service.close();
   }
@@ -312,7 +312,7 @@ test('a second program under the same name gets an error', async () => {
 });
 
 test('outages are retried, other errors are not', async () => {
-  const told: string[] = [];
+  const reported: string[] = [];
   const page = (id: number) => ({
     records: [{ id: String(id), _trellis_metadata: { cursor: `c${id}` } }],
     next_cursor: null,
@@ -345,7 +345,7 @@ test('outages are retried, other errors are not', async () => {
     const following = client
       .connection('i', 'c')
       .records('City')
-      .follow({ consumer: 'one', pollMs: 1, onRetry: ({ code }: TrellisError) => told.push(code) });
+      .follow({ consumer: 'one', pollMs: 1, onRetry: ({ code }: TrellisError) => reported.push(code) });
     const ids: number[] = [];
     await assert.rejects(
       async () => {
@@ -354,8 +354,8 @@ test('outages are retried, other errors are not', async () => {
       (error) => isTrellisError(error, 'forbidden'),
     );
     assert.deepEqual(ids, [1, 2]);
-    assert.deepEqual(told.slice(0, 3), ['network_error', 'unavailable', 'too_many_requests']);
-    assert.equal(told.length, 7);
+    assert.deepEqual(reported.slice(0, 3), ['network_error', 'unavailable', 'too_many_requests']);
+    assert.equal(reported.length, 7);
   } finally {
     await away.close();
   }

@@ -135,10 +135,10 @@ test("a provider's refusal is passed on verbatim, and an error of Trellis is dis
 
   const nobody = bench.client.connection('own', 'nobody');
   const missing = await nobody.fetch('/x');
-  const told = await nobody.errorOf(missing);
-  assert.ok(isTrellisError(told, 'unknown_connection'));
-  assert.equal(told.status, 400);
-  assert.notEqual(told.requestId, undefined);
+  const reported = await nobody.errorOf(missing);
+  assert.ok(isTrellisError(reported, 'unknown_connection'));
+  assert.equal(reported.status, 400);
+  assert.notEqual(reported.requestId, undefined);
   assert.match(await missing.text(), /unknown_connection/);
 });
 
@@ -147,8 +147,8 @@ test("an error in the provider's own shape has our code, too", async () => {
   const answered = await nobody.fetch('/v4/spreadsheets/x');
   const { error } = (await answered.clone().json()) as { error: { code: number } };
   assert.equal(error.code, answered.status);
-  const told = await nobody.errorOf(answered);
-  assert.equal(told?.code, 'unknown_connection');
+  const reported = await nobody.errorOf(answered);
+  assert.equal(reported?.code, 'unknown_connection');
   await answered.text();
   assert.equal((await nobody.errorOf(answered))?.code, 'unknown_connection', 'also where it was read');
 });

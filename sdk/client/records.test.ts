@@ -104,14 +104,14 @@ test('3,000 records are pruned completely, with progress, and have pruned_at', a
   await records.save(cities(0, 4_000));
   const until = (await records.list().toArray({ atMost: 3_000 })).at(-1)!._trellis_metadata.cursor;
   assert.equal((await records.estimate({ until })).count, 3_000);
-  const told: { pruned: number; total: number }[] = [];
-  const { count: pruned } = await records.prune({ until, onProgress: (one) => told.push(one) });
+  const reported: { pruned: number; total: number }[] = [];
+  const { count: pruned } = await records.prune({ until, onProgress: (one) => reported.push(one) });
   assert.equal(pruned, 3_000);
   assert.deepEqual(
-    told.map((one) => one.pruned),
+    reported.map((one) => one.pruned),
     [1_000, 2_000, 3_000],
   );
-  assert.deepEqual([...new Set(told.map(({ total }) => total))], [3_000]);
+  assert.deepEqual([...new Set(reported.map(({ total }) => total))], [3_000]);
   const [first] = await records.list().toArray({ atMost: 1 });
   assert.notEqual(first?._trellis_metadata.pruned_at, null);
   assert.equal(first?.city, undefined);
@@ -212,8 +212,8 @@ test('another brand has its own name for the metadata of a record', async () => 
     assert.equal(taken.length, 1);
     assert.equal((await Array.fromAsync(records.export())).length, 1);
     const answer = await branded.connection('none', 'none').fetch('/v4/x');
-    const told = await branded.connection('none', 'none').errorOf(answer);
-    assert.equal(told?.code, 'unknown_provider_config');
+    const reported = await branded.connection('none', 'none').errorOf(answer);
+    assert.equal(reported?.code, 'unknown_provider_config');
   } finally {
     await other.close();
   }

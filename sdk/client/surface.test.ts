@@ -106,12 +106,12 @@ test('a connection that needs reauthorization has its cause and the body of a re
     credentials: { type: 'OAUTH2', access_token: 'ya29.old', expires_at: '2020-01-01T00:00:00Z' },
   });
   const dead = client.connection(integration, 'dead');
-  const told = await dead.errorOf(await dead.fetch('/v4/spreadsheets/x'));
-  assert.ok(isTrellisError(told, 'connection_needs_reauth'));
+  const reported = await dead.errorOf(await dead.fetch('/v4/spreadsheets/x'));
+  assert.ok(isTrellisError(reported, 'connection_needs_reauth'));
   // Though it came in the provider's own shape, which knows texts alone.
-  assert.deepEqual(told.payload, await client.connections.health(integration, 'dead'));
-  assert.ok(told.payload.reconnect);
-  await client.connectSessions.reconnect(told.payload.reconnect.body);
+  assert.deepEqual(reported.payload, await client.connections.health(integration, 'dead'));
+  assert.ok(reported.payload.reconnect);
+  await client.connectSessions.reconnect(reported.payload.reconnect.body);
   try {
     await client.connections.get(integration, 'dead');
     assert.fail();

@@ -258,8 +258,8 @@ test('neither the key nor a header is sent to the target of a redirect, and a re
       const { fetch } = client.connection('api', 'c-1');
       const headers = { 'x-api-key': 'mine' };
       assert.deepEqual(await (await fetch('/file', { headers })).json(), { from: 'elsewhere' });
-      const told = Object.keys(seen[0] ?? {}).join();
-      assert.doesNotMatch(told, /authorization|connection-id|provider-config-key|api-key/);
+      const reported = Object.keys(seen[0] ?? {}).join();
+      assert.doesNotMatch(reported, /authorization|connection-id|provider-config-key|api-key/);
       assert.equal((await fetch('/file', { method: 'POST', headers })).status, 302);
       location = `${server.url}/environment/webhook-signing-key`;
       assert.equal((await fetch('/file')).status, 302);

@@ -163,7 +163,7 @@ describe('what the provider says against a client', () => {
   }
 
   test('is told by its code alone, and by none that repeats what was sent', async (t) => {
-    for (const [error, told] of [
+    for (const [error, reported] of [
       [`bad_secret_${plain}`, 'unknown_error'],
       [`BAD_${plain.toUpperCase()}`, 'unknown_error'],
       ['no such client, sorry', 'unknown_error'],
@@ -179,7 +179,7 @@ describe('what the provider says against a client', () => {
         const { outcome } = await ask(t, answer, { credentials, token: { auth_method } });
         assert.ok(!outcome.ok);
         const { error: code, subtype, description } = outcome.fault;
-        assert.deepEqual([code, subtype, description], [told, 'unknown_error', undefined]);
+        assert.deepEqual([code, subtype, description], [reported, 'unknown_error', undefined]);
       }
     }
   });

@@ -26,10 +26,10 @@ describe('a trip that fails', () => {
     const callback = await bench.consent(await browser.begin(await bench.session(user)), { deny: true });
     await browser.visit(callback);
     await browser.visit(callback);
-    const [told, ...more] = await events();
+    const [reported, ...more] = await events();
     assert.deepEqual(more, []);
-    assert.equal(told?.type, 'connection.connect_failed');
-    const { begun_at, next_step, ...data } = told.data;
+    assert.equal(reported?.type, 'connection.connect_failed');
+    const { begun_at, next_step, ...data } = reported.data;
     assert.deepEqual(data, {
       connection_id: null,
       provider_config_key: 'sheets',
@@ -70,12 +70,12 @@ describe('a trip that fails', () => {
     const browser = bench.browser();
     const connect = async () =>
       (await browser.visit(await bench.consent(await browser.begin(await bench.session())))).status;
-    const told = async () => (await events()).map(({ type }) => type).filter((type) => /^integ/.test(type));
+    const reported = async () => (await events()).map(({ type }) => type).filter((type) => /^integ/.test(type));
     await bench.control('POST /faults', { case: 'token_wrong_secret', times: 2 });
     assert.deepEqual([await connect(), await connect()], [400, 400]);
-    assert.deepEqual(await told(), ['integration.misconfigured']);
+    assert.deepEqual(await reported(), ['integration.misconfigured']);
     assert.equal(await connect(), 200);
-    assert.deepEqual(await told(), ['integration.misconfigured', 'integration.recovered']);
+    assert.deepEqual(await reported(), ['integration.misconfigured', 'integration.recovered']);
   });
 
   test('an answer in another browser is told once, and its state is spent', async () => {
@@ -85,9 +85,9 @@ describe('a trip that fails', () => {
     assert.equal((await browser.visit(callback)).status, 400);
     await bench.advance(2 * 3600);
     await bench.sweep();
-    const [told, ...more] = await events();
-    assert.deepEqual([told?.type, told?.data.cause], ['connection.connect_failed', 'another_browser']);
-    assert.deepEqual(told?.data.end_user, { id: 'u1' });
+    const [reported, ...more] = await events();
+    assert.deepEqual([reported?.type, reported?.data.cause], ['connection.connect_failed', 'another_browser']);
+    assert.deepEqual(reported?.data.end_user, { id: 'u1' });
     assert.deepEqual(more, []);
   });
 
@@ -100,9 +100,9 @@ describe('a trip that fails', () => {
     );
     await bench.db.query('update connection set data_key = null, credentials = null, deleted_at = now()');
     assert.equal((await browser.visit(callback)).status, 400);
-    const [, told, ...more] = await events();
+    const [, reported, ...more] = await events();
     assert.deepEqual(
-      [told?.type, told?.data.cause, told?.data.evidence],
+      [reported?.type, reported?.data.cause, reported?.data.evidence],
       ['connection.connect_failed', 'not_completed', { error: 'unknown_connection' }],
     );
     assert.deepEqual(more, []);
@@ -143,11 +143,11 @@ describe('a trip that never comes back', () => {
     await bench.advance(2 * 60);
     await Promise.all(Array.from({ length: 20 }, () => bench.sweep()));
     await bench.sweep();
-    const [told, ...more] = await events();
+    const [reported, ...more] = await events();
     assert.deepEqual(more, []);
-    assert.deepEqual([told?.type, told?.data.cause], ['connection.connect_abandoned', 'nothing_came_back']);
-    assert.deepEqual(told?.data.end_user, { id: 'u1' });
-    assert.match(String(told?.data.next_step), /redirect URI not registered/);
+    assert.deepEqual([reported?.type, reported?.data.cause], ['connection.connect_abandoned', 'nothing_came_back']);
+    assert.deepEqual(reported?.data.end_user, { id: 'u1' });
+    assert.match(String(reported?.data.next_step), /redirect URI not registered/);
   });
 
   test('waits for the last trip of the session', async () => {
@@ -178,8 +178,8 @@ describe('a trip that never comes back', () => {
     await bench.advance(40 * 60);
     await bench.sweep();
     await bench.sweep();
-    const [told, ...more] = await events();
-    assert.deepEqual([told?.type, told?.data.cause], ['connection.connect_abandoned', 'cut_off']);
+    const [reported, ...more] = await events();
+    assert.deepEqual([reported?.type, reported?.data.cause], ['connection.connect_abandoned', 'cut_off']);
     assert.deepEqual(more, []);
   });
 

@@ -72,13 +72,13 @@ test('a session that was made before such links were refused leads to none', asy
       key.sealJson(settings, 'connect session'),
     ]);
   };
-  const told = async () => {
+  const reported = async () => {
     const [{ return_url }, { choices }] = [await bench.progress(token), await bench.choices(token)];
     return [return_url, choices[0].docs_connect];
   };
   await store(link);
-  assert.deepEqual(await told(), [null, null]);
+  assert.deepEqual(await reported(), [null, null]);
   const free = `${bench.baseUrl}/app`;
   await store(free);
-  assert.deepEqual(await told(), [free, free]);
+  assert.deepEqual(await reported(), [free, free]);
 });

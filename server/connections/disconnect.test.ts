@@ -151,9 +151,9 @@ describe('a forced revocation', () => {
     bench.provider.answers(200);
     await bench.runJob();
     assert.equal(bench.provider.revoked.length, 1, 'only the attempt that failed');
-    const told = await bench.eventsOf('connection.revoke_dropped');
+    const reported = await bench.eventsOf('connection.revoke_dropped');
     assert.deepEqual(
-      told.map(({ connection_id }) => connection_id),
+      reported.map(({ connection_id }) => connection_id),
       [one.connectionId],
     );
     assert.ok((await bench.auditOf('connection.revoke_dropped')).includes(`sheets/${one.connectionId}`));

@@ -43,14 +43,14 @@ test('a connected account is sent to an endpoint and to webhook_url, signed with
   await until(() => receiver.got.length === 1 && settled.got.length === 1);
   const { body } = await trellis.call('GET', '/environment/webhook-signing-key');
   const { webhook_signing_key: secret } = body.data as { webhook_signing_key: string };
-  const [got, told] = [receiver.got[0]!, settled.got[0]!];
+  const [got, reported] = [receiver.got[0]!, settled.got[0]!];
   const event = new Webhook(secret).verify(got.body, got.headers as Record<string, string>) as {
     type: string;
     data: { connection_id: string };
   };
   assert.deepEqual([event.type, event.data.connection_id], ['connection.created', connectionId]);
   assert.match(String(got.headers['x-trellis-hmac-sha256']), /^[0-9a-f]{64}$/);
-  const { from, type, operation, authMode, success } = JSON.parse(told.body) as Record<string, unknown>;
+  const { from, type, operation, authMode, success } = JSON.parse(reported.body) as Record<string, unknown>;
   assert.deepEqual(
     [from, type, operation, authMode, success],
     ['trellis', 'auth', 'creation', 'OAUTH2', true],

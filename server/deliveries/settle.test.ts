@@ -253,10 +253,10 @@ test('an endpoint to which nothing gets through for five days is disabled, and n
   const kept = await bench.db.query('select from delivery');
   assert.equal(kept.length, 6);
   await placeAll(bench.db, eventSequence);
-  const told = await bench.db.query(
+  const reported = await bench.db.query(
     `select data ->> 'cause' as cause from event where type = 'endpoint.disabled'`,
   );
-  assert.deepEqual(told, [{ cause: 'failing' }]);
+  assert.deepEqual(reported, [{ cause: 'failing' }]);
 });
 
 test('a range is replayed with the same IDs, including events from before the endpoint existed', async () => {

@@ -148,8 +148,8 @@ test('410 disables the endpoint, the other endpoints get an event, and waiting d
   await deliverer.deliverDue();
   assert.equal(gone.got.length, 1);
   assert.deepEqual((await bench.stateOf(id)).disabledCause, 'gone');
-  const told = other.got.map(({ body }) => JSON.parse(body) as { type: string; data: object });
-  const disabled = told.filter(({ type }) => type === 'endpoint.disabled');
+  const reported = other.got.map(({ body }) => JSON.parse(body) as { type: string; data: object });
+  const disabled = reported.filter(({ type }) => type === 'endpoint.disabled');
   // The rest of an address may be its secret.
   assert.deepEqual(
     disabled

@@ -16,7 +16,7 @@ const queueMany = async (from: number, to: number, given?: Parameters<FeedBench[
   for (let n = from; n <= to; n += 1) await feed.queue(n, given);
   await feed.place();
 };
-const told = eventCatalogue['records.retention_done'].example;
+const reported = eventCatalogue['records.retention_done'].example;
 const dayMs = 86_400_000;
 const { signal } = new AbortController();
 const inDays = (days: number) => ({ now: new Date(Date.now() + days * dayMs), keptDays: 30, signal });
@@ -112,7 +112,7 @@ test('twenty removals at once remove each event once, and more than a step holds
     `insert into event (id, environment_id, type, data, position)
      select gen_random_uuid(), $1, 'records.retention_done', $2, n
      from generate_series(1, 2500) as n`,
-    [feed.dev.environmentId, told],
+    [feed.dev.environmentId, reported],
   );
   await feed.db.query(`update sequencer set last_position = 2500 where name = 'event'`);
   const counts = await Promise.all(Array.from({ length: 20 }, () => removeOldEvents(feed.db, inDays(31))));
@@ -128,7 +128,7 @@ test('a page costs the same wherever it begins, and for rare types and quiet env
     `insert into event (id, environment_id, type, data, position)
      select gen_random_uuid(), $1, 'records.retention_done', $2, n
      from generate_series(1, 30000) as n`,
-    [feed.dev.environmentId, told],
+    [feed.dev.environmentId, reported],
   );
   await feed.db.query(`update sequencer set last_position = 30000 where name = 'event'`);
   await feed.db.query('vacuum analyze event');

@@ -124,8 +124,8 @@ test('a stop signals the running job and waits for it, and the next start contin
 });
 
 test('a failed job is logged without its input, and does not end other jobs', async () => {
-  const told: unknown[] = [];
-  const jobs = await startJobs(bench.db, { onError: (error) => told.push(error) });
+  const reported: unknown[] = [];
+  const jobs = await startJobs(bench.db, { onError: (error) => reported.push(error) });
   const done = heldJob('test.good');
   await jobs.work({
     name: 'test.bad',
@@ -138,9 +138,9 @@ test('a failed job is logged without its input, and does not end other jobs', as
   await jobs.send('test.good', { id: 1 });
   await done.begun;
   done.release();
-  while (told.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
+  while (reported.length === 0) await new Promise((resolve) => setTimeout(resolve, 20));
   await jobs.stop();
-  assert.match(String(told[0]), /the job test\.bad failed/);
+  assert.match(String(reported[0]), /the job test\.bad failed/);
   const rows = await bench.db.query(`select output::text as output from pgboss.job where name = 'test.bad'`);
   assert.ok(rows.every(({ output }) => !String(output).includes('sauce')));
 });
@@ -171,24 +171,24 @@ test('the error for a role that may not create schemas names the commands for th
 });
 
 test('what a job causes names it, and it is counted by its end', async () => {
-  const told: unknown[] = [];
-  const jobs = await startJobs(bench.db, { onError: () => told.push(currentCause()) });
+  const reported: unknown[] = [];
+  const jobs = await startJobs(bench.db, { onError: () => reported.push(currentCause()) });
   const countOf = (outcome: string) => metrics.jobs.of(['test.cause', outcome]).value;
   try {
     let turn = 0;
     await jobs.work({
       name: 'test.cause',
       async run() {
-        told.push(currentCause());
+        reported.push(currentCause());
         if (++turn === 2) throw new Error('no');
       },
     });
     await jobs.send('test.cause', {});
     while (countOf('done') === 0) await pause(10);
     await jobs.send('test.cause', {});
-    while (countOf('failed') === 0 || told.length < 3) await pause(10);
+    while (countOf('failed') === 0 || reported.length < 3) await pause(10);
     assert.deepEqual(
-      told.map((cause) => (cause as { job?: string } | undefined)?.job),
+      reported.map((cause) => (cause as { job?: string } | undefined)?.job),
       Array(3).fill('test.cause'),
     );
     assert.deepEqual([countOf('done'), countOf('failed')], [1, 1]);

@@ -50,7 +50,7 @@ test('every figure is documented as it is, and no other', () => {
 test('a histogram has cumulative buckets, its sum and its count', async () => {
   metrics.refreshLeaseWait.observe(['a-provider'], 0.3);
   metrics.refreshLeaseWait.observe(['a-provider'], 99);
-  const told = (await tell()).text;
+  const reported = (await tell()).text;
   const of = 'trellis_refresh_lease_wait_seconds';
   for (const line of [
     `# TYPE ${of} histogram`,
@@ -61,7 +61,7 @@ test('a histogram has cumulative buckets, its sum and its count', async () => {
     `${of}_sum{provider="a-provider"} 99.3`,
     `${of}_count{provider="a-provider"} 2`,
   ])
-    assert.ok(told.split('\n').includes(line), line);
+    assert.ok(reported.split('\n').includes(line), line);
 });
 
 test('a metric without labels exists from the start, and counts nothing if nothing happened', () => {

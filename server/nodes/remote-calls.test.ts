@@ -152,11 +152,11 @@ test('the caller gets an error when the node with the call is lost, fails or sto
   );
   assert.deepEqual(await killed, { none: 'lost' });
 
-  const told: unknown[] = [];
-  const failing = open(() => Promise.reject(new Error('no')), { onError: (error) => told.push(error) });
+  const reported: unknown[] = [];
+  const failing = open(() => Promise.reject(new Error('no')), { onError: (error) => reported.push(error) });
   failing.start();
   assert.deepEqual(await remoteCalls.ask(remoteCall('fails')), { none: 'lost' });
-  assert.match(String(told[0]), /no/);
+  assert.match(String(reported[0]), /no/);
   await failing.stop(0);
 
   const begun = Promise.withResolvers<void>();

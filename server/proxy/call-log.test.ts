@@ -15,7 +15,7 @@ async function logged(
   const upstream = await startHttp(serve);
   t.after(() => upstream.close());
   const lines: Operation[] = [];
-  let told = () => {};
+  let reported = () => {};
   const proxy = await startProxy({
     definition: definitionAt(upstream.url),
     ...settings,
@@ -23,7 +23,7 @@ async function logged(
     activity: {
       log(line) {
         lines.push(line);
-        told();
+        reported();
       },
     },
   });
@@ -31,7 +31,7 @@ async function logged(
   const next = async () => {
     if (lines.length === 0) {
       await new Promise<void>((resolve) => {
-        told = resolve;
+        reported = resolve;
       });
     }
     return lines.shift()!;

@@ -98,13 +98,13 @@ test('refusals are shown to the observer after the reply, decoded, the first 16 
     else response.writeHead(403, { 'content-encoding': 'gzip', 'x-a': '1' }).end(gzipSync(large));
   });
   const seen: ObservedAnswer[] = [];
-  const told = Promise.withResolvers<void>();
+  const reported = Promise.withResolvers<void>();
   const proxy = await startProxy({
     definition: definitionAt(upstream.url),
     observer: {
       observe: (_connection, answer) => {
         seen.push(answer);
-        told.resolve();
+        reported.resolve();
       },
     },
   });
@@ -115,7 +115,7 @@ test('refusals are shown to the observer after the reply, decoded, the first 16 
   assert.equal((await ask(proxy, '/proxy/fine')).status, 200);
   const answer = await send(`${proxy.url}/proxy/denied?x=1`).answer;
   assert.deepEqual(await bytesOf(answer), gzipSync(large));
-  await told.promise;
+  await reported.promise;
   assert.equal(seen.length, 1);
   assert.deepEqual(
     [seen[0]?.url, seen[0]?.status, seen[0]?.headers['x-a']],
@@ -167,8 +167,8 @@ test('the time for the whole call counts from its arrival, the wait for credenti
   ] as const) {
     const definition = definitionAt(upstream.url, { error_format: undefined, ...api });
     const proxy = await startProxy({ definition, fresh: () => never.promise });
-    const { status, headers: told } = await ask(proxy, '/proxy/x', { headers });
-    assert.deepEqual([status, told['x-trellis-error'], asked], [504, 'upstream_timeout', 0]);
+    const { status, headers: reported } = await ask(proxy, '/proxy/x', { headers });
+    assert.deepEqual([status, reported['x-trellis-error'], asked], [504, 'upstream_timeout', 0]);
     await proxy.close();
   }
   await upstream.close();

@@ -120,9 +120,9 @@ test('a discarded response ends with its caller', async (t) => {
 });
 
 test('the quota gets a refusal as soon as 16 KB of it are there, before its end', async (t) => {
-  const told = Promise.withResolvers<{ status: number; body: Buffer }>();
+  const reported = Promise.withResolvers<{ status: number; body: Buffer }>();
   const admission = { ready: undefined, waitedMs: 0, sent() {}, end() {}, retryAfterS: () => undefined };
-  const quota = { admit: () => ({ ...admission, refused: told.resolve }) };
+  const quota = { admit: () => ({ ...admission, refused: reported.resolve }) };
   const upstream = await startHttp((_request, response) => {
     response.writeHead(429, { 'retry-after': '30' }).write(Buffer.alloc(20_000, 'x'));
   });
@@ -137,7 +137,7 @@ test('the quota gets a refusal as soon as 16 KB of it are there, before its end'
   const caller = connect(proxy.port, '127.0.0.1').pause();
   t.after(() => caller.destroy());
   caller.write(head('GET /proxy/x'));
-  const { status, body } = await told.promise;
+  const { status, body } = await reported.promise;
   assert.deepEqual([status, body.length], [429, 16 * 1024]);
 });
 

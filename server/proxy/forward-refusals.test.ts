@@ -27,8 +27,8 @@ const soon = { 'retry-after': '0' };
 
 for (const reason of ['rateLimitExceeded', 'userRateLimitExceeded']) {
   test(`403 with the reason ${reason} is tried again as a 429 is`, async (t) => {
-    const told = await callOnce(t, (response) => response.writeHead(403, soon).end(refusal(reason)));
-    assert.deepEqual(told, { status: 200, text: 'well', marker: undefined, asked: 2 });
+    const reported = await callOnce(t, (response) => response.writeHead(403, soon).end(refusal(reason)));
+    assert.deepEqual(reported, { status: 200, text: 'well', marker: undefined, asked: 2 });
   });
 }
 
@@ -50,8 +50,8 @@ test('the reason is found in a body that is compressed, arrives in parts, or con
 test('403 for another reason is the answer, whole, however long it is', async (t) => {
   for (const padding of ['', 'x'.repeat(300_000)]) {
     const body = refusal('insufficientFilePermissions', padding);
-    const told = await callOnce(t, (response) => response.writeHead(403, soon).end(body));
-    assert.deepEqual(told, { status: 403, text: body, marker: undefined, asked: 1 });
+    const reported = await callOnce(t, (response) => response.writeHead(403, soon).end(body));
+    assert.deepEqual(reported, { status: 403, text: body, marker: undefined, asked: 1 });
     const streamed = await callOnce(t, (response) => {
       response.writeHead(403, soon).write(body.slice(0, 20));
       setImmediate(() => response.end(body.slice(20)));
@@ -68,18 +68,18 @@ test('403 without a body, and to HEAD, is the answer', async (t) => {
 });
 
 test('a POST that was refused so is not tried again', async (t) => {
-  const told = await callOnce(
+  const reported = await callOnce(
     t,
     (response) => response.writeHead(403, soon).end(refusal('rateLimitExceeded')),
     'POST',
   );
-  assert.deepEqual([told.status, told.asked], [403, 1]);
+  assert.deepEqual([reported.status, reported.asked], [403, 1]);
 });
 
 test('403 that breaks off before its reason is known is tried again as any answer that broke off', async (t) => {
-  const told = await callOnce(t, (response) => {
+  const reported = await callOnce(t, (response) => {
     response.writeHead(403, { 'content-length': 100 }).write('{"error":');
     setImmediate(() => response.destroy());
   });
-  assert.deepEqual(told, { status: 200, text: 'well', marker: undefined, asked: 2 });
+  assert.deepEqual(reported, { status: 200, text: 'well', marker: undefined, asked: 2 });
 });

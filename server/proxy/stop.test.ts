@@ -86,13 +86,13 @@ test('while a stop is delayed calls are sent and wait as ever, and each answer s
   }).answer;
   await begun.promise;
   ready.resolve(bearer('token-1'));
-  for (const [told, status] of [
+  for (const [reported, status] of [
     [answer, 200],
     [refused, 401],
     [preflight, 204],
   ] as const) {
-    const { statusCode, headers } = await told;
-    await bytesOf(await told);
+    const { statusCode, headers } = await reported;
+    await bytesOf(await reported);
     assert.deepEqual([statusCode, headers.connection], [status, 'close']);
   }
   proxy.endDelay();
@@ -101,12 +101,12 @@ test('while a stop is delayed calls are sent and wait as ever, and each answer s
 
 test("a call that is under way at a stop is not tried again: the provider's answer is its own", async (t) => {
   const arrived = Promise.withResolvers<void>();
-  const told = Promise.withResolvers<void>();
+  const reported = Promise.withResolvers<void>();
   let requests = 0;
   const upstream = await startHttp(async (_request, response) => {
     requests += 1;
     arrived.resolve();
-    await told.promise;
+    await reported.promise;
     response.writeHead(503, { 'retry-after': '0' }).end('not now');
   });
   const proxy = await startProxy({ definition: definitionAt(upstream.url) });
@@ -121,7 +121,7 @@ test("a call that is under way at a stop is not tried again: the provider's answ
   const stopped = proxy.stop();
   // Idle connections are closed after the stop was announced.
   await once(unused.resume(), 'close');
-  told.resolve();
+  reported.resolve();
   const { statusCode, headers } = await answer;
   assert.deepEqual([statusCode, headers['x-trellis-error']], [503, undefined]);
   assert.equal((await bytesOf(await answer)).toString(), 'not now');

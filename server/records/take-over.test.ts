@@ -94,12 +94,12 @@ test('another node continues the retention of a killed node, and each record is 
      where action = 'records.pruned'`,
   );
   assert.deepEqual(receipts, whole);
-  const [told] = await db.query(
+  const [reported] = await db.query(
     `select sum((data ->> 'pruned')::bigint)::bigint as count, sum((data ->> 'bytes')::bigint)::bigint as bytes
      from event
      where type = 'records.retention_done'`,
   );
-  assert.deepEqual(told, whole);
+  assert.deepEqual(reported, whole);
 });
 
 async function isMade(db: RecordBench['db']): Promise<boolean> {

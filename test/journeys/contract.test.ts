@@ -92,13 +92,13 @@ function inThisWorld(call: Call): Call {
   const path = isEndless ? `${call.path}${call.path.includes('?') ? '&' : '?'}seconds=0` : call.path;
   // What would be deleted is unknown, so that it stays for the others.
   const connectionId = call.method === 'DELETE' ? 'ada-sheets' : given.connectionId;
-  const told = JSON.stringify({ ...call, path })
+  const reported = JSON.stringify({ ...call, path })
     // What is sent as a secret must not stand in an answer, and the document is one.
     .replaceAll(/[a-z]+-of-the-[a-z]+|a long sentence that nobody guesses/g, 'contract-secret-4f1a')
     .replaceAll('ada-sheets', connectionId)
     .replaceAll('AQIAAAAAAAAAKwAAAAAAAAGQd0fmXw', given.cursor)
     .replaceAll('trellis_connect_session_...', session);
-  return JSON.parse(told) as Call;
+  return JSON.parse(reported) as Call;
 }
 
 type As = { key?: string | undefined; session?: string | undefined };

@@ -46,9 +46,9 @@ describe('a disconnected account', () => {
 
   test('is revoked for all on demand, after it was said how many lose access', async () => {
     const [one, other] = [await connect(trellis, { account }), await connect(trellis, { account })];
-    const told = await disconnect(one, '&revoke=always');
-    assert.equal(told.status, 409);
-    const error = told.body.error as { code: string; payload: { others: number } };
+    const reported = await disconnect(one, '&revoke=always');
+    assert.equal(reported.status, 409);
+    const error = reported.body.error as { code: string; payload: { others: number } };
     assert.deepEqual([error.code, error.payload], ['revocation_ends_others', { others: 1 }]);
     assert.ok(await works(one), 'nothing was changed');
     const done = await disconnect(one, '&revoke=always&confirm_others=1');
@@ -105,10 +105,10 @@ describe('a security event', () => {
     assert.ok(!(await works(one)));
     const { body } = await trellis.call('GET', '/events?limit=1000');
     const events = body.events as { type: string; data: { connection_id: string } }[];
-    const told = events.filter(({ type, data }) => {
+    const reported = events.filter(({ type, data }) => {
       return type === 'connection.needs_reauth' && data.connection_id === one.connectionId;
     });
-    assert.equal(told.length, 1);
+    assert.equal(reported.length, 1);
     assert.equal((await send('account-enabled')).status, 202);
     for (let waits = 0; waits < 300 && !(await works(one)); waits += 1) await wait(10);
     assert.ok(await works(one), 'it was tried again');

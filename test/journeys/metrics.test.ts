@@ -164,14 +164,14 @@ test('runs are counted by kind and outcome, and what waits is told', async () =>
 
 test('every figure is told, those of the process, of Node and of the database too', async () => {
   const { text, figures } = await scrape();
-  const told = new Set([...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name));
-  for (const { name } of Object.values(metrics)) assert.ok(told.has(name), name);
+  const reported = new Set([...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name));
+  for (const { name } of Object.values(metrics)) assert.ok(reported.has(name), name);
   for (const name of [
     'process_resident_memory_bytes',
     'nodejs_eventloop_lag_p99_seconds',
     'nodejs_gc_duration_seconds',
   ])
-    assert.ok(told.has(name), name);
+    assert.ok(reported.has(name), name);
   assert.equal(sumOf(figures, 'trellis_database_up'), 1);
   assert.equal(sumOf(figures, 'trellis_connections', { status: 'active' }), 1);
   assert.equal(sumOf(figures, 'trellis_connections', { status: 'needs_reauth' }), 0);

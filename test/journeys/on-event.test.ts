@@ -133,11 +133,11 @@ test('code that judges a connection calls the provider with its credentials, bef
   );
   await deploy({ refuses: { event: 'validate-connection', exec: 'throw new Error("Not today.")' } });
   await assert.rejects(connect(trellis), /Not today/);
-  const [told] = await trellis.db.query<{ data: { cause: string; evidence: object } }>(
+  const [reported] = await trellis.db.query<{ data: { cause: string; evidence: object } }>(
     "select data from event where type = 'connection.connect_failed'",
   );
-  assert.equal(told?.data.cause, 'not_completed');
-  assert.deepEqual(told?.data.evidence, { error: 'connection_validation_failed' });
+  assert.equal(reported?.data.cause, 'not_completed');
+  assert.deepEqual(reported?.data.evidence, { error: 'connection_validation_failed' });
 });
 
 test('what is to happen before a deletion happens while the connection is there, and its failure stops nothing', async () => {

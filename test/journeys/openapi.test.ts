@@ -134,11 +134,11 @@ test('every operation tells its errors: the form, and the codes with their statu
         assert.ok(document.components.examples[$ref.split('/').at(-1)!], `${name}: ${$ref}`);
       }
     }
-    const told = errors.map(([status]) => Number(status));
+    const reported = errors.map(([status]) => Number(status));
     const wanted = [...(security.length > 0 ? [401] : []), ...(requestBody ? [400, 413, 415] : []), 500, 503];
     const isOfProxy = name.includes(' /proxy/');
     assert.deepEqual(
-      wanted.filter((status) => !told.includes(status) && !(isOfProxy && status === 415)),
+      wanted.filter((status) => !reported.includes(status) && !(isOfProxy && status === 415)),
       [],
       name,
     );

@@ -142,11 +142,11 @@ test('a stop tells who waits for a quota at once, and when to come again', async
   // An answer to what came later says that the call has arrived.
   await other.call('GET', '/providers/google-sheet');
   await other.close();
-  const told = await waiting;
-  assert.equal(told.status, 503);
-  assert.equal(told.headers.get('x-trellis-error'), 'unavailable');
-  assert.equal(told.headers.get('retry-after'), '1');
-  assert.equal((told.body as { error: { status: string } }).error.status, 'UNAVAILABLE');
+  const reported = await waiting;
+  assert.equal(reported.status, 503);
+  assert.equal(reported.headers.get('x-trellis-error'), 'unavailable');
+  assert.equal(reported.headers.get('retry-after'), '1');
+  assert.equal((reported.body as { error: { status: string } }).error.status, 'UNAVAILABLE');
 });
 
 test('numbers for a quota that the provider has not are refused', async () => {

@@ -46,10 +46,10 @@ test('a key with a limit is told what is left, and behind it when to come again'
     assert.equal(answer.headers.get('ratelimit-policy'), '"key";q=3;w=60');
     left.push(answer.headers.get('ratelimit'));
   }
-  for (const [at, told] of left.entries()) {
-    const [, calls, seconds] = /^"key";r=(\d);t=(\d+)$/.exec(String(told)) ?? [];
+  for (const [at, reported] of left.entries()) {
+    const [, calls, seconds] = /^"key";r=(\d);t=(\d+)$/.exec(String(reported)) ?? [];
     assert.equal(Number(calls), 2 - at);
-    assert.ok(Number(seconds) > 0 && Number(seconds) <= 20 * (at + 1), String(told));
+    assert.ok(Number(seconds) > 0 && Number(seconds) <= 20 * (at + 1), String(reported));
   }
   const refused = await trellis.call('GET', '/integrations', { key });
   assert.equal(refused.status, 429);

@@ -84,9 +84,9 @@ test('the session that asks for it chooses a sheet of its connection, once, and 
   };
   const { connection_id } = progress.connection;
   assert.equal(progress.setup, 'sheet');
-  const told = await own.call('GET', '/setup');
+  const reported = await own.call('GET', '/setup');
   assert.deepEqual(
-    [told.body.data, told.headers.get('cache-control')],
+    [reported.body.data, reported.headers.get('cache-control')],
     [
       { kind: 'sheet', provider_config_key: 'google-sheet', connection_id, account: 'ada@example.com' },
       'no-store',

@@ -77,9 +77,9 @@ const events = async () =>
   ).map(({ type, data }) => ({ type, ...data }) as Record<string, unknown> & { type: string });
 const types = async () => (await events()).map(({ type }) => type);
 const refused = async (connection: LiveConnection, fault: TokenFault): Promise<AppError> => {
-  const told = await transitions.refused(connection, fault);
-  assert.ok(told, 'the credentials are still those that were refused');
-  return told;
+  const reported = await transitions.refused(connection, fault);
+  assert.ok(reported, 'the credentials are still those that were refused');
+  return reported;
 };
 const advance = (seconds: number) => {
   time = new Date(time.getTime() + seconds * 1000);
@@ -87,8 +87,8 @@ const advance = (seconds: number) => {
 
 describe('a connection', () => {
   test('that is refused by twenty at once is over once, and every caller is told why', async () => {
-    const told = await Promise.all(Array.from({ length: 20 }, () => refused(one, dead)));
-    assert.deepEqual([...new Set(told.map(({ code }) => code))], ['connection_needs_reauth']);
+    const reported = await Promise.all(Array.from({ length: 20 }, () => refused(one, dead)));
+    assert.deepEqual([...new Set(reported.map(({ code }) => code))], ['connection_needs_reauth']);
     const [event, ...more] = await events();
     assert.deepEqual(more, []);
     assert.equal(event?.type, 'connection.needs_reauth');
@@ -102,7 +102,7 @@ describe('a connection', () => {
     const body = { integration_id: one.integrationKey, connection_id: one.connectionId };
     assert.deepEqual(health.reconnect?.body, body);
     assert.deepEqual(event?.reconnect, health.reconnect);
-    assert.deepEqual(told[0]?.payload, health);
+    assert.deepEqual(reported[0]?.payload, health);
   });
 
   test('is not judged by credentials that were replaced meanwhile', async () => {
@@ -120,8 +120,8 @@ describe('a connection', () => {
   });
 
   test('that is blocked is told apart, and is active again once the provider gives a token', async () => {
-    const told = await refused(one, { kind: 'blocked_by_admin', error: 'admin_policy_enforced' });
-    assert.equal(told.code, 'connection_blocked');
+    const reported = await refused(one, { kind: 'blocked_by_admin', error: 'admin_policy_enforced' });
+    assert.equal(reported.code, 'connection_blocked');
     const health = await healthOf();
     assert.deepEqual([health.status, health.reconnect], ['blocked', null]);
     const lacking = healthToWire({ ...(await reader.reread(one)), scopesLacking: ['x'] }, undefined);
@@ -167,11 +167,11 @@ describe('a connection', () => {
 
   test('needs its user until a refresh succeeds, whatever else a refresh is told meanwhile', async () => {
     const blocked: TokenFault = { kind: 'blocked_by_admin', error: 'admin_policy_enforced', httpStatus: 400 };
-    const told: string[] = [];
+    const reported: string[] = [];
     for (const fault of [blocked, dead, blocked, dead, blocked]) {
-      told.push((await refused(await reread(), fault)).code);
+      reported.push((await refused(await reread(), fault)).code);
     }
-    assert.deepEqual(told, ['connection_blocked', ...Array<string>(4).fill('connection_needs_reauth')]);
+    assert.deepEqual(reported, ['connection_blocked', ...Array<string>(4).fill('connection_needs_reauth')]);
     assert.deepEqual(await types(), ['connection.blocked', 'connection.needs_reauth']);
     assert.equal((await healthOf()).cause, 'grant_dead');
     await recovered();
@@ -225,8 +225,8 @@ describe('a connection with a client of its own', () => {
       { ...refusedClient, error: 'bad_client_secret', isOfClient: true } as const,
     ];
     for (const fault of faults) {
-      const told = await refused(await reread(mine), fault);
-      assert.equal(told.code, 'connection_needs_reauth', String(fault.error));
+      const reported = await refused(await reread(mine), fault);
+      assert.equal(reported.code, 'connection_needs_reauth', String(fault.error));
       const { status, kind, cause, reconnect } = await healthOf(mine);
       assert.deepEqual([status, kind, cause], ['needs_reauth', 'connection', 'credentials_refused']);
       assert.notEqual(reconnect, null);
@@ -243,9 +243,9 @@ describe('a connection with a client of its own', () => {
     for (const error of [byTenant!, byMode!, 'invalid_resource', 'redirect_uri_mismatch']) {
       const fault: TokenFault = { ...refusedClient, error, ...(error === byMode && { isOfOneGrant: true }) };
       for (let attempt = 1; attempt <= 4; attempt += 1) {
-        const told = await refused(await reread(mine), fault);
-        assert.equal(told.code, 'connection_refresh_failed', error);
-        assert.match(told.message, /integration's settings/);
+        const reported = await refused(await reread(mine), fault);
+        assert.equal(reported.code, 'connection_refresh_failed', error);
+        assert.match(reported.message, /integration's settings/);
       }
       const { status, kind, cause, evidence, next_step, reconnect } = await healthOf(mine);
       assert.deepEqual([status, kind, cause], ['active', 'integration', 'settings_refused'], error);
@@ -299,8 +299,8 @@ describe('a connection with a client of its own', () => {
   });
 
   test('is held back no more once it brings the client to which its token was given', async () => {
-    const told = { kind: 'client_misconfigured', error: 'unauthorized_client', httpStatus: 401 } as const;
-    await refused(one, told);
+    const reported = { kind: 'client_misconfigured', error: 'unauthorized_client', httpStatus: 401 } as const;
+    await refused(one, reported);
     assert.equal((await healthOf()).cause, 'client_not_allowed');
     const credentials = { ...token, config_override };
     await database.db.transaction(async (tx) =>
@@ -314,8 +314,8 @@ describe('a connection with a client of its own', () => {
 
 describe('an outage', () => {
   test('changes no status, and is told at the third attempt in a row and at its end', async () => {
-    const told = await refused(one, outage);
-    assert.deepEqual([told.code, told.retryAfterS], ['connection_refresh_failed', 7]);
+    const reported = await refused(one, outage);
+    assert.deepEqual([reported.code, reported.retryAfterS], ['connection_refresh_failed', 7]);
     const since = time.toISOString();
     for (let attempt = 2; attempt <= 10; attempt += 1) {
       advance(60);
@@ -347,10 +347,10 @@ describe('an outage', () => {
 
 describe('a refused client', () => {
   test('is the fault of the integration: told once, and no connection changes its state', async () => {
-    const told = await Promise.all(
+    const reported = await Promise.all(
       Array.from({ length: 20 }, (_, index) => refused(index % 2 ? one : other, refusedClient)),
     );
-    assert.deepEqual([...new Set(told.map(({ code }) => code))], ['integration_misconfigured']);
+    assert.deepEqual([...new Set(reported.map(({ code }) => code))], ['integration_misconfigured']);
     assert.deepEqual(await types(), ['integration.misconfigured']);
     for (const connection of [one, other]) {
       const health = await healthOf(connection);
@@ -376,10 +376,10 @@ describe('a refused client', () => {
     await transitions.refused(one, refusedClient);
     const tries = async () => {
       const current = [await reread(one), await reread(other)];
-      const told = await Promise.all(
+      const reported = await Promise.all(
         Array.from({ length: 20 }, (_, index) => transitions.blockedByIntegration(current[index % 2]!)),
       );
-      return told.filter((error) => error === undefined).length;
+      return reported.filter((error) => error === undefined).length;
     };
     assert.equal(await tries(), 0, 'it was tried this moment');
     const intervals = [60, 120, 240, 480, 960, 1920, 3600, 3600];
@@ -407,9 +407,9 @@ describe('a refused client', () => {
   });
 
   test('that is refused a scope is well: each such connection says so for itself', async () => {
-    const told = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 } as const;
+    const reported = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 } as const;
     for (const connection of [one, other]) {
-      const refusal = await refused(connection, told);
+      const refusal = await refused(connection, reported);
       assert.deepEqual([refusal.code, refusal.status], ['connection_blocked', 424]);
       const health = await healthOf(connection);
       assert.deepEqual(
@@ -424,8 +424,8 @@ describe('a refused client', () => {
   });
 
   test("that may not use a connection's token is the fault of the integration, and keeps no other from its turn", async () => {
-    const told = { kind: 'client_misconfigured', error: 'unauthorized_client', httpStatus: 401 } as const;
-    const refusals = await Promise.all(Array.from({ length: 20 }, () => refused(one, told)));
+    const reported = { kind: 'client_misconfigured', error: 'unauthorized_client', httpStatus: 401 } as const;
+    const refusals = await Promise.all(Array.from({ length: 20 }, () => refused(one, reported)));
     assert.deepEqual([...new Set(refusals.map(({ code }) => code))], ['integration_misconfigured']);
     const health = await healthOf();
     assert.deepEqual(

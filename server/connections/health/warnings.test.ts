@@ -69,12 +69,12 @@ test('the end of a grant is told 48 hours before, with cause, date and what to d
   const connection = await connect(week);
   assert.equal(await warn(new Date(week.getTime() - noticeMs - 1)), 0);
   assert.equal(await warn(new Date(week.getTime() - noticeMs)), 1);
-  const [told] = await events();
-  assert.equal(told?.type, 'connection.expiring');
-  assert.equal(told.data.connection_id, connection.connectionId);
-  assert.equal(told.data.cause, 'testing_expiry');
-  assert.equal(told.data.expires_at, week.toISOString());
-  assert.match(String(told.data.next_step), /Publish the application/);
+  const [reported] = await events();
+  assert.equal(reported?.type, 'connection.expiring');
+  assert.equal(reported.data.connection_id, connection.connectionId);
+  assert.equal(reported.data.cause, 'testing_expiry');
+  assert.equal(reported.data.expires_at, week.toISOString());
+  assert.match(String(reported.data.next_step), /Publish the application/);
 });
 
 test('it is told once per grant, by whichever node and however often', async () => {

@@ -10,11 +10,11 @@ const t = refreshTests();
 
 test('a stop waits for the answer of a refresh under way as long as it may, and no longer', async () => {
   await t().open('single_use', { limitMs: 60_000, patienceMs: 90_000 });
-  const told = Promise.withResolvers<void>();
+  const reported = Promise.withResolvers<void>();
   const one = t().node({
     async through(url, init) {
       const answer = await fetch(url, init);
-      await told.promise;
+      await reported.promise;
       return answer;
     },
   });
@@ -23,7 +23,7 @@ test('a stop waits for the answer of a refresh under way as long as it may, and 
   const stopped = one.credentials.stop(forever);
   // Longer than a stop waits at least.
   await sleep(3_500);
-  told.resolve();
+  reported.resolve();
   await stopped;
   assert.equal((await one.live(name)).credentialsVersion, 2);
   assert.equal(await refreshing, 'success');

@@ -102,15 +102,15 @@ test('an account that comes near to the limit is told of once, and each connecti
 test('the tokens of all environments count, and each hears of its own connections alone', async () => {
   const [theirs] = [await connect(prod)];
   await connectMany(4);
-  const told = await events();
+  const reported = await events();
   assert.deepEqual(
-    told.map(({ environmentId, isNext }) => [environmentId, isNext]),
+    reported.map(({ environmentId, isNext }) => [environmentId, isNext]),
     [
       [dev.environmentId, false],
       [prod.environmentId, true],
     ],
   );
-  assert.equal(told[1]?.connection, theirs.connectionId);
+  assert.equal(reported[1]?.connection, theirs.connectionId);
 });
 
 test('another account, and a provider without a limit, count for themselves', async () => {
@@ -219,9 +219,9 @@ test('neither token nor account stands in the table', async () => {
 test('twenty at once are counted one by one', async () => {
   // All have the same time: the order of insertion counts.
   await Promise.all(Array.from({ length: 20 }, () => connect(dev, { at: () => time })));
-  const told = await events();
-  assert.equal(told.filter(({ isNext }) => !isNext).length, 1);
-  const next = told.filter(({ isNext }) => isNext).map(({ connection }) => connection);
+  const reported = await events();
+  assert.equal(reported.filter(({ isNext }) => !isNext).length, 1);
+  const next = reported.filter(({ isNext }) => isNext).map(({ connection }) => connection);
   assert.equal(next.length, 16);
   assert.equal(new Set(next).size, 16);
   await update();

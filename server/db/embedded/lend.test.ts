@@ -17,9 +17,9 @@ before(async () => {
 });
 after(() => rmSync(base, { recursive: true, force: true }));
 
-const told: string[] = [];
+const reported: string[] = [];
 const lend = <T>(work: (server: EmbeddedConnection) => Promise<T>) =>
-  withEmbedded({ dataDir, log: (message) => told.push(message) }, work);
+  withEmbedded({ dataDir, log: (message) => reported.push(message) }, work);
 async function ask(server: EmbeddedConnection): Promise<number> {
   const db = openDb(server, { maxConnections: 1 });
   try {
@@ -66,7 +66,7 @@ test('a third command shares the server too while the one that started it waits 
     });
     await hasJoined.promise;
   });
-  const word = () => told.find((message) => message.includes('other commands'));
+  const word = () => reported.find((message) => message.includes('other commands'));
   for (let looks = 0; looks < 200 && word() === undefined; looks += 1) await sleep(50);
   const outcome = await Promise.race([lend(ask), sleep(10_000, 'it waits', { ref: false })]);
   mayEnd.resolve();

@@ -32,7 +32,7 @@ test('changes by other writers during a run are kept if the run requests it', as
       for await (const { id, v, w, _trellis_metadata: of } of nango.listRecords('Row'))
         await nango.log([id, v, w, of.last_action].join(' '));
     `);
-  const told = async (name: string, strategy: string): Promise<string[]> => {
+  const reported = async (name: string, strategy: string): Promise<string[]> => {
     await bench.db.query('delete from sync');
     await bench.deploy('rows', code(strategy));
     const connection = await bench.connect(name);
@@ -50,7 +50,7 @@ test('changes by other writers during a run are kept if the run requests it', as
     assert.deepEqual(new Set((await bench.runs()).map(({ error }) => error)), new Set([null]));
     return (await bench.lines()).sort();
   };
-  assert.deepEqual(await told('ada', 'ignore_if_modified_after'), [
+  assert.deepEqual(await reported('ada', 'ignore_if_modified_after'), [
     'invalid_body',
     'n1 other  ADDED',
     'n2 run  DELETED',
@@ -59,7 +59,7 @@ test('changes by other writers during a run are kept if the run requests it', as
     'r3 run again 1 UPDATED',
     'r4 first  DELETED',
   ]);
-  assert.deepEqual(await told('bob', 'override'), [
+  assert.deepEqual(await reported('bob', 'override'), [
     'invalid_body',
     'n1 run  DELETED',
     'n2 run  DELETED',

@@ -253,12 +253,12 @@ test('an application gets an event when the models of a sync change, by a deploy
     assert.equal((await deploy(body)).status, 200);
   const at = '/integrations/google-sheet/functions/shaped';
   await trellis.call('POST', `${at}/rollback`, { body: { version: 1 } });
-  const told = await trellis.db.query<{ data: Record<string, unknown> }>(
+  const reported = await trellis.db.query<{ data: Record<string, unknown> }>(
     `select data from event where type = 'function.models_changed' order by created_at, id`,
   );
   const of = { provider_config_key: 'google-sheet', function: 'shaped' };
   assert.deepEqual(
-    told.map(({ data }) => data),
+    reported.map(({ data }) => data),
     [
       {
         ...{ ...of, version: 2, previous_version: 1 },

@@ -10,13 +10,13 @@ import { createShipped, type ShippedBundle } from './shipped.ts';
 import { getFunction, lockFunctions } from './store.ts';
 
 let bench: RunsBench;
-const told: string[] = [];
+const reported: string[] = [];
 before(async () => {
   bench = await openRunsBench();
 });
 after(() => bench.end());
 beforeEach(async () => {
-  told.length = 0;
+  reported.length = 0;
   await bench.db.query('delete from function');
 });
 
@@ -33,7 +33,7 @@ const shippedWith = (...bundles: ShippedBundle[]) =>
       now: bench.now,
       afterDeploy: startNewSyncs,
     },
-    log: createLog({ level: 'warn', format: 'json' }, { write: (line: string) => void told.push(line) }),
+    log: createLog({ level: 'warn', format: 'json' }, { write: (line: string) => void reported.push(line) }),
     bundles: async () => bundles,
   });
 const which = (name: string) => ({ ...bench.place, kind: 'sync' as const, name, actor: 'key:1' });
@@ -82,7 +82,7 @@ test('a function that cannot be updated does not prevent the update of the other
   const broken = { ...bundle('bad', 2), code: 'throw new Error("of the bundle")' };
   assert.equal(await shippedWith(broken, bundle('rows', 2)).upgrade(), 1);
   assert.deepEqual([(await found('bad')).number, (await found('rows')).number], [1, 2]);
-  assert.ok(told.some((line) => line.includes('bad')));
+  assert.ok(reported.some((line) => line.includes('bad')));
 });
 
 test('a function that a user deployed under the name stays, and a removed one is not restored', async () => {

@@ -45,7 +45,7 @@ test('what a run came to is written when the database is back', async (t) => {
   const { cable, db } = await cut(t);
   const claim = await begin();
   cable.pull();
-  const told: unknown[] = [];
+  const reported: unknown[] = [];
   const ending = await settleWhileHeld(
     db,
     { claim, ending: succeeded, now: bench.now(), random: 0 },
@@ -53,13 +53,13 @@ test('what a run came to is written when the database is back', async (t) => {
       vault: bench.one.vault,
       isHeld: () => true,
       onFailure(error) {
-        told.push(error);
-        if (told.length === 2) cable.plug();
+        reported.push(error);
+        if (reported.length === 2) cable.plug();
       },
     },
   );
   assert.equal(ending, succeeded);
-  assert.deepEqual([told.length, await rows()], [2, ['succeeded']]);
+  assert.deepEqual([reported.length, await rows()], [2, ['succeeded']]);
 });
 
 test('a write whose response was lost is kept', async (t) => {

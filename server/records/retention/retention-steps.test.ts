@@ -50,7 +50,7 @@ function watched(refuse: (nth: number) => boolean): Db {
   };
 }
 
-const told = async () =>
+const reported = async () =>
   (
     await bench.db.query<{ data: Record<string, number> }>(
       `select data from event where type = 'records.retention_done' order by id`,
@@ -74,13 +74,13 @@ test('the next run reports once what a run removed before it was cut off', async
     ),
     AggregateError,
   );
-  assert.deepEqual([await stepCounts(), await told()], [[500], []]);
+  assert.deepEqual([await stepCounts(), await reported()], [[500], []]);
   await runRetention(bench.db, { now: inDays(2) });
-  assert.deepEqual(await told(), [
+  assert.deepEqual(await reported(), [
     { datasets: 1, pruned: 1200, bytes: payload_bytes, tombstones_removed: 0 },
   ]);
   await runRetention(bench.db, { now: inDays(2) });
-  assert.equal((await told()).length, 1);
+  assert.equal((await reported()).length, 1);
 });
 
 test('also where the next one finds nothing left to do', async () => {
@@ -93,10 +93,10 @@ test('also where the next one finds nothing left to do', async () => {
     ),
     AggregateError,
   );
-  assert.deepEqual([await stepCounts(), await told()], [[100], []]);
+  assert.deepEqual([await stepCounts(), await reported()], [[100], []]);
   await runRetention(bench.db, { now: inDays(2) });
   assert.deepEqual(
-    (await told()).map(({ pruned }) => pruned),
+    (await reported()).map(({ pruned }) => pruned),
     [100],
   );
 });
@@ -112,7 +112,7 @@ test('consumers that cannot be looked through keep nothing else from going', asy
   );
   assert.equal((await calls.row()).pruned, 10);
   assert.deepEqual(
-    (await told()).map(({ pruned }) => pruned),
+    (await reported()).map(({ pruned }) => pruned),
     [10],
   );
 });

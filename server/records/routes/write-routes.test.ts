@@ -65,11 +65,11 @@ test('delete tracking is held over HTTP with both numbers, shown on the dataset,
   assert.equal(await tracking(), 'held');
   assert.equal((await list('T')).length, 120);
   const [, events] = await call('GET /events?limit=1000');
-  const told = (events.events as { type: string; data: Record<string, unknown> }[]).filter(
+  const reported = (events.events as { type: string; data: Record<string, unknown> }[]).filter(
     ({ type }) => type === 'records.mass_delete_held',
   );
   assert.deepEqual(
-    told.map(({ data }) => data),
+    reported.map(({ data }) => data),
     [
       {
         connection_id: headers['connection-id'],
