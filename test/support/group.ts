@@ -101,7 +101,7 @@ export function writeGroups(groups: readonly Group[], directory: string): string
  * Registers the files of a group, each in a suite of its own: what it opens first and closes last is for it alone. With
  * `TRELLIS_TEST_DURATIONS`, appends the duration of each to that file, as a line of JSON.
  */
-function openGroup(files: readonly string[]): void {
+export function openGroup(files: readonly string[]): void {
   if (files.some((file) => file.startsWith('test/browser/'))) keepBrowser();
   const log = process.env.TRELLIS_TEST_DURATIONS;
   for (const file of files) {
