@@ -70,7 +70,8 @@ describe('a trip that fails', () => {
     const browser = bench.browser();
     const connect = async () =>
       (await browser.visit(await bench.consent(await browser.begin(await bench.session())))).status;
-    const reported = async () => (await events()).map(({ type }) => type).filter((type) => /^integ/.test(type));
+    const reported = async () =>
+      (await events()).map(({ type }) => type).filter((type) => /^integ/.test(type));
     await bench.control('POST /faults', { case: 'token_wrong_secret', times: 2 });
     assert.deepEqual([await connect(), await connect()], [400, 400]);
     assert.deepEqual(await reported(), ['integration.misconfigured']);
@@ -86,7 +87,10 @@ describe('a trip that fails', () => {
     await bench.advance(2 * 3600);
     await bench.sweep();
     const [reported, ...more] = await events();
-    assert.deepEqual([reported?.type, reported?.data.cause], ['connection.connect_failed', 'another_browser']);
+    assert.deepEqual(
+      [reported?.type, reported?.data.cause],
+      ['connection.connect_failed', 'another_browser'],
+    );
     assert.deepEqual(reported?.data.end_user, { id: 'u1' });
     assert.deepEqual(more, []);
   });
@@ -145,7 +149,10 @@ describe('a trip that never comes back', () => {
     await bench.sweep();
     const [reported, ...more] = await events();
     assert.deepEqual(more, []);
-    assert.deepEqual([reported?.type, reported?.data.cause], ['connection.connect_abandoned', 'nothing_came_back']);
+    assert.deepEqual(
+      [reported?.type, reported?.data.cause],
+      ['connection.connect_abandoned', 'nothing_came_back'],
+    );
     assert.deepEqual(reported?.data.end_user, { id: 'u1' });
     assert.match(String(reported?.data.next_step), /redirect URI not registered/);
   });

@@ -12,13 +12,7 @@ import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { refusalBehind } from '../auth-modes/token-response.ts';
 import type { Db, Queryable } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
-import {
-  clearFault,
-  clientFault,
-  isOfClient,
-  keepsFromRefresh,
-  recordFault,
-} from '../integrations/fault.ts';
+import { clearFault, clientFault, isOfClient, keepsFromRefresh, recordFault } from '../integrations/fault.ts';
 import { findIntegration, type Integration, type IntegrationReading } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { Fetch } from '../outbound/outbound.ts';

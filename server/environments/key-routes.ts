@@ -218,7 +218,12 @@ function ofSetting(): AppError {
   );
 }
 
-async function auditChange(tx: Tx, caller: Caller, action: 'key.changed' | 'key.revoked', key: Key): Promise<void> {
+async function auditChange(
+  tx: Tx,
+  caller: Caller,
+  action: 'key.changed' | 'key.revoked',
+  key: Key,
+): Promise<void> {
   await auditKey(tx, { environmentId: caller.environmentId, actor: actorOf(caller), action, key });
 }
 

@@ -409,15 +409,7 @@ function ScopesCard({ scopes, missing }: { scopes: Connection['scopes']; missing
 const maxTags = 10;
 
 /** Tags, by which connections are found; stored in plain text, unlike metadata. */
-function TagsCard({
-  at,
-  tags,
-  mayWrite,
-}: {
-  at: At;
-  tags: Record<string, string>;
-  mayWrite: boolean;
-}) {
+function TagsCard({ at, tags, mayWrite }: { at: At; tags: Record<string, string>; mayWrite: boolean }) {
   const [isEditing, setEditing] = useState(false);
   const entries = Object.entries(tags);
   return (

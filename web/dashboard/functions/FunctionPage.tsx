@@ -166,13 +166,7 @@ function LoadingTabs() {
 }
 
 /** Turns a function on and off, and removes it. */
-function FunctionActs({
-  at,
-  found: { enabled },
-}: {
-  at: FunctionAt;
-  found: Pick<WholeFunction, 'enabled'>;
-}) {
+function FunctionActs({ at, found: { enabled } }: { at: FunctionAt; found: Pick<WholeFunction, 'enabled'> }) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();

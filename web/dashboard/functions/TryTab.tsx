@@ -210,15 +210,7 @@ export type CallState =
   | { is: 'answered'; answer: ActionAnswer };
 
 /** The result of a call of an action. */
-function ActionOutcome({
-  at,
-  state,
-  onRetry,
-}: {
-  at: FunctionAt;
-  state: CallState;
-  onRetry: () => void;
-}) {
+function ActionOutcome({ at, state, onRetry }: { at: FunctionAt; state: CallState; onRetry: () => void }) {
   const environment = useEnvironment();
   const toRuns = (
     <AnchorLink size="sm" {...functionPage(environment, at)} search={{ tab: 'runs' }}>

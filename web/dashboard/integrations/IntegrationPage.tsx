@@ -380,13 +380,7 @@ function inWords(name: string): string {
 }
 
 /** Deletion with a confirmation; the service rejects it while there are connections. */
-function DeleteIntegration({
-  integration,
-  connections,
-}: {
-  integration: string;
-  connections: number;
-}) {
+function DeleteIntegration({ integration, connections }: { integration: string; connections: number }) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();

@@ -248,10 +248,7 @@ type PruneReceipt = Extent & {
  * new estimate includes the effect of a lost response. It stops after the current portion when it is stopped or the
  * dialog closes.
  */
-function usePruneRun(
-  environment: string,
-  { at, untilCursor }: { at: DatasetAt; untilCursor: string },
-) {
+function usePruneRun(environment: string, { at, untilCursor }: { at: DatasetAt; untilCursor: string }) {
   const queries = useQueryClient();
   const isStopped = useRef(false);
   const total = useRef<Extent>({ count: 0, bytes: 0 });
