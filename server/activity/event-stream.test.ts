@@ -54,7 +54,7 @@ test('a stream to a slow reader ends with `too_slow`, and buffers little', async
   assert.match(got, /event: end\ndata: \{"reason":"too_slow"/);
 });
 
-test('a reader who is slow for less than that gets everything', async () => {
+test('a reader that is slow for less than that gets everything', async () => {
   const open = new EventStream({ stallMs: 60_000, lingerMs: 60_000 });
   const response = await read(open);
   const sending = (async () => {

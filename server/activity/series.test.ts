@@ -60,7 +60,7 @@ test('each step has its count, its failures and its times, and steps without any
   assert.deepEqual(await series(quarter, { stepS: 900 }), ['10:00 10/0 95 135.5', '10:15 5/0 170 188']);
 });
 
-test('the filters of a search choose what is counted, by whichever index they lead', async () => {
+test('the filters of a search select the counted entries, whichever index they use', async () => {
   await log([
     { at: '2026-01-31T23:59:59.999Z', connection: 'ada', integration: 'sheet', path: '/v4/a', durationMs: 1 },
     { at: '2026-02-01T00:00:00.000Z', connection: 'ada', integration: 'drive', status: 'failed', durationMs: 2 },

@@ -58,7 +58,7 @@ async function listed(count: number) {
   }
 }
 
-test('what is logged is read back whole, with its messages in order', async () => {
+test('an entry is read back complete, with its messages in order', async () => {
   const { activity } = open();
   const given = operation({
     status: 'failed',
@@ -144,7 +144,7 @@ test('the order is kept, across batches and within a millisecond', async () => {
   assert.equal(activity.dropped, 0);
 });
 
-test('what is logged is in the database by itself, also when nothing follows', async () => {
+test('an entry is written automatically, also when no other follows', async () => {
   const { activity } = open();
   activity.log(operation());
   assert.equal((await listed(1)).length, 1);
@@ -205,7 +205,7 @@ test('operations dropped within a minute are reported at its end, even if no mor
   t.mock.timers.reset();
 });
 
-test('a stop writes what is queued, and does not wait for a database that does not answer', async () => {
+test('a stop writes queued entries, and does not wait for a database that does not answer', async () => {
   const { activity } = open();
   for (let index = 0; index < 3_000; index++) activity.log(operation());
   await activity.stop();
@@ -388,7 +388,7 @@ test('a day that is dropped meanwhile is made again', async () => {
   assert.equal(activity.dropped, 0);
 });
 
-test('a sample of the calls that succeed is kept, and all that fails or is no call', async () => {
+test('a sample of successful calls is kept, and all entries that failed or are no call', async () => {
   const chances = [0.1, 0.3, 0.2, 0.9];
   const { activity } = open({ settings: { sampleRate: 0.25 }, random: () => chances.shift()! });
   for (const path of ['/1', '/2', '/3', '/4']) activity.log(operation({ path }));

@@ -32,7 +32,7 @@ describe('an account', () => {
     });
   }
 
-  test('is empty where the provider does not tell', async (t) => {
+  test('is empty if the provider does not name it', async (t) => {
     const { context, calls } = await provider(t, json({}));
     const { userinfo: _none, ...definition } = context.definition;
     assert.deepEqual(await readAccount({ ...context, definition, tokens: { accessToken: 'a' } }), {

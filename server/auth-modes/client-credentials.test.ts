@@ -44,7 +44,7 @@ async function ask(
 }
 
 describe('a request by the client alone', () => {
-  test('says which grant it is, who asks and for what, and nothing else', async (t) => {
+  test('contains the grant type, the client and the scopes, and nothing else', async (t) => {
     const { outcome, calls } = await ask(t, json(granted));
     assert.deepEqual(calls[0]?.form, {
       grant_type: 'client_credentials',
@@ -59,7 +59,7 @@ describe('a request by the client alone', () => {
     assert.deepEqual(after, { ...own, token: 'at', expires_at, raw: granted });
   });
 
-  test('proves itself by Basic, and carries the parameters that somebody filled in', async (t) => {
+  test('authenticates by Basic, and contains the parameters of the form', async (t) => {
     const { outcome, calls } = await ask(t, json(granted), {
       scopes: [],
       token: {
@@ -82,7 +82,7 @@ describe('a request by the client alone', () => {
     assert.ok(outcome.ok && outcome.tokens.scopes === undefined);
   });
 
-  test('keeps no refresh token, which should not have come, and counts an hour where no life is told', async (t) => {
+  test('stores no unexpected refresh token, and expires after an hour if the response has no lifetime', async (t) => {
     const answer = { access_token: 'at', token_type: 'bearer', refresh_token: 'r', scope: 'a' };
     const { outcome } = await ask(t, json(answer));
     assert.ok(outcome.ok);
@@ -96,7 +96,7 @@ describe('a request by the client alone', () => {
   });
 });
 
-describe('what the provider says against a client', () => {
+describe('an error of the provider about a client', () => {
   const said = [
     [401, 'invalid_client', 'dead_grant', 'client_misconfigured'],
     [400, 'unauthorized_client', 'dead_grant', 'client_misconfigured'],
@@ -162,7 +162,7 @@ describe('what the provider says against a client', () => {
     });
   }
 
-  test('is told by its code alone, and by none that repeats what was sent', async (t) => {
+  test('is reported by its code alone, and by no code that repeats sent values', async (t) => {
     for (const [error, reported] of [
       [`bad_secret_${plain}`, 'unknown_error'],
       [`BAD_${plain.toUpperCase()}`, 'unknown_error'],

@@ -31,7 +31,7 @@ const claimsFor = (iss: string) => ({
 });
 
 describe('an authorization request', () => {
-  test('asks Google for what a lasting connection needs, with PKCE', async () => {
+  test('requests offline access from Google, with PKCE', async () => {
     const { url, state, codeVerifier } = await authorizationRequest({
       definition: google,
       client,
@@ -171,7 +171,7 @@ describe('a callback', () => {
     });
   }
 
-  test('is compared with the issuer of the definition, although the token endpoint stands elsewhere', async () => {
+  test('is compared with the issuer of the definition, although the token endpoint has another host', async () => {
     const fetch = () => assert.fail('nothing is to be sent');
     const errorFor = async (iss: string) => {
       const callbackParams = new URLSearchParams({ iss, state: 's' });
@@ -191,7 +191,7 @@ describe('a callback', () => {
     assert.equal(await errorFor('https://oauth2.googleapis.com'), 'iss_mismatch');
   });
 
-  test('tells the account by its id_token', async (t) => {
+  test('identifies the account by its id_token', async (t) => {
     const answer: Answer = (response, call) =>
       json({ ...GRANT, id_token: idToken(claimsFor(`http://${call.headers.host}`)) })(response, call);
     const { outcome, calls } = await callback(t, { code: 'c' }, answer);
@@ -223,7 +223,7 @@ describe('a callback', () => {
     });
   }
 
-  test('without scope in the answer grants what was asked for', async (t) => {
+  test('without scope in the response grants the requested scopes', async (t) => {
     const { outcome } = await callback(t, { code: 'c' }, json({ access_token: 'a', token_type: 'bearer' }));
     assert.ok(outcome.ok);
     assert.deepEqual(outcome.tokens.scopes, client.scopes);

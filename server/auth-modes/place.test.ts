@@ -46,7 +46,7 @@ describe('credentials', () => {
     assert.deepEqual(place(catalog.get('unauthenticated'), { type: 'NONE' }), { headers: {}, query: '' });
   });
 
-  test('go into the query where the definition says so, encoded', () => {
+  test('are put into the query if the definition requires it, encoded', () => {
     const placement: ProviderDefinition['placement'] = [
       { in: 'query', name: 'key', value: '$'.concat('{credentials.apiKey}') },
     ];
@@ -56,7 +56,7 @@ describe('credentials', () => {
     });
   });
 
-  test('go into the body if the definition says so, for callers that can put them there', () => {
+  test('are put into the body if the definition requires it, for callers that can put them there', () => {
     const placement: ProviderDefinition['placement'] = [
       { in: 'body', name: 'key', value: '$'.concat('{credentials.apiKey}') },
     ];

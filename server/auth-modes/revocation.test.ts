@@ -4,7 +4,7 @@ import { revocationUnit, revokeToken } from './revocation.ts';
 import { google, json, provider, text } from './token-endpoint.fixture.ts';
 
 describe('a revocation', () => {
-  test('names the token alone, without the client, as Google asks', async (t) => {
+  test('contains only the token, without the client, as Google requires', async (t) => {
     const { context, calls } = await provider(t, text('', 'application/json'));
     assert.deepEqual(await revokeToken({ ...context, token: '1//r' }), { ok: true, was: 'ended' });
     assert.equal(calls[0]?.path, '/revoke');
@@ -20,7 +20,7 @@ describe('a revocation', () => {
     assert.deepEqual(await revokeToken({ ...context, token: 'r' }), { ok: true, was: 'dead' });
   });
 
-  test('of a token that may have been dead before is told as such', async (t) => {
+  test('of a token that may have been invalid before is reported as such', async (t) => {
     const { context } = await provider(t, json({}));
     const definition = {
       ...context.definition,

@@ -295,7 +295,7 @@ describe('a token answer', () => {
     await assert.rejects(refreshToken({ ...context, fetch: guarded, refreshToken: 'r' }), AppError);
   });
 
-  test('is asked for with the client in a header where the provider wants it so', async (t) => {
+  test('is requested with the client in a header if the provider requires it', async (t) => {
     const { context, calls } = await provider(t, json(GRANT));
     const definition = {
       ...context.definition,

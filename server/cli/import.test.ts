@@ -54,7 +54,7 @@ async function trellis(args: string[], more: Record<string, string> = {}): Promi
 const nango = (...more: string[]) => ['nango', '--from', peer.url, '--environment', 'prod', ...more];
 const imported = (...more: string[]) => ['import', ...nango(...more)];
 
-test('a dry run changes nothing; an import tells what it came to in words and in a file, with each that is not here', async () => {
+test('a dry run changes nothing; an import reports its result as text and in a file, with each missing item', async () => {
   peer.connections.push(peerConnection({ id: 'odd', integration: 'exotic' }));
   peer.connections[0]!.tags = { end_user_email: 'nobody' };
   const keyFile = join(folder, 'key');

@@ -200,7 +200,7 @@ test('loopback is distinguished from names that only look like it', () => {
   }
 });
 
-test('limits have defaults, are turned off by name, and refuse what is no limit', () => {
+test('limits have defaults, are turned off by name, and refuse invalid values', () => {
   const { limits } = loadConfig({}, false);
   const { maxConnections, ...others } = limits;
   assert.deepEqual(others, {

@@ -57,7 +57,7 @@ test('consent makes a connection with its tokens, scopes, account, end user and 
   assert.equal(audit?.target, `sheets/${connection.connectionId}`);
 });
 
-test('the trip asks with PKCE, the exact redirect URI and a state of 256 bits', async () => {
+test('the authorization request has PKCE, the exact redirect URI and a state of 256 bits', async () => {
   const browser = bench.browser();
   const token = await bench.session();
   const answer = await browser.visit(`/oauth/connect/sheets?connect_session_token=${token}`);
@@ -151,7 +151,7 @@ test('an answer of another issuer is refused before its code is used', async () 
   assert.deepEqual(await bench.connections(), []);
 });
 
-test('who declines is told so, and may try again with the same session', async () => {
+test('a user who declines sees this, and may try again with the same session', async () => {
   const browser = bench.browser();
   const token = await bench.session();
   const denied = await person.dance(token, { deny: true }, browser);
@@ -160,7 +160,7 @@ test('who declines is told so, and may try again with the same session', async (
   assert.equal((await person.dance(token, {}, browser)).status, 200);
 });
 
-test("the provider's words are escaped", async () => {
+test('texts of the provider are escaped', async () => {
   const browser = bench.browser();
   const url = new URL(await browser.begin(await bench.session()));
   const answer = await browser.visit(
@@ -307,7 +307,7 @@ test('a connection that was deleted cannot be renewed', async () => {
   assert.match(answer.text, /to renew was deleted/);
 });
 
-test('an outage of the provider is said to be one, and nothing of the service is broken', async () => {
+test('an outage of the provider is reported as such, not as an error of the service', async () => {
   await bench.control('POST /faults', { case: 'token_503', times: 1 });
   const browser = bench.browser();
   const token = await bench.session();

@@ -44,7 +44,7 @@ const stored = async (key: string, connectionId: string) => {
 const strike = (name: string, more = {}) => bench.control('POST /faults', { case: name, ...more });
 
 describe('a client of the connection', () => {
-  test('that the provider knows makes a connection, whose token was fetched with it', async () => {
+  test('that the provider accepts makes a connection with a token that was fetched with it', async () => {
     const { status, body, headers } = await submit('machine', client);
     assert.equal(status, 200, JSON.stringify(body));
     assert.deepEqual(await bench.events(), ['connection.created']);
@@ -118,7 +118,7 @@ describe('a client of the connection', () => {
     assert.equal((await bench.connections()).length, 1);
   });
 
-  test('is not taken on the word of a provider that gives no token', async () => {
+  test('is not accepted if the provider issues no token', async () => {
     for (const name of ['token_html_200', 'token_html_403', 'token_503', 'token_reset', 'token_truncated']) {
       await strike(name, { times: 1 });
       const { status, body } = await submit('machine', client);
@@ -128,7 +128,7 @@ describe('a client of the connection', () => {
     assert.deepEqual(await bench.connections(), []);
   });
 
-  test('has its token tried where the definition says how', async () => {
+  test('has its token verified if the definition has a verification', async () => {
     await strike('api_401', { times: 1 });
     const refused = await submit('checked', client);
     assert.deepEqual([refused.status, refused.body.error.code], [400, 'connection_test_failed']);
@@ -148,7 +148,7 @@ describe("the integration's client", () => {
     assert.deepEqual(Object.keys(connection.credentials).sort(), ['expires_at', 'raw', 'token', 'type']);
   });
 
-  test('that is refused is the fault of the integration, told once, until it is accepted again', async () => {
+  test('that is refused is the fault of the integration, reported once, until it is accepted again', async () => {
     await strike('token_wrong_secret', { times: 2 });
     for (let time = 0; time < 2; time += 1) {
       const { status, body } = await submit('ours', {});
@@ -174,13 +174,13 @@ describe('the connect page', () => {
     { name: 'client_secret', secret: true, required: true },
   ].map((field) => ({ title: null, description: null, example: null, ...field }));
 
-  test('asks for the client, and for nothing where the integration has one', async () => {
+  test('requests the client, and nothing if the integration has one', async () => {
     const token = await bench.session();
     assert.deepEqual(await fieldsOf('machine', token), ofClient);
     assert.deepEqual(await fieldsOf('ours', token), []);
   });
 
-  test('asks a user with a client of their own again, and the connection is renewed with the new values', async () => {
+  test("requests a user's own client again, and renews the connection with the new values", async () => {
     const { body } = await submit('ours', client);
     await bench.db.query(`update connection set status = 'needs_reauth'`);
     const token = await bench.reconnectSession(body.connectionId, { integration_id: 'ours' });

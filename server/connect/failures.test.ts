@@ -21,7 +21,7 @@ const events = () =>
 const user = { end_user: { id: 'u1', email: 'u1@example.com' }, tags: { plan: 'gold' } };
 
 describe('a trip that fails', () => {
-  test('is told with its cause, whom it was for, and what to do', async () => {
+  test('is reported with its cause, its end user and the next step', async () => {
     const browser = bench.browser();
     const callback = await bench.consent(await browser.begin(await bench.session(user)), { deny: true });
     await browser.visit(callback);
@@ -79,7 +79,7 @@ describe('a trip that fails', () => {
     assert.deepEqual(await reported(), ['integration.misconfigured', 'integration.recovered']);
   });
 
-  test('an answer in another browser is told once, and its state is spent', async () => {
+  test('a callback in another browser is reported once, and its state cannot be used again', async () => {
     const browser = bench.browser();
     const callback = await bench.consent(await browser.begin(await bench.session(user)));
     assert.equal((await bench.browser().visit(callback)).status, 400);
@@ -95,7 +95,7 @@ describe('a trip that fails', () => {
     assert.deepEqual(more, []);
   });
 
-  test('what nobody foresaw is told with its code', async () => {
+  test('an unexpected failure is reported with its code', async () => {
     const browser = bench.browser();
     await browser.visit(await bench.consent(await browser.begin(await bench.session())));
     const [made] = await bench.connections();
@@ -112,7 +112,7 @@ describe('a trip that fails', () => {
     assert.deepEqual(more, []);
   });
 
-  test('a no is no warning in the log, and any other failure is', async () => {
+  test('a declined consent is no warning in the log, and any other failure is', async () => {
     const browser = bench.browser();
     const logOf = async (callback: string) => {
       bench.logged.length = 0;
@@ -127,7 +127,7 @@ describe('a trip that fails', () => {
     assert.deepEqual(await logOf(wrong), [[40, 'exchange']]);
   });
 
-  test('nobody is told of a state that is not waited for', async () => {
+  test('an unknown state is not reported', async () => {
     const browser = bench.browser();
     await browser.visit('/oauth/callback?state=x&error=access_denied');
     assert.deepEqual(await events(), []);
@@ -135,7 +135,7 @@ describe('a trip that fails', () => {
 });
 
 describe('a trip that never comes back', () => {
-  test('is told once, when its session is over', async () => {
+  test('is reported once, when its session is over', async () => {
     const token = await bench.session(user);
     await bench.control('POST /faults', { case: 'error_page_org_internal', times: 1 });
     const page = await fetch(await bench.browser().begin(token));
@@ -174,7 +174,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(await bench.db.query('select 1 from connect_session'), []);
   });
 
-  test('is told of, too, when it came back and its node was killed, and its state stays spent', async () => {
+  test('is also reported when it came back and its node was killed, and its state cannot be used again', async () => {
     const browser = bench.browser();
     const callback = await bench.consent(await browser.begin(await bench.session(user)));
     const state = new URL(callback).searchParams.get('state') ?? '';
@@ -190,7 +190,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(more, []);
   });
 
-  test('that is being completed is not told of when its session ends meanwhile', async () => {
+  test('that is being completed is not reported when its session ends meanwhile', async () => {
     const browser = bench.browser();
     const callback = await bench.consent(await browser.begin(await bench.session(user)));
     await bench.advance(29 * 60);
@@ -202,7 +202,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(await events(), []);
   });
 
-  test('is told of where the settings of another session cannot be opened, and both are removed', async () => {
+  test('is reported although the settings of another session cannot be opened, and both sessions are removed', async () => {
     await bench.browser().begin(await bench.session(user));
     await bench.db.query("update connect_session set settings = '\\x00'");
     await bench.advance(60);
@@ -215,7 +215,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(await bench.db.query('select 1 from connect_session'), []);
   });
 
-  test('is told of, too, when somebody comes back too late', async () => {
+  test('is also reported when the user comes back too late', async () => {
     const browser = bench.browser();
     const url = await browser.begin(await bench.session(user));
     await bench.advance(31 * 60);
@@ -224,7 +224,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual(await bench.events(), ['connection.connect_abandoned']);
   });
 
-  test('is not made up: nobody began, somebody was refused, or the session was ended', async () => {
+  test('is not reported for a session that was not begun, was declined or was ended', async () => {
     await bench.session(user);
     const browser = bench.browser();
     await browser.visit(await bench.consent(await browser.begin(await bench.session(user)), { deny: true }));
@@ -280,7 +280,7 @@ describe('a trip that never comes back', () => {
     assert.deepEqual([state, under_way], ['expired', false]);
   });
 
-  test('is under way while the provider is asked for its tokens', async () => {
+  test('is under way while its tokens are requested', async () => {
     const token = await bench.session({ ...user, allowed_integrations: ['sheets'] });
     await bench.browser().begin(token);
     await bench.db.query('update auth_attempt set taken_at = $1', [bench.now()]);

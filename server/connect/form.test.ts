@@ -107,7 +107,7 @@ test('an open API is connected by a click, with or without a body', async () => 
   assert.equal((await submit('/auth/unauthenticated/open', {})).status, 200);
 });
 
-test('what does not fit is refused by name', async () => {
+test('an invalid field is refused by name', async () => {
   const only = await bench.session({ tags: {}, allowed_integrations: ['open'] });
   for (const [answer, code, field] of [
     [await submit('/api-auth/api-key/private', {}), 'invalid_body', 'apiKey'],

@@ -37,7 +37,7 @@ async function dance(token: string, client: OwnClient | undefined, account = 'ad
 const faultOfIntegration = async () =>
   (await bench.db.query<{ fault: unknown }>("select fault from integration where key = 'sheets'"))[0]?.fault;
 
-test('it is asked for at the provider, exchanges the code, and is kept with the connection', async () => {
+test('it is used for the authorization and the exchange of the code, and is stored with the connection', async () => {
   const browser = bench.browser();
   const token = await bench.session();
   const url = await browser.begin(token, { query: query(own) });
@@ -89,7 +89,7 @@ test('where the provider refuses it, the integration has no fault, and the page 
   assert.ok(await faultOfIntegration());
 });
 
-test('a renewal keeps the refresh token of the same client alone, and asks another one for all scopes', async () => {
+test('a renewal keeps only a refresh token of the same client, and requests all scopes with another client', async () => {
   assert.equal((await dance(await bench.session(), own)).status, 200);
   const { connectionId, credentials: before } = await person.only();
   const drive = 'https://www.googleapis.com/auth/drive.file';
@@ -149,7 +149,7 @@ test('its code is exchanged while nothing is revoked that was granted to it', as
   );
 });
 
-test('none is asked for while a node lives that does not know of it', async () => {
+test('none is requested while a node of an earlier version runs', async () => {
   await bench.db.query(
     `insert into node (id, name, role, version, migration)
      values (gen_random_uuid(), 'old', 'all', '0.0.1', '0036_key_limits.sql')`,

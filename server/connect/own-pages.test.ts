@@ -47,7 +47,7 @@ for (const other of [
   });
 }
 
-test('where nothing stands before the paths, the application may be beside them', () => {
+test('without a path prefix of the service, the application may have other paths of the same host', () => {
   assert.equal(leadsToOwnPages('http://localhost:3003/connected', 'http://localhost:3003'), false);
   assert.equal(leadsToOwnPages('http://localhost:3000/connect/', 'http://localhost:3003'), false);
   assert.equal(leadsToOwnPages('http://localhost:3003/connect/', 'http://localhost:3003'), true);

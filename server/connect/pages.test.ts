@@ -22,7 +22,7 @@ test('every value in a page is escaped', () => {
   );
 });
 
-test('a session says whom it is for and what may be chosen, and looking binds nothing', async () => {
+test('a session shows its end user and its choices, and reading them binds nothing', async () => {
   const token = await bench.session({
     end_user: { id: 'u1', display_name: 'Ada', email: 'ada@example.com' },
     allowed_integrations: ['sheets', 'private'],
@@ -45,7 +45,7 @@ test('a session says whom it is for and what may be chosen, and looking binds no
   assert.equal(row?.browser_hash, null);
 });
 
-test('a choice says what will be asked, and what has to be filled in', async () => {
+test('a choice has the requested scopes and the required fields', async () => {
   const { choices } = await bench.choices(await bench.session({ tags: {} }));
   const choice = (key: string) =>
     choices.find(({ unique_key }: { unique_key: string }) => unique_key === key);
@@ -107,7 +107,7 @@ test('a fault of the service names the request and nothing else', async () => {
   }
 });
 
-test('how far a session is, is told of one that is open, used or over, and of no other', async () => {
+test('the progress is reported for sessions that are open, used or expired, and for no other', async () => {
   const used = await bench.session();
   const made = await bench.call(`POST /auth/unauthenticated/open?connect_session_token=${used}`);
   const { state, connection } = await bench.progress(used);
@@ -131,14 +131,14 @@ test('how far a session is, is told of one that is open, used or over, and of no
   }
 });
 
-test('where the page leads back to is told with how far the session is', async () => {
+test('the progress of a session has the URL to return to', async () => {
   const return_url = 'https://app.example.com/connected?x=1';
   const token = await bench.session({ end_user: { id: 'u1' }, return_url });
   assert.equal((await bench.progress(token)).return_url, return_url);
   assert.equal((await bench.progress(await bench.session())).return_url, null);
 });
 
-test('how the page looks comes with the answer that asks for it, and with no other', async () => {
+test('the look of the page is in the response to the request for it, and in no other', async () => {
   const token = await bench.session();
   const look = await ask('GET /connect/session/progress?settings=true', token);
   assert.equal(look.body.data.settings.theme, 'system');
@@ -146,7 +146,7 @@ test('how the page looks comes with the answer that asks for it, and with no oth
   assert.deepEqual((await ask('GET /connect/session/progress', token)).body.data, rest);
 });
 
-test('a trip that failed says why, once, until another one begins', async () => {
+test('a failed authorization has its reason, once, until another one begins', async () => {
   await person.clear();
   const token = await bench.session({ tags: {}, allowed_integrations: ['sheets'] });
   const browser = bench.browser();
@@ -164,7 +164,7 @@ test('a trip that failed says why, once, until another one begins', async () => 
   assert.equal((await bench.progress(token)).failure, null);
 });
 
-test('what was not granted is asked for by the same session, in the same browser, for the same connection', async () => {
+test('missing scopes are requested by the same session, in the same browser, for the same connection', async () => {
   await person.clear();
   const browser = bench.browser();
   const token = await bench.session({ tags: {}, allowed_integrations: ['sheets'] });

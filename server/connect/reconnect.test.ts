@@ -20,8 +20,8 @@ const eventsOf = async (type: string) =>
   ).map(({ data }) => data);
 const withoutSheets = { allow: ['openid', 'email'] };
 
-describe('asking for what is missing', () => {
-  test('asks for that alone, and what was granted before is kept', async () => {
+describe('a request for missing scopes', () => {
+  test('contains only those, and the granted scopes are kept', async () => {
     const before = await person.connect(withoutSheets);
     assert.deepEqual(
       await eventsOf('connection.scopes_reduced').then((all) => all.map((one) => one.lost_scopes)),
@@ -47,7 +47,7 @@ describe('asking for what is missing', () => {
     assert.equal((await eventsOf('connection.scopes_reduced')).length, 1);
   });
 
-  test('a list is asked for as it stands, and stays requested', async () => {
+  test('a list is requested unchanged, and stays requested', async () => {
     const before = await person.connect();
     const drive = 'https://www.googleapis.com/auth/drive.file';
     const browser = bench.browser();
@@ -59,14 +59,14 @@ describe('asking for what is missing', () => {
     assert.ok(now.scopesGranted?.includes(drive) && now.scopesGranted.includes(sheetsScope));
   });
 
-  test('a scope that is refused again is not told again', async () => {
+  test('a scope that is refused again is not reported again', async () => {
     const { connectionId } = await person.connect(withoutSheets);
     const token = await bench.reconnectSession(connectionId);
     assert.equal((await person.dance(token, withoutSheets)).status, 200);
     assert.equal((await eventsOf('connection.scopes_reduced')).length, 1);
   });
 
-  test('all is asked for where nothing is missing, the grant is dead, or another account may come', async () => {
+  test('all scopes are requested if none is missing, the grant is dead, or another account is allowed', async () => {
     const { connectionId, scopesRequested } = await person.connect();
     const asked = async (more: Record<string, unknown>) =>
       askedBy(await bench.browser().begin(await bench.reconnectSession(connectionId, more)));
@@ -106,7 +106,7 @@ describe('asking for what is missing', () => {
 });
 
 describe('another account', () => {
-  test('is refused, and the page names what was expected', async () => {
+  test('is refused, and the page names the expected account', async () => {
     const before = await person.connect();
     const token = await bench.reconnectSession(before.connectionId);
     const answer = await person.dance(token, { account: 'grace@example.com' });
@@ -127,7 +127,7 @@ describe('another account', () => {
     assert.deepEqual(await tokens(), [{ connection: id }, { connection: null }]);
   });
 
-  test('takes the place of the one before where the session says that it may', async () => {
+  test('replaces the previous account if the session allows it', async () => {
     const before = await person.connect();
     const token = await bench.reconnectSession(before.connectionId, { require_same_account: false });
     const browser = bench.browser();
@@ -157,7 +157,7 @@ describe('another account', () => {
     assert.equal(now.credentials.refresh_token, undefined);
   });
 
-  test("is refused beside the end user's where the session asks for that", async () => {
+  test("is refused beside the end user's if the session requires that", async () => {
     const end_user = { id: 'u1', email: 'ada@example.com' };
     const token = await bench.session({
       ...{ end_user, require_same_account: true },
@@ -194,7 +194,7 @@ test('what a refresh and a change of tags store while a reconnect is saved is no
   assert.deepEqual(now.tags, { plan: 'gold', end_user_id: 'u1' });
 });
 
-describe('a session that is opened again for what was not granted', () => {
+describe('a session that is reopened for missing scopes', () => {
   const rest = (token: string) =>
     bench.call('POST /connect/session/rest', undefined, { authorization: `Bearer ${token}` });
   /** Another account takes the place, as one that nobody knows: there is nothing to compare with. */
@@ -205,7 +205,7 @@ describe('a session that is opened again for what was not granted', () => {
     return person.only();
   }
 
-  test('renews what it has made, and not what has come in its place since', async () => {
+  test('renews the connection that it has made, not one that has replaced it since', async () => {
     const browser = bench.browser();
     const token = await bench.session();
     assert.equal((await person.dance(token, withoutSheets, browser)).status, 200);
@@ -218,7 +218,7 @@ describe('a session that is opened again for what was not granted', () => {
     assert.deepEqual((await person.only()).credentials, credentials);
   });
 
-  test('is not opened for what has come in its place', async () => {
+  test('is not opened for a connection that has replaced its own', async () => {
     const token = await bench.session();
     await person.dance(token, withoutSheets);
     await replace((await person.only()).connectionId);
@@ -228,7 +228,7 @@ describe('a session that is opened again for what was not granted', () => {
     assert.equal((await rest(token)).status, 401);
   });
 
-  test('goes on where a service that noted no grant has opened it', async () => {
+  test('continues if a service of an earlier version, which stored no grant, has opened it', async () => {
     const browser = bench.browser();
     const token = await bench.session();
     await person.dance(token, withoutSheets, browser);
@@ -256,7 +256,7 @@ describe('tags of the end user', () => {
     });
   });
 
-  test('stay where a renewal names nobody', async () => {
+  test('are kept if a renewal has no end user', async () => {
     assert.deepEqual(await tagsAfter({ tags: { team: 'x' } }), {
       ...{ plan: 'gold', team: 'x', organization_id: 'o1' },
       ...{ end_user_id: 'ada', end_user_email: 'ada@example.com', end_user_display_name: 'Ada' },
@@ -318,7 +318,7 @@ describe('no refresh token', () => {
     });
   }
 
-  test('twice: the connection is made without, and nobody goes in circles', async () => {
+  test('twice: the connection is made without one, and the user is not sent again', async () => {
     await bench.control('POST /faults', { case: 'no_refresh_token', times: 2 });
     const browser = bench.browser();
     const again = await person.dance(await bench.session(), {}, browser);

@@ -159,7 +159,7 @@ test('tags alone are enough, even none', async () => {
   assert.equal((await bench.call('POST /connect/sessions', { tags: {} })).status, 201);
 });
 
-test('a parameter that only repeats what is always sent may be given', async () => {
+test('a parameter that only repeats a fixed value is accepted', async () => {
   const defaults = { sheets: { authorization_params: { access_type: 'offline', hd: 'example.com' } } };
   const token = await bench.session({ ...user, integrations_config_defaults: defaults });
   const url = new URL(await bench.browser().begin(token));
@@ -179,7 +179,7 @@ test('reconnecting names a connection of this environment', async () => {
   }
 });
 
-test('a session tells its page whom it is for, and ends when it is deleted', async () => {
+test('a session shows its end user to its page, and ends when it is deleted', async () => {
   const token = await bench.session({
     end_user: { id: 'u1', email: 'u1@example.com' },
     allowed_integrations: ['sheets'],
@@ -214,7 +214,7 @@ test('telemetry is taken with a token and a fitting clock, and refused without',
   assert.equal(await codeOf({ ...report, timestamp: '2001-01-01T00:00:00Z' }), 400);
 });
 
-test('the link of an OAuth trip is refused as a page that says what does not fit', async () => {
+test('an invalid link of an authorization is refused by a page that names the fault', async () => {
   const token = await bench.session({ ...user, allowed_integrations: ['sheets', 'private'] });
   const open = (path: string) => bench.browser().visit(path);
   await bench.db.query('delete from auth_attempt');
@@ -250,7 +250,7 @@ test('the link of an OAuth trip is refused as a page that says what does not fit
   assert.deepEqual(await bench.db.query('select 1 from auth_attempt'), []);
 });
 
-test('a browser may ask for less, and what the application fixed wins over the browser', async () => {
+test('a browser may request less, and values of the application override those of the browser', async () => {
   const scopeOf = async (token: string, query: string) =>
     new URL(await bench.browser().begin(token, { query })).searchParams.get('scope');
   assert.equal(await scopeOf(await bench.session(), '&user_scope=openid,email'), 'openid email');

@@ -59,7 +59,7 @@ test('a client that disappeared is disconnected, and a client that answers is no
   await once(there, 'close');
 });
 
-test('who opens too many ends his own, and nobody else is refused', async () => {
+test('a client that opens too many closes its own, and no other client is refused', async () => {
   const answering = (address: string) =>
     openSilent(address).then((client) => {
       // Any pong will do.

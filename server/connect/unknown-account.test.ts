@@ -54,7 +54,7 @@ describe('an account that is not known', () => {
   };
 
   for (const [when, renewal] of Object.entries(renewals)) {
-    test(`${when}: consent is asked for once more, and the tokens are those that it brings`, async () => {
+    test(`${when}: consent is requested once more, and its tokens are stored`, async () => {
       const { before, now } = await renew(renewal, 1);
       assert.ok(now.credentials.refresh_token);
       assert.notEqual(now.credentials.refresh_token, before.credentials.refresh_token);
@@ -66,7 +66,7 @@ describe('an account that is not known', () => {
     });
   }
 
-  test('before: all that comes is taken, with no fault and whatever the browser asks for', async () => {
+  test('before: any account is accepted without a fault, whatever the browser requests', async () => {
     await person.connect(grace);
     await bench.db.query('delete from connection');
     const before = await person.connect();

@@ -33,7 +33,7 @@ test('a token that the API takes makes a connection, after one call', async () =
   assert.deepEqual(await bench.events(), ['connection.created']);
 });
 
-test('a token that the API refuses makes none: the page says so, and the application hears of it once', async () => {
+test('a token that the API refuses makes none: the page shows this, and the application gets one event', async () => {
   const { status, text } = await dance([{ case: 'api_401' }]);
   assert.equal(status, 400);
   assert.match(text, /does not accept this account/);
@@ -57,7 +57,7 @@ test('a connection that is renewed stays as it was where the API refuses the new
 });
 
 // A process that is told to stop waits for less than the 15 seconds of other trials, and the code is spent.
-test('an API that never answers keeps nobody from being connected', { timeout: 10_000 }, async () => {
+test('an API that never answers does not prevent a connection', { timeout: 10_000 }, async () => {
   assert.equal((await dance([{ case: 'api_timeout' }])).status, 200);
   assert.deepEqual(await bench.events(), ['connection.created']);
 });
@@ -73,7 +73,7 @@ for (const name of [
   'api_html_200',
   'api_truncated',
 ]) {
-  test(`what proves nothing stops nobody (${name})`, async () => {
+  test(`an inconclusive response does not prevent a connection (${name})`, async () => {
     assert.equal((await dance([{ case: name }])).status, 200);
     assert.deepEqual(await bench.events(), ['connection.created']);
   });

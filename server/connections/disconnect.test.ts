@@ -64,7 +64,7 @@ describe('a deletion', () => {
     assert.deepEqual(await bench.disconnect(unknown), { revocation: 'shared' });
   });
 
-  test('leaves the grant when told so, and where a provider takes no revocation', async () => {
+  test('keeps the grant on request, and if a provider has no revocation', async () => {
     assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada'), 'never'), {
       revocation: 'none',
     });
@@ -107,7 +107,7 @@ describe('a forced revocation', () => {
     assert.deepEqual(bench.provider.revoked, [tokenOf(one)]);
   });
 
-  test('tells the others at once, each in its environment, why they ended', async () => {
+  test('sends the others an event at once, each in its environment, with the cause of their end', async () => {
     const prod = await bench.integrate('forced', { environment: 'prod' });
     const other = await bench.connect(prod, 'ada');
     const stranger = await bench.connect(prod, 'bob');
@@ -142,7 +142,7 @@ describe('a forced revocation', () => {
     assert.deepEqual(await bench.eventsOf('connection.revoke_dropped'), []);
   });
 
-  test('that waits is dropped, and told of, once the account has connected again', async () => {
+  test('that waits is dropped and reported once the account has connected again', async () => {
     bench.provider.answers(503);
     const one = await bench.connect(sheets, 'ada');
     await bench.disconnect(one, 'always');
@@ -159,7 +159,7 @@ describe('a forced revocation', () => {
     assert.ok((await bench.auditOf('connection.revoke_dropped')).includes(`sheets/${one.connectionId}`));
   });
 
-  test('needs no confirmation where nobody else loses access', async () => {
+  test('needs no confirmation if no other connection loses access', async () => {
     assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada'), 'always'), {
       revocation: 'done',
     });

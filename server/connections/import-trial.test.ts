@@ -55,7 +55,7 @@ for (const [name, credentials, integration, refusals] of [
   describe(`the import of ${name}`, () => {
     for (const status of [200, 302, 401, 403, 404, 429, 500, 'none'] as const) {
       const isRefused = (refusals as readonly unknown[]).includes(status);
-      test(`${isRefused ? 'is refused by' : 'goes on after'} ${status}, tried once`, async () => {
+      test(`${isRefused ? 'is refused by' : 'continues after'} ${status}, tried once`, async () => {
         const { outcome, calls } = await importOf(credentials, { status, integration });
         if (isRefused) assert.equal((outcome as AppError).code, 'connection_test_failed');
         else assert.deepEqual(outcome, credentials);
@@ -94,13 +94,13 @@ describe("an import for the integration's client", () => {
   const none = { type: 'OAUTH2_CC', raw: {} } as const;
   const token = { access_token: 'at', token_type: 'bearer', expires_in: 600, scope: 'a b' };
 
-  test('keeps what the token answer told of the grant, and says that the client is accepted', async () => {
+  test('stores the grant of the token response, and reports that the client is accepted', async () => {
     const { grant, said } = await importOf(none, { integration, token });
     const accessExpiresAt = new Date(now.getTime() + 600_000);
     assert.deepEqual([grant, said], [{ accessExpiresAt, scopesGranted: ['a', 'b'] }, ['accepted']]);
   });
 
-  test('that is refused says so', async () => {
+  test("that is refused reports the client's fault", async () => {
     const { outcome, said } = await importOf(none, {
       status: 401,
       integration,
@@ -109,7 +109,7 @@ describe("an import for the integration's client", () => {
     assert.deepEqual([(outcome as AppError).code, said], ['integration_misconfigured', ['invalid_client']]);
   });
 
-  test('says nothing where another client is asked, or none', async () => {
+  test('reports nothing if another client is used, or none', async () => {
     const own = { ...none, client_id: 'own', client_secret: 'its' };
     assert.deepEqual((await importOf(own, { integration, token })).said, []);
     const brought = { ...none, token: 't', expires_at: '2026-11-21T12:00:00.000Z' };

@@ -73,7 +73,7 @@ for (const [code, ofKey, ofToken] of [
   });
 }
 
-test('the call goes where the definition says, with the credentials where the proxy puts them, once', async () => {
+test('one call is sent to the address of the definition, with credentials placed as by the proxy', async () => {
   status(302, '', { location: `${base}/other` });
   seen.length = 0;
   await judge('API_KEY');
@@ -103,13 +103,13 @@ for (const [name, begin] of [
   });
 }
 
-test('who may not wait long is told that nothing is proven', async () => {
+test('a caller with a short time limit gets an inconclusive result', async () => {
   answer = () => {};
   const tried = { integration: integrationOf('API_KEY'), credentials: of.API_KEY, connectionConfig: {} };
   assert.deepEqual(await verify(tried, { fetch, timeoutMs: 50 }), { kind: 'unproven', status: undefined });
 });
 
-test('an address that may not be reached is no answer of the provider', async () => {
+test('a forbidden address is no response of the provider', async () => {
   const refused = new AppError('address_not_allowed');
   const guard = () => Promise.reject(new TypeError('fetch failed', { cause: refused }));
   await assert.rejects(judge('API_KEY', guard), refused);
@@ -123,7 +123,7 @@ test('without a call that tries them nothing is known against credentials, and n
   assert.deepEqual(seen, []);
 });
 
-test('what is told of a refusal holds no secret', () => {
+test('the report of a refusal contains no secret', () => {
   const integration = integrationOf('API_KEY');
   for (const verdict of [
     { kind: 'refused', status: 401 },

@@ -46,7 +46,7 @@ test('a connection that is changed keeps its data key', async () => {
   assert.ok(await bench.wrappedOf(keys.connection));
 });
 
-test('what is undone brings the data key back', async () => {
+test('a rollback restores the data key', async () => {
   const undone = bench.db.transaction(async (tx) => {
     await tx.query('delete from connection');
     throw new Error('undone');

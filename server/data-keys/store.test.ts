@@ -79,7 +79,7 @@ test('keys are added to the existing ones, and all are wrapped by the first mast
     );
 });
 
-test('data go on from the files that they know, each by itself, for a year', async () => {
+test('data continue from each of their known files, for a year', async () => {
   const { db } = bench;
   const moments = ['2028-01-30', '2030-01-30', '2030-01-31'].map((day) => new Date(day));
   const [longAgo, yesterday, today] = moments as [Date, Date, Date];

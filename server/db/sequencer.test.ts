@@ -121,7 +121,7 @@ test('the server ends the transaction of an inactive sequencer, and every wait f
   assert.deepEqual(settings, { idle: '10s', lock: '2s' });
 });
 
-test('a look reads what was written since the one before, also while an old snapshot is open', async () => {
+test('a read has all that was written since the previous one, also while an old snapshot is open', async () => {
   const old = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   const backup = other.transaction(async (tx) => {

@@ -76,7 +76,7 @@ test('events without a connection keep their order among themselves', async () =
   );
 });
 
-test('a worker that stops gives back what is under way, and no attempt is counted', async () => {
+test('a worker that stops releases the deliveries in progress, and no attempt is counted', async () => {
   const receiver = await bench.receiver(silent);
   await bench.endpoint(receiver.url);
   await bench.raise([0, 1]);

@@ -177,7 +177,7 @@ test('a claim that has become too old for an attempt is given back, and another 
   );
 });
 
-test('what is claimed is sent at once, though the claim at the next endpoint fails', async () => {
+test('a claimed delivery is sent at once, although the claim at the next endpoint fails', async () => {
   const sent = Promise.withResolvers<void>();
   for (const receiver of [await bench.receiver(), await bench.receiver()]) {
     receiver.answers = (response) => {

@@ -20,7 +20,7 @@ const after = (count: number, at = { nowMs, random: 0.5 }) => {
   return breaker;
 };
 
-test('it opens at the fifth failure, and what was under way then does not lengthen it', () => {
+test('it opens at the fifth failure, and attempts in progress do not extend it', () => {
   assert.equal(stateOf(after(4), nowMs), 'closed');
   assert.equal(stateOf(after(5), nowMs), 'open');
   assert.deepEqual(after(12).openUntil, after(5).openUntil);

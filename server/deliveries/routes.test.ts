@@ -118,7 +118,7 @@ for (const url of [
   });
 }
 
-test('what does not fit is a 400 that names it', async () => {
+test('an invalid field is a 400 that names it', async () => {
   for (const body of [
     { url: 'ftp://example.com/' },
     { url: 'https://user:password-of-it@example.com/' },

@@ -60,7 +60,7 @@ test('an aborted attempt has no outcome, and no attempt begins after the abort',
   assert.equal(calls, 1);
 });
 
-test('what cannot be written is not sent, and is no failure of the receiver', async () => {
+test('a delivery that cannot be written is not sent, and is no failure of the receiver', async () => {
   const broken = { ...claim, delivery: { ...claim.delivery, createdAt: new Date(Number.NaN) } };
   const fetch: Fetch = () => assert.fail('it was sent');
   await assert.rejects(send(broken, sending(fetch, new AbortController().signal)), RangeError);

@@ -65,7 +65,7 @@ test('an undeliverable event does not delay other connections behind the breaker
   assert.deepEqual([await bench.count('delivered'), await bench.count('waiting')], [5, 1]);
 });
 
-test('when an endpoint is back, what was to wait for its next attempt is sent at once', async () => {
+test('when an endpoint is back, deliveries that wait for their next attempt are sent at once', async () => {
   const receiver = await bench.receiver(hangUp);
   await bench.endpoint(receiver.url);
   await bench.raise([0], { connection: () => 'ada' });
@@ -158,7 +158,7 @@ test('an event that this node cannot sign has its own error, is retried, and doe
   assert.equal(await bench.count('delivered'), 2);
 });
 
-test('a probe that cannot be signed here is no probe, and the next one waits', async () => {
+test('a probe that cannot be signed does not count, and the next one waits', async () => {
   const receiver = await bench.receiver(hangUp);
   const id = await bench.endpoint(receiver.url);
   await bench.raise(range(5), { connection: (n) => `c${n}` });
@@ -191,7 +191,7 @@ test('a node whose clock is fast ends no pause early, and reports its clock', as
   assert.ok(until > minuteMs && until <= 2 * minuteMs, String(until));
 });
 
-test('how long a look at the database takes does not make late what is due', async () => {
+test('a slow query of the database does not delay due deliveries', async () => {
   const receiver = await bench.receiver();
   await bench.endpoint(receiver.url);
   await bench.raise(range(15));

@@ -34,7 +34,7 @@ const isVerifiedByClient = ({ body, headers }: Received, webhookSigningKey: stri
     headers as Record<string, unknown>,
   );
 
-test('the standard package and the official client accept what is sent, and nothing that was changed', async () => {
+test('the standard package and the official client accept a sent delivery, and refuse a changed one', async () => {
   const receiver = await bench.receiver();
   await bench.endpoint(receiver.url);
   await bench.raise([0]);

@@ -260,7 +260,7 @@ test('an answer that is cut off after a 2xx counts, one that is cut off before d
   assert.deepEqual([await bench.count('delivered'), await bench.count('waiting')], [1, 1]);
 });
 
-test('what is kept of an answer is short and holds no secret', async () => {
+test('the stored part of a response is short and contains no secret', async () => {
   const receiver = await bench.receiver();
   const id = await bench.endpoint(receiver.url);
   receiver.answers = (response, { headers }) =>

@@ -31,7 +31,7 @@ test('without settings the page has its default look, and the defaults can be re
   assert.deepEqual([connect, warnings], [asItIs, []]);
 });
 
-test('what is left out stays, null gives the default back, and what was answered may be sent back', async () => {
+test('missing fields are kept, null restores the default, and a response may be sent back', async () => {
   const svg = `data:image/svg+xml;base64,${base64(Buffer.from('<svg xmlns="http://www.w3.org/2000/svg"/>'))}`;
   const set = await patch({
     app_name: ' Example ',
@@ -87,7 +87,7 @@ test('the contrast of two colors is that of WCAG', () => {
   assert.equal(contrastOf('#2454d6', '#ffffff') > 4.5, true);
 });
 
-test('what does not fit is 400 with its place, and changes nothing', async () => {
+test('an invalid field is 400 with its path, and changes nothing', async () => {
   for (const [connect, ...at] of [
     [{ app_name: '' }, 'app_name'],
     [{ app_name: '   ' }, 'app_name'],

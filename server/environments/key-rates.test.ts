@@ -98,7 +98,7 @@ test('a key has its own limit, or that of the setting, or none', async () => {
   await stop();
 });
 
-test('a limit that is changed gives nothing back of what was taken', async () => {
+test('a changed limit does not return used requests', async () => {
   let nowMs = 0;
   const keyId = await newKey();
   const node = openNode(undefined, () => nowMs);

@@ -185,7 +185,7 @@ test('the last use is noted once a minute, of a ticket as of its key, and no cal
   assert.equal(await usedAt(), now);
 });
 
-test('a ticket that is forged, or has ended, is no use of the key it names', async () => {
+test('a forged or expired ticket does not count as a use of its key', async () => {
   const reader = openReader();
   const { key } = await newKey();
   const ticket = await ticketOf(key.id, { lifeMs: 1 });
@@ -264,7 +264,7 @@ test('keys of another environment are out of reach', async () => {
   assert.ok((await listKeys(database.db, prod.id)).every(({ id }) => id !== key.id));
 });
 
-test('before a key is looked up that was not good lately it is asked whether it may be; others are served on', async () => {
+test('the lookup of a key that was not valid lately needs permission; other keys are served', async () => {
   const reader = openReader();
   const { key, secret } = await newKey();
   const ticket = await ticketOf(key.id);

@@ -66,7 +66,7 @@ test('database and audit log contain no value, and the audit log contains names'
   assert.deepEqual(entries[0]?.details, { set: 'SECRET_THING', removed: 'ADDED,KEPT' });
 });
 
-test('what does not fit is 400 with its place, and changes nothing', async () => {
+test('an invalid field is 400 with its path, and changes nothing', async () => {
   const before = await read();
   for (const [body, at] of [
     [[{ name: '1A', value: 'x' }], ['0', 'name']],

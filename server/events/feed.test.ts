@@ -59,7 +59,7 @@ test('a position beyond the last one is refused', async () => {
   assert.deepEqual((await feed.read(2)).events, []);
 });
 
-test('positions that were raised after a restore are new to everybody, and followers go on', async () => {
+test('positions that were raised after a restore are new to all readers, and followers continue', async () => {
   await queueMany(1, 3);
   const raised = 2 ** 32;
   await feed.db.query(`update sequencer set last_position = last_position + 4294967296 where name = 'event'`);
@@ -92,7 +92,7 @@ test('a follower at its end is good for ever, whatever was removed in other envi
   assert.deepEqual(await feed.read(9, { of: feed.prod }), { events: [], next: 9, last: 9 });
 });
 
-test('an old event behind a younger one waits for it, so that what is left has no gap', async () => {
+test('an old event behind a younger one waits for it, so that the remaining events have no gap', async () => {
   await queueMany(1, 4);
   await feed.db.query(`update event set created_at = now() + interval '10 days' where position = 2`);
   assert.equal(await removeOldEvents(feed.db, inDays(31)), 1);

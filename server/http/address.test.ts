@@ -9,7 +9,7 @@ const requestFrom = (remoteAddress: string, forwarded?: string) => ({
   headers: forwarded === undefined ? {} : { 'x-forwarded-for': forwarded },
 });
 
-test('without a trusted proxy the address of the connection counts, whatever the request says', () => {
+test('without a trusted proxy the address of the connection counts, whatever the request contains', () => {
   const networkOf = createNetworkReader([]);
   assert.equal(networkOf(requestFrom('203.0.113.7', '198.51.100.1')), '203.0.113.7');
   assert.equal(networkOf(requestFrom('::ffff:203.0.113.7')), '203.0.113.7');

@@ -150,7 +150,7 @@ test('a response that is cut off by a stop cannot be mistaken for a complete one
   assert.equal(plain.error?.code, 'ECONNRESET');
 });
 
-test('a server that is to stop says so at once, and takes requests until its delay is over', async (t) => {
+test('a stopping server reports this at once, and accepts requests until its delay is over', async (t) => {
   const { drain, client, isStopping, endDelay, overload } = await serve(t);
   assert.equal(isStopping(), false);
   const stopped = drain({ delayMs: 1, limitMs: forever });

@@ -60,7 +60,7 @@ test('long bodies do not wait for many turns that have much to do', async (t) =>
   );
 });
 
-test('brackets within brackets are refused beyond a thousand, wherever they stand, and others are not counted', async (t) => {
+test('more than a thousand nested brackets are refused at any position, and others are not counted', async (t) => {
   const app = fastify({ bodyLimit: 4 * 1024 * 1024 });
   parseJsonOnly(app);
   app.setErrorHandler((error, _request, reply) => reply.code(error instanceof RangeError ? 400 : 500).send());

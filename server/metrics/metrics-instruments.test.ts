@@ -27,7 +27,7 @@ test('a figure whose labels take too many values counts the rest as other', () =
   assert.equal(counter.samples()[7]?.value, 2);
 });
 
-test('a histogram counts what is at most as large as each bound', () => {
+test('each bucket of a histogram counts the values up to its bound', () => {
   const histogram = new Histogram({ name: 'a_seconds', help: '', labels: [], bounds: [1, 2] });
   for (const value of [0.5, 1, 1.5, 2, 7]) histogram.observe([], value);
   const { counts, sum } = histogram.of([]);

@@ -50,7 +50,7 @@ test('an attempt to connect ends with its call, and no other', async (t) => {
   );
 });
 
-test('at a stop nothing goes on connecting', async (t) => {
+test('a stop ends all attempts to connect', async (t) => {
   const sockets: Socket[] = [];
   const connections = new Connections();
   const agent = agentBy(t, connections, silent(sockets));

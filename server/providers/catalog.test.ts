@@ -125,7 +125,7 @@ describe('the shipped definitions', () => {
     assert.deepEqual(api.root_aliases, ['/v4/spreadsheets']);
   });
 
-  test('say how their lists come in pages, beside what a base says of it', () => {
+  test('define pagination, beside that of their base', () => {
     const wayOf = (name: string) => shipped.get(name).api.paginate;
     assert.deepEqual(wayOf('google-calendar'), {
       ...wayOf('google-drive'),
@@ -169,7 +169,7 @@ describe('the shipped definitions', () => {
 });
 
 describe('a definition that extends another', () => {
-  test('merges mappings, replaces lists and takes away what is null', (t) => {
+  test('merges mappings, replaces lists and removes null values', (t) => {
     const directory = folder(t, {
       'base.yaml': `${SOUND}  headers: { X-One: "1", X-Two: "2" }\n  pass_headers: [X-A, X-B]\nabstract: true\n`,
       'middle.yaml': 'extends: base\nabstract: true\ndisplay_name: Middle\n',
@@ -196,7 +196,7 @@ describe('a definition that extends another', () => {
     ]);
   });
 
-  test('has the faults of its base reported where they stand', (t) => {
+  test('has the faults of its base reported at their place in the base', (t) => {
     const faults = faultsOf(
       folder(t, {
         'base.yaml': `abstract: true\n${SOUND}`.replace('NONE', 'MAGIC'),
@@ -208,7 +208,7 @@ describe('a definition that extends another', () => {
   });
 });
 
-describe('what parsed.jsonl says', () => {
+describe('the entries of parsed.jsonl', () => {
   const parsed = (files: Record<string, string>) =>
     Object.entries(files)
       .map(
@@ -248,7 +248,7 @@ describe('what parsed.jsonl says', () => {
 });
 
 describe('a faulty catalogue', () => {
-  test('is told with file and line, all faults at once', (t) => {
+  test('is reported with file and line, all faults at once', (t) => {
     const faults = faultsOf(
       folder(t, {
         'one.yaml': SOUND.replace('categories: [other]', 'categories: other').replace(

@@ -39,7 +39,7 @@ for (const [how, location] of [
   ['a relative path', () => 'to?a=%2F'],
   ['a whole address', (url: string) => `${url}/to?a=%2F`],
 ] as const) {
-  test(`a redirect to ${how} of the same origin is followed if the definition says so`, async (t) => {
+  test(`a redirect to ${how} of the same origin is followed if the definition allows it`, async (t) => {
     const { proxy, asked } = await startRedirecting(t, location);
     const { status, text } = await ask(proxy, '/proxy/from');
     assert.deepEqual([status, text], [200, 'arrived']);

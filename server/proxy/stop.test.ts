@@ -70,7 +70,7 @@ test('a call that waits for a retry is refused at once by a stop', async (t) => 
   await Promise.all([proxy.stop(), assertTold(answer)]);
 });
 
-test('while a stop is delayed calls are sent and wait as ever, and each answer says that its connection ends', async (t) => {
+test('during the delay of a stop calls are sent and wait as usual, and each response closes its connection', async (t) => {
   const begun = Promise.withResolvers<void>();
   const ready = Promise.withResolvers<Credentials>();
   const { proxy, call } = await busy(t, 200, () => {

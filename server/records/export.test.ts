@@ -106,7 +106,7 @@ test('an invalid request gets an error, not a broken export', async () => {
   assert.deepEqual(await of('model=/'), [400, 'invalid_query_params']);
 });
 
-test('a slow reader keeps the service from reading ahead: what is read and not yet taken stays bounded', async () => {
+test('a slow reader stops the service from reading ahead: the buffered data stay bounded', async () => {
   await save('Large', 50_000, 'x'.repeat(900));
   let portions = 0;
   const { pipeline } = trellis.db;
@@ -160,7 +160,7 @@ test('an export holds a few portions in memory, however large the dataset is', a
   assert.ok(max < 32, `${max.toFixed(1)} MB`);
 });
 
-test('an export that breaks off half-way has no last line, and its answer is no whole one', async () => {
+test('an export that breaks off half-way has no last line, and its response is incomplete', async () => {
   await save('Broken', 3000);
   // A payload that does not open: the second page cannot be written.
   await trellis.db.query(

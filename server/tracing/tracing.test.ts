@@ -13,7 +13,7 @@ test('a traceparent is read as W3C Trace Context has it', () => {
   assert.equal(remoteSpanOf({ traceparent: `cc-${traceId}-${spanId}-00-more` })?.flags, 0);
 });
 
-test('what is no traceparent begins a trace of its own', () => {
+test('an invalid traceparent begins a trace of its own', () => {
   for (const traceparent of [
     undefined,
     '',

@@ -12,7 +12,7 @@ test('of many concurrent passwords some are hashed, a few at a time, and the oth
   assert.match(await passwords.hash('correct horse'), /:/);
 });
 
-test('a request knows which hash its own password was right for', async () => {
+test('a request has the hash that its own password matched', async () => {
   const passwords = createPasswords();
   const hash = await passwords.hash('correct horse');
   const verify = (password: string) =>

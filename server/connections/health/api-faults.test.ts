@@ -126,7 +126,7 @@ describe('an answer is judged by status and reason', () => {
   }
 });
 
-test('a provider without words of its own is judged by the status alone', () => {
+test('a provider without reasons of its own is judged by the status alone', () => {
   assert.deepEqual(judgeAnswer(plain, answer(403, refused('SERVICE_DISABLED'))), { kind: 'resource' });
   assert.deepEqual(judgeAnswer(plain, answer(403, page, html)), { kind: 'resource' });
   assert.equal(judgeAnswer(plain, answer(429, page, html)).kind, 'rate_limited');

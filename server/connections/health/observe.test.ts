@@ -75,7 +75,7 @@ const events = () =>
   );
 const types = async () => (await events()).map(({ type }) => type);
 
-test('a scope that an API misses is noted and told once, and the connection stays active', async () => {
+test('a scope that an API requires is stored and reported once, and the connection stays active', async () => {
   await observe(refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT'));
   await observe(refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT'));
   const { status, cause, missing_scopes, reconnect } = await health();
@@ -109,14 +109,14 @@ test('a scope is noted too where the token was refreshed meanwhile, but not on a
   assert.deepEqual((await health()).missing_scopes, []);
 });
 
-test('a scope that was never granted has been told before', async () => {
+test('a scope that was never granted is not reported again', async () => {
   await database.db.query('update connection set scopes_granted = $2 where id = $1', [one.id, ['openid']]);
   await observe(refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT'));
   assert.deepEqual((await health()).missing_scopes, [sheets]);
   assert.deepEqual(await types(), []);
 });
 
-test('an API that is switched off is told once, with the address that switches it on, and its return too', async () => {
+test('a disabled API is reported once, with the URL that enables it, and its recovery too', async () => {
   const activationUrl = 'https://console.example/activate';
   await observe(refused(403, 'SERVICE_DISABLED', { service: 'sheets.googleapis.com', activationUrl }));
   const { status, kind, cause, evidence, next_step } = await health();
@@ -131,7 +131,7 @@ test('an API that is switched off is told once, with the address that switches i
   assert.deepEqual(await types(), ['integration.misconfigured', 'integration.recovered']);
 });
 
-test('a quota that is used up is told at most once a minute and subject', async () => {
+test('an exhausted quota is reported at most once a minute and subject', async () => {
   const quota_limit = 'ReadRequestsPerMinutePerUser';
   for (const seconds of [0, 30, 29]) {
     time = new Date(time.getTime() + seconds * 1000);
@@ -160,7 +160,7 @@ test("a page against robots is the operator's to hear of", async () => {
   assert.deepEqual(more, []);
 });
 
-test('what is said of a client that the connection brought along is no fault of the integration', async () => {
+test('an error about a client of an imported connection is no fault of the integration', async () => {
   const config_override = { client_id: 'own', client_secret: 'own secret' };
   const credentials = { type: 'OAUTH2', access_token: 'a', config_override, raw: {} } as const;
   const current = await reader.reread(one);
@@ -178,7 +178,7 @@ test('files, requests and outages say nothing of the connection', async () => {
   assert.deepEqual([(await health()).status, (await health()).cause], ['active', null]);
 });
 
-test('an observation that cannot be written is discarded, and the observer goes on', async () => {
+test('an observation that cannot be written is discarded, and the observer continues', async () => {
   const gone = { ...(await reader.reread(one)), id: 2 ** 40 };
   observers[0].observe(gone, refused(403, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT'));
   observers[0].observe(one, { ...refused(403, 'SERVICE_DISABLED'), url: 'no address' });

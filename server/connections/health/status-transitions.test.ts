@@ -86,7 +86,7 @@ const advance = (seconds: number) => {
 };
 
 describe('a connection', () => {
-  test('that is refused by twenty at once is over once, and every caller is told why', async () => {
+  test('that is refused for twenty callers at once changes once, and every caller gets the cause', async () => {
     const reported = await Promise.all(Array.from({ length: 20 }, () => refused(one, dead)));
     assert.deepEqual([...new Set(reported.map(({ code }) => code))], ['connection_needs_reauth']);
     const [event, ...more] = await events();
@@ -119,7 +119,7 @@ describe('a connection', () => {
     assert.deepEqual(await types(), []);
   });
 
-  test('that is blocked is told apart, and is active again once the provider gives a token', async () => {
+  test('that is blocked has a status of its own, and is active again once the provider issues a token', async () => {
     const reported = await refused(one, { kind: 'blocked_by_admin', error: 'admin_policy_enforced' });
     assert.equal(reported.code, 'connection_blocked');
     const health = await healthOf();
@@ -132,7 +132,7 @@ describe('a connection', () => {
     assert.equal((await healthOf()).status, 'active');
   });
 
-  test('that is blocked for another cause than before says the new one, and tells it once', async () => {
+  test('that is blocked for another cause than before has the new one, and reports it once', async () => {
     const byAdmin: TokenFault = { kind: 'blocked_by_admin', error: 'admin_policy_enforced', httpStatus: 400 };
     const byScope: TokenFault = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 };
     for (const fault of [byAdmin, byAdmin, byScope, byScope]) {
@@ -151,7 +151,7 @@ describe('a connection', () => {
     );
   });
 
-  test('of a grant whose end the provider had announced is told so', async () => {
+  test('of a grant whose end the provider had announced has this cause', async () => {
     const lasting = (days: number, { id }: LiveConnection) =>
       database.db.query(
         `update connection set refresh_expires_at = $2, granted_at = $2::timestamptz - make_interval(days => $3) where id = $1`,
@@ -165,7 +165,7 @@ describe('a connection', () => {
     assert.equal((await healthOf(other)).cause, 'access_time_ended');
   });
 
-  test('needs its user until a refresh succeeds, whatever else a refresh is told meanwhile', async () => {
+  test('needs its user until a refresh succeeds, whatever other errors refreshes get meanwhile', async () => {
     const blocked: TokenFault = { kind: 'blocked_by_admin', error: 'admin_policy_enforced', httpStatus: 400 };
     const reported: string[] = [];
     for (const fault of [blocked, dead, blocked, dead, blocked]) {
@@ -192,7 +192,7 @@ describe('a connection', () => {
     assert.equal((await healthOf()).cause, 'security_event');
   });
 
-  test('without a refresh token, or with one that went with a lost reply, says that', async () => {
+  test('without a refresh token, or with one that was lost with a response, has that cause', async () => {
     await transitions.lacksRefreshToken(one);
     await transitions.replyLost(other, dead);
     assert.deepEqual(
@@ -238,7 +238,7 @@ describe('a connection with a client of its own', () => {
     assert.equal((await types()).filter((type) => type.startsWith('integration.')).length, 0);
   });
 
-  test('lives on where a setting is refused, says which code it was, and no other connection hears of it', async () => {
+  test('stays active if a setting is refused, has the code as evidence, and affects no other connection', async () => {
     const [byTenant, byMode] = ['unauthorized_client', 'unsupported_grant_type'];
     for (const error of [byTenant!, byMode!, 'invalid_resource', 'redirect_uri_mismatch']) {
       const fault: TokenFault = { ...refusedClient, error, ...(error === byMode && { isOfOneGrant: true }) };
@@ -269,14 +269,14 @@ describe('a connection with a client of its own', () => {
     assert.equal((await types()).length, 8);
   });
 
-  test('says so where it is the grant that is dead, or a scope that is refused', async () => {
+  test('has the cause of a dead grant or a refused scope', async () => {
     await refused(mine, { ...refusedClient, error: 'invalid_scope' });
     assert.equal((await healthOf(mine)).cause, 'scopes_refused');
     await refused(await reread(mine), { ...dead, error: 'token_revoked' });
     assert.equal((await healthOf(mine)).cause, 'grant_dead');
   });
 
-  test("is neither told of the integration's fault nor held back by it, also where nothing of it is opened", async () => {
+  test("neither shows the integration's fault nor is blocked by it, also in lists", async () => {
     const { environmentId, integrationKey } = one;
     const causes = async () => {
       const listed = await listConnections(database.db, {
@@ -313,7 +313,7 @@ describe('a connection with a client of its own', () => {
 });
 
 describe('an outage', () => {
-  test('changes no status, and is told at the third attempt in a row and at its end', async () => {
+  test('changes no status, and is reported at the third attempt in a row and at its end', async () => {
     const reported = await refused(one, outage);
     assert.deepEqual([reported.code, reported.retryAfterS], ['connection_refresh_failed', 7]);
     const since = time.toISOString();
@@ -336,7 +336,7 @@ describe('an outage', () => {
     assert.equal((await healthOf()).cause, null);
   });
 
-  test('that nobody heard of ends without a word, and twenty attempts at once are one outage', async () => {
+  test('that was not reported ends without an event, and twenty attempts at once are one outage', async () => {
     await transitions.delayed(one, outage);
     await recovered();
     assert.deepEqual(await types(), []);
@@ -346,7 +346,7 @@ describe('an outage', () => {
 });
 
 describe('a refused client', () => {
-  test('is the fault of the integration: told once, and no connection changes its state', async () => {
+  test('is the fault of the integration: reported once, and no connection changes its state', async () => {
     const reported = await Promise.all(
       Array.from({ length: 20 }, (_, index) => refused(index % 2 ? one : other, refusedClient)),
     );
@@ -361,7 +361,7 @@ describe('a refused client', () => {
     }
   });
 
-  test('is told from a setting that is refused, by the codes of its provider as well', async () => {
+  test("is distinguished from a refused setting, also by the provider's own codes", async () => {
     for (const [fault, cause] of [
       [{ ...refusedClient, error: 'bad_client_secret', isOfClient: true }, 'client_refused'],
       [{ ...refusedClient, error: 'deleted_client', isOfClient: true }, 'client_deleted'],
@@ -406,7 +406,7 @@ describe('a refused client', () => {
     assert.ok(await transitions.blockedByIntegration(await reread()));
   });
 
-  test('that is refused a scope is well: each such connection says so for itself', async () => {
+  test('is not at fault for a refused scope: each such connection is blocked by itself', async () => {
     const reported = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 } as const;
     for (const connection of [one, other]) {
       const refusal = await refused(connection, reported);

@@ -65,7 +65,7 @@ test('a life of seven days is that of a client under test, any other one was cho
   assert.equal(expiryOf({ refreshExpiresAt: undefined, grantedAt: start }, google), undefined);
 });
 
-test('the end of a grant is told 48 hours before, with cause, date and what to do', async () => {
+test('the end of a grant is reported 48 hours before, with cause, date and next step', async () => {
   const connection = await connect(week);
   assert.equal(await warn(new Date(week.getTime() - noticeMs - 1)), 0);
   assert.equal(await warn(new Date(week.getTime() - noticeMs)), 1);
@@ -77,7 +77,7 @@ test('the end of a grant is told 48 hours before, with cause, date and what to d
   assert.match(String(reported.data.next_step), /Publish the application/);
 });
 
-test('it is told once per grant, by whichever node and however often', async () => {
+test('it is reported once per grant, whichever node checks and however often', async () => {
   const connection = await connect(week);
   const near = new Date(week.getTime() - hourMs);
   await Promise.all(Array.from({ length: 20 }, () => warn(near)));
@@ -92,7 +92,7 @@ test('it is told once per grant, by whichever node and however often', async () 
   assert.equal((await events()).length, 2);
 });
 
-test('it is told again where the provider puts the end off at each refresh', async () => {
+test('it is reported again if the provider extends the grant at each refresh', async () => {
   const connection = await connect(later(40 * hourMs));
   assert.equal(await warn(start), 1);
   const slide = (end: Date) =>
@@ -106,14 +106,14 @@ test('it is told again where the provider puts the end off at each refresh', asy
   assert.equal(await warn(near), 0);
 });
 
-test('a new grant is told of, however near its end is to that of the one before', async () => {
+test('the end of a new grant is reported, however near it is to that of the previous grant', async () => {
   const connection = await connect(later(24 * hourMs));
   assert.equal(await warn(start), 1);
   await reconnect(connection, { refresh: 'second', at: later(hourMs), end: later(25 * hourMs) });
   assert.equal(await warn(later(hourMs)), 1);
 });
 
-test('one that cannot be told does not stop the others', async () => {
+test('a warning that cannot be written does not stop the others', async () => {
   const bad = await connect(later(hourMs));
   await connect(later(2 * hourMs));
   await database.db.query(
@@ -123,7 +123,7 @@ test('one that cannot be told does not stop the others', async () => {
   await database.db.query('alter table connection drop constraint broken');
 });
 
-test('nothing is told of what is over, dead, deleted, or without an end', async () => {
+test('grants that have ended, are dead, deleted or without an end are not reported', async () => {
   await connect(undefined);
   await connect(later(-1));
   const dead = await connect(later(hourMs));

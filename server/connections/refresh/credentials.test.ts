@@ -61,7 +61,7 @@ describe('a token in its last seconds', () => {
     'it does not let the client use the token': { status: 401, error: 'unauthorized_client' },
   };
   for (const [failure, refusal] of Object.entries(refusals)) {
-    test(`is used where ${failure}, and told once it has ended`, async () => {
+    test(`is used if ${failure}, and the error is reported once it has expired`, async () => {
       await t().open('none');
       await t().bench.connect(name, new Date(t().time + 20_000));
       t().bench.provider.plan = () => ({ refusal });

@@ -14,7 +14,7 @@ import { codeOf, hour, name, refreshTests } from './refresh.fixture.ts';
 
 const t = refreshTests();
 
-test('a connection that nobody calls is refreshed before its token would die of disuse, and no sooner', async () => {
+test('an unused connection is refreshed before its token would expire by disuse, and no sooner', async () => {
   await t().open('none');
   const one = t().node();
   await t().fresh(one);
@@ -28,7 +28,7 @@ test('a connection that nobody calls is refreshed before its token would die of 
   assert.equal(t().grant.accepted, 2);
 });
 
-test('connections that nobody calls are refreshed in small steps, and one that fails does not stand in front of the others', async () => {
+test('unused connections are refreshed in small steps, and one that fails does not block the others', async () => {
   await t().open('none');
   const names = Array.from({ length: 45 }, (_, index) => `c${index}`);
   for (const other of names) await t().bench.connect(other, t().now());
@@ -93,7 +93,7 @@ test('a provider that lets its callers wait keeps those of another one from noth
   assert.deepEqual(served, ['quick', 'slow']);
 });
 
-test('a turn goes on where the one before ran out of time', async () => {
+test('a run continues where the previous run reached its time limit', async () => {
   await t().open('none');
   const others = ['b', 'c'];
   for (const other of others) await t().bench.connect(other, t().now());
@@ -140,7 +140,7 @@ test('a token that the client may not use keeps no other connection of the integ
   );
 });
 
-test('a client that the provider refuses waits for its probe, and an API that is switched off keeps nobody', async () => {
+test('a client that the provider refuses waits for its probe, and a disabled API delays no refresh', async () => {
   await t().open('none');
   const one = t().node();
   t().time += 150 * 24 * hour;

@@ -90,7 +90,7 @@ const probeOf = async ({ integrationId }: LiveConnection) => {
 };
 const cause = async () => (await reader.reread(one)).integrationFault?.cause;
 
-test('a refused client is tried at growing intervals while nobody calls, until it is accepted', async () => {
+test('a refused client is tried at growing intervals without calls, until it is accepted', async () => {
   answer = { status: 401, body: { error: 'invalid_client' } };
   await refuse(one, 'invalid_client');
   for (const minutes of [1, 2, 4]) {
@@ -200,7 +200,7 @@ test('a connection whose token the client may not use is probed last', async () 
   assert.equal(await cause(), undefined);
 });
 
-test('a connection with a client of its own is no probe of the integration’s', async () => {
+test('a connection with a client of its own does not probe the integration’s client', async () => {
   const config_override = { client_id: 'own', client_secret: 'own secret' };
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'own', raw: {} } as const;
   for (let index = 0; index < 6; index += 1)
@@ -220,7 +220,7 @@ test('a connection with a client of its own is no probe of the integration’s',
   assert.equal(await cause(), undefined);
 });
 
-test('each probe takes another connection, so that one that fails for itself keeps nobody waiting', async () => {
+test('each probe uses another connection, so that one that fails by itself delays no other', async () => {
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
   const grant = { accessExpiresAt: new Date(time.getTime() + 9_000_000) };
   await insertConnection(database.db, { vault, integration: one.integration, credentials, grant, at: time });

@@ -48,7 +48,7 @@ describe('an answer that is slower than the time limit', () => {
     ['single_use', 'after', { afterMs: slow }],
     ['single_use', 'before', { beforeMs: slow }],
   ] as const) {
-    test(`is waited for, and not asked for again, where it comes ${moment} the token is replaced (rotation: ${rotation})`, async () => {
+    test(`is awaited and not requested again if it comes ${moment} the token is replaced (rotation: ${rotation})`, async () => {
       await t().open(rotation, timing);
       t().bench.provider.plan = ({ asked }) => ({ ...(asked === 0 && delay) });
       const nodes = [t().node(), t().node()];
@@ -61,7 +61,7 @@ describe('an answer that is slower than the time limit', () => {
     });
   }
 
-  test('is asked for again where tokens are not replaced, and no caller is told', async () => {
+  test('is requested again if tokens are not replaced, and no caller gets an error', async () => {
     await t().open('none', timing);
     t().bench.provider.plan = ({ asked }) => ({ ...(asked === 0 && { afterMs: slow }) });
     const nodes = [t().node(), t().node()];

@@ -12,7 +12,7 @@ describe('an outage', () => {
     t().bench.provider.plan = () => ({ refusal: { status: 503, error: 'server_error' } });
   });
 
-  test('is told with the time to wait, and not asked about by any node before that', async () => {
+  test('is reported with the time to wait, and no node requests a token before that', async () => {
     const two = [t().node(), t().node()];
     await assert.rejects(t().fresh(two[0]!), (error: AppError) => {
       return error.code === 'connection_refresh_failed' && (error.retryAfterS ?? 0) > 0;
@@ -72,7 +72,7 @@ describe('a dead connection', () => {
     assert.equal(t().grant.asked, 1);
   });
 
-  test('that is blocked is asked about once by nodes that try it at once', async () => {
+  test('that is blocked is tried once by nodes that try it at once', async () => {
     await t().open('none');
     t().bench.provider.plan = () => ({
       beforeMs: 100,
@@ -107,7 +107,7 @@ describe('a dead connection', () => {
     assert.deepEqual(await t().bench.eventsOf(name), ['connection.needs_reauth']);
   });
 
-  test('is tried once by a refresh that was asked for, and lives again where that succeeds', async () => {
+  test('is tried once by a requested refresh, and is active again if that succeeds', async () => {
     await t().open('none');
     const { good } = t().grant;
     t().grant.good = [];

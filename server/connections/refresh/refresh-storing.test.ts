@@ -133,7 +133,7 @@ describe('an answer in hand goes before the request of another node, where the d
   });
 });
 
-test('nobody waits for an answer where the provider does not replace tokens', async () => {
+test('no caller waits for a response if the provider does not replace tokens', async () => {
   await t().open('none', { storeMs: 60_000 });
   const one = t().node();
   await takeLease(t().bench.db, { connection: await one.live(name), forMs: 1 });
@@ -151,7 +151,7 @@ test('the wait for an answer is counted, and leaves the provider its time', asyn
   assert.equal(waits(), before + 1);
 });
 
-test('a connection that is deleted is waited for by nobody, and not refreshed', async () => {
+test('no caller waits for a deleted connection, and it is not refreshed', async () => {
   await t().open('single_use', { storeMs: 10_000, patienceMs: 20_000 });
   const one = t().node();
   for (const forMs of [1, 60_000]) {
@@ -167,7 +167,7 @@ test('a connection that is deleted is waited for by nobody, and not refreshed', 
   }
 });
 
-test('callers are told of an answer that the database does not take, and it is stored behind them', async () => {
+test('callers get an error for a response that the database does not accept, and it is stored later', async () => {
   await t().open('single_use', { patienceMs: 300 });
   await refuse('53100', 'before update of credentials on connection for each row');
   const one = t().node();

@@ -32,7 +32,7 @@ describe('callers at the moment of expiry', () => {
     await waiting;
   });
 
-  test('of a token that is good for a while do not wait, and the refresh goes on behind them', async () => {
+  test('of a token that is valid for a while do not wait, and the refresh continues in the background', async () => {
     await t().open('none');
     const one = t().node();
     const old = await t().fresh(one);
@@ -48,7 +48,7 @@ describe('callers at the moment of expiry', () => {
 
 describe('an answer that is lost', () => {
   for (const rotation of ['none', 'until_used'] as const) {
-    test(`is asked for again, and nobody notices (rotation: ${rotation})`, async () => {
+    test(`is requested again, and no caller gets an error (rotation: ${rotation})`, async () => {
       await t().open(rotation);
       t().bench.provider.plan = ({ asked }) => ({ isDropped: asked === 0 });
       const one = t().node();
@@ -72,7 +72,7 @@ describe('an answer that is lost', () => {
     assert.equal(t().grant.asked, asked, 'a dead connection is not refreshed by itself');
   });
 
-  test('says nothing of a grant whose tokens the provider does not replace', async () => {
+  test('is not the cause of a dead grant whose tokens the provider does not replace', async () => {
     await t().open('none');
     const away = t().node({ through: () => Promise.reject(new TypeError('fetch failed')) });
     assert.equal(await codeOf(t().fresh(away)), 'connection_refresh_failed');
@@ -97,7 +97,7 @@ describe('an answer that is lost', () => {
     assert.equal((await t().bench.stateOf(name)).cause, 'refresh_reply_lost');
   });
 
-  test('because its node was killed holds nobody up for longer than a request may take', async () => {
+  test('because its node was killed delays no caller for longer than the time limit of a request', async () => {
     await t().open('until_used');
     const one = t().node();
     const killed = await one.live(name);

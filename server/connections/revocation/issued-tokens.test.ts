@@ -84,7 +84,7 @@ const events = async () =>
     isNext: data.is_next,
   }));
 
-test('an account that comes near to the limit is told of once, and each connection that is the next to go', async () => {
+test('an account near the limit is reported once, and so is each connection that will be ended next', async () => {
   const made = await connectMany(6);
   const [first, second, , fourth] = made.map(({ connectionId }) => connectionId);
   assert.deepEqual(
@@ -134,7 +134,7 @@ test('reconnecting the oldest gives a place back; reconnecting a later one takes
   assert.deepEqual((await events()).length, 1);
 });
 
-test('a crossing is told again after the account was below', async () => {
+test('a crossing is reported again after the account was below', async () => {
   const [first] = await connectMany(4);
   await destroy(first!);
   await connect();
@@ -177,7 +177,7 @@ test('a token that came and was not kept takes a place', async () => {
   );
 });
 
-test('a superseded token that nobody has used for so long is dead', async () => {
+test('a superseded token that was unused for so long counts as dead', async () => {
   const [, second] = await connectMany(3);
   await reconnect(second!);
   assert.deepEqual(await slotsOf(second!), { used: 4, limit });
@@ -191,7 +191,7 @@ test('a superseded token that nobody has used for so long is dead', async () => 
   assert.equal(count, 4);
 });
 
-test('the tokens of an account that nobody holds any more are forgotten, those of others stay', async () => {
+test('the tokens of an account without connections are deleted, those of other accounts are kept', async () => {
   const left = [await connect(), await connect()];
   await connect(dev, { of: { id: 'bob' } });
   const inBetween = await connect(dev, { of: { id: 'cy' } });
@@ -210,7 +210,7 @@ test('the tokens of an account that nobody holds any more are forgotten, those o
   );
 });
 
-test('neither token nor account stands in the table', async () => {
+test('the table contains neither token nor account', async () => {
   await connectMany(1);
   const [row] = await database.db.query<{ text: string }>('select t::text as text from issued_token t');
   assert.ok(!row?.text.includes(Buffer.from('ada').toString('hex')));

@@ -33,7 +33,7 @@ describe('a forced revocation of a token that is dead at the provider', () => {
     return all;
   };
 
-  test('goes on with those of the others, which it ends here, until one is taken', async () => {
+  test('continues with the tokens of the others, which it ends here, until one is accepted', async () => {
     const [one, two, last] = await three();
     const stranger = await bench.connect(sheets);
     bench.provider.knowsAsDead([tokenOf(one)]);
@@ -46,7 +46,7 @@ describe('a forced revocation of a token that is dead at the provider', () => {
     );
   });
 
-  test('is done once the provider knows all of them as dead', async () => {
+  test('is done once the provider reports all of them as dead', async () => {
     const all = await three();
     bench.provider.knowsAsDead(all.map(tokenOf));
     assert.deepEqual(await bench.disconnect(all[0], 'always', 2), { revocation: 'done' });
@@ -69,7 +69,7 @@ describe('a forced revocation of a token that is dead at the provider', () => {
     assert.deepEqual(await bench.waiting(), []);
   });
 
-  test('goes on although one of the others cannot be opened', async () => {
+  test('continues although one of the others cannot be opened', async () => {
     const [one, bad, last] = await three();
     await bench.db.query(`update connection set credentials = '\\x00' where id = $1`, [bad.id]);
     bench.provider.knowsAsDead([tokenOf(one)]);
@@ -78,7 +78,7 @@ describe('a forced revocation of a token that is dead at the provider', () => {
   });
 });
 
-test('a revocation goes on with the tokens that were kept beside a dead one', async () => {
+test('a revocation continues with the tokens that were kept beside a dead one', async () => {
   const one = await bench.connect(sheets, 'ada');
   const kept = ['refresh-kept-of-the-one', 'refresh-kept-of-old'];
   await bench.db.query('update connection set kept_tokens = $2 where id = $1', [one.id, sealKept(one, kept)]);
@@ -211,7 +211,7 @@ describe('an outage of the provider', () => {
     assert.deepEqual(await bench.eventsOf('connection.revoke_failed'), []);
   });
 
-  test('of more than three days gives up, says so once, and forgets the token', async () => {
+  test('of more than three days ends the revocation, is reported once, and the token is deleted', async () => {
     bench.provider.answers(503);
     const one = await bench.connect(sheets, 'ada');
     await bench.disconnect(one);
@@ -267,7 +267,7 @@ describe('an outage of the provider', () => {
     assert.deepEqual(await bench.waiting(), []);
   });
 
-  test('of the service for more than three days leaves a revocation that nobody has tried its attempt', async () => {
+  test('of the service for more than three days leaves its attempt to a revocation that was not tried yet', async () => {
     await whileExchanging(bench.db, { integration: sheets, ownClient: undefined }, async () => {
       assert.deepEqual(await bench.disconnect(await bench.connect(sheets, 'ada')), { revocation: 'queued' });
     });
@@ -299,7 +299,7 @@ describe('an outage of the provider', () => {
     assert.deepEqual(await bench.waiting(), []);
   });
 
-  test('goes on after the node that was sending has died', async () => {
+  test('continues after the sending node was killed', async () => {
     bench.provider.answers(503);
     await bench.disconnect(await bench.connect(sheets, 'ada'));
     await bench.db.query(

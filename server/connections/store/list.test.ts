@@ -73,7 +73,7 @@ const list = async (
 };
 const count = (more: Partial<ConnectionFilter> = {}) => countConnections(database.db, filter(more));
 
-test('each filter lists what it says, newest first, and counts as many', async () => {
+test('each filter lists the matching connections, newest first, and counts as many', async () => {
   assert.deepEqual(await list(), ['c10000', 'c9999', 'c9998', 'c9997', 'c9996']);
   assert.equal(await count(), many - 1);
   assert.deepEqual(await list({ statuses: ['needs_reauth'] }), ['c9007', 'c8007', 'c7007', 'c6007', 'c5007']);
@@ -164,7 +164,7 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
   }
 });
 
-test('a use is noted once a minute, by one of many nodes, and not on what was deleted', async () => {
+test('a use is stored once a minute, by one of many nodes, and not for deleted connections', async () => {
   const { db } = database;
   const row = async (name: string) => {
     const [found] = await db.query<{ id: number; at: Date | null }>(

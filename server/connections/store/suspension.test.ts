@@ -100,7 +100,7 @@ test('a connection whose own client may not renew is put off alone, and tried at
 });
 
 describe('a connection whose token the client may not use', () => {
-  test('is held back alone, with the fault of its integration, which is told once', async () => {
+  test('is suspended alone, with the fault of its integration, which is reported once', async () => {
     const others = ['b', 'c', 'd'];
     await connect(...others);
     const nodes = [one, t().node()];
@@ -139,7 +139,7 @@ describe('a connection whose token the client may not use', () => {
     assert.deepEqual(await t().bench.eventsOf(name), [], 'there is nothing for its user to do');
   });
 
-  test('uses a token that is still good, and is told why where the API refuses it', async () => {
+  test('uses a token that is still valid, and gets the cause if the API refuses it', async () => {
     foreign.clear();
     const used = await t().fresh(one);
     foreign.add(name);
@@ -154,7 +154,7 @@ describe('a connection whose token the client may not use', () => {
     assert.equal(askedOf(name), 2);
   });
 
-  test('is told apart from one that needs its user, which it stays', async () => {
+  test('does not replace the status of one that needs its user', async () => {
     const { good } = t().grant;
     t().grant.good = [];
     foreign.clear();
@@ -166,7 +166,7 @@ describe('a connection whose token the client may not use', () => {
     assert.deepEqual(await t().bench.eventsOf(name), ['connection.needs_reauth']);
   });
 
-  test('keeps its fault in an outage, and is asked about with the pauses of one', async () => {
+  test('keeps its fault in an outage, and is tried at the intervals of an outage', async () => {
     await codeOf(fresh(name));
     t().time += hour;
     t().bench.provider.plan = () => ({ refusal: { status: 503, error: 'server_error' } });
@@ -177,7 +177,7 @@ describe('a connection whose token the client may not use', () => {
     assert.equal((await healthOf(name)).cause, 'client_not_allowed');
   });
 
-  test('outlasts a fault of the whole client, and each is told for itself', async () => {
+  test('outlasts a fault of the whole client, and both faults are reported', async () => {
     await connect('b', 'c');
     await codeOf(fresh(name));
     t().bench.provider.plan = () => ({ refusal: { status: 401, error: 'invalid_client' } });
@@ -202,7 +202,7 @@ describe('a connection whose token the client may not use', () => {
     ]);
   });
 
-  test('is tried once by two nodes when its hour is over, and when somebody asks for it', async () => {
+  test('is tried once by two nodes when its hour is over, and on request', async () => {
     const two = t().node();
     await codeOf(fresh(name));
     assert.equal(await codeOf(refreshed(name)), 'integration_misconfigured');
@@ -300,7 +300,7 @@ describe('the fault of an integration that some connections show', () => {
     assert.deepEqual(await told(), [misconfigured]);
   });
 
-  test('is found out about at once after a change of the integration, and told only where it is over', async () => {
+  test('is checked at once after a change of the integration, and its end is reported only when all connections have recovered', async () => {
     await connect('b');
     foreign.add('b');
     for (const who of foreign) await codeOf(fresh(who));
@@ -318,7 +318,7 @@ describe('the fault of an integration that some connections show', () => {
     assert.deepEqual(await told(), [misconfigured, recovered]);
   });
 
-  test('is not what the provider said of the client before', async () => {
+  test('does not come from an error about the previous client', async () => {
     t().bench.provider.plan = ({ asked }) => ({
       ...(asked === 0 && { beforeMs: 150, refusal: { status: 401, error: 'unauthorized_client' } }),
     });
@@ -330,7 +330,7 @@ describe('the fault of an integration that some connections show', () => {
     assert.deepEqual(await told(), []);
   });
 
-  test('is told once when twenty connections show it at once, and once when all are well at once', async () => {
+  test('is reported once when twenty connections show it at once, and once when all recover at once', async () => {
     const names = Array.from({ length: 20 }, (_, index) => `c${index}`);
     await connect(...names);
     foreign = new Set(names);

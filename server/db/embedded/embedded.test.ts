@@ -135,7 +135,7 @@ test('a server that lost its service and all guards is ended by the next start',
   assert.deepEqual(processesIn(dataDir), []);
 });
 
-test('a server that ends by itself is reported, and nothing of it stays', async () => {
+test('an unexpected exit of the server is reported, and nothing of it stays', async () => {
   const dataDir = copyOfMade('died');
   for (const victim of ['server', 'guard']) {
     const server = await startEmbedded({ dataDir });

@@ -100,7 +100,7 @@ test('the error of a command is passed on, and the server stops', async () => {
   assert.equal(await findEmbedded(dataDir), undefined);
 });
 
-test('where there is no database none is made, nor anything else', async () => {
+test('without a database nothing is created', async () => {
   const empty = path.join(base, 'empty');
   mkdirSync(empty);
   const lending = withEmbedded({ dataDir: empty, log: () => {} }, ask);

@@ -107,7 +107,7 @@ test('a run that continues from a checkpoint deletes nothing that was saved befo
   assert.deepEqual(await bench.lines(), ['deleted c']);
 });
 
-test('where saves before the checkpoint went untracked nothing is deleted, which is said; the next run deletes', async () => {
+test('if saves before the checkpoint were untracked nothing is deleted, which is logged; the next run deletes', async () => {
   const given: Rows = { rows: ['a', 'b', 'c', 'd', 'e'], broken: 1 };
   serveRows(given);
   // As a version that did not name the method leaves it.

@@ -66,7 +66,7 @@ async function open(count: number) {
 }
 const held = { code: 'mass_delete_held' };
 
-test('after a hold the next run reads everything again, and deletes what was allowed, no more', async () => {
+test('after a hold the next run reads everything again, and deletes only the allowed records', async () => {
   const sync = await open(499);
   assert.equal(await sync.run(), 'succeeded');
   const all = sync.given.rows;

@@ -73,7 +73,7 @@ test('an answer comes whole, with its headers and where it came from', async () 
   );
 });
 
-test('what is meant for one origin is not shown to another that it redirects to', async () => {
+test('headers for one origin are not sent to another after a redirect', async () => {
   const headers = { Authorization: 'secret', Cookie: 'a=b', 'X-Other': 'kept' };
   await serviceCall(to(302, `${here}/same`), { headers });
   assert.equal(seen[1]?.headers.authorization, 'secret');

@@ -49,7 +49,7 @@ const audits = async () =>
     (await trellis.call('GET', '/audit?limit=100')).body.entries as { action: string; target: string }[]
   ).filter(({ action }) => action.startsWith('function.'));
 
-test('ten functions written for another service are deployed, told with their schemas, and their source is given back', async () => {
+test('ten functions written for another service are deployed, listed with their schemas, and their source is returned', async () => {
   const body = deployBodyOf(samples);
   const asked = await confirm(body);
   assert.equal(asked.status, 200, asked.text);
@@ -155,7 +155,7 @@ test('ten functions written for another service are deployed, told with their sc
   assert.equal((await audits()).length, 10);
 });
 
-test('what changed gets a new version, which can be taken back, and what is missing is removed', async () => {
+test('a changed function gets a new version, which can be rolled back, and a missing one is removed', async () => {
   const one = (more: string) => flowConfig({ name: 'double', code: actionCode({ more }) });
   const pinned = flowConfig({ name: 'pinned', code: syncCode({ model: 'Pinned' }), type: 'sync' });
   await deploy(deployBody([one(''), pinned], { deployMode: 'integration' }));
@@ -427,7 +427,7 @@ test('another environment sees no part of it, and deploys nothing into it', asyn
   assert.ok((await functionsOf('google-sheet')).some(({ name }) => name === 'own'));
 });
 
-test('the whole configuration is told as official clients and as models of OpenAI read it', async () => {
+test('the complete configuration is returned in the formats of official clients and of OpenAI', async () => {
   const own = flowConfig({ name: 'only', code: actionCode() });
   const sync = flowConfig({ name: 'only-sync', code: syncCode(), type: 'sync', integration: 'github' });
   await deploy(deployBody([own, sync]));

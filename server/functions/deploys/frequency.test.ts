@@ -29,7 +29,7 @@ test('a frequency is a number and a unit, or one of a few names, with every in f
   );
 });
 
-test('what is no frequency, too often or too seldom is refused with a reason', () => {
+test('a frequency that is invalid, too high or too low is refused with a reason', () => {
   for (const text of [
     '',
     'every',
@@ -44,7 +44,7 @@ test('what is no frequency, too often or too seldom is refused with a reason', (
     assert.ok('fault' in readFrequency(text), text);
 });
 
-test('the text without every is what is answered, names as numbers', () => {
+test('the response has the text without every, with names as numbers', () => {
   const answered = ['every 2 hours', '15m', 'every month', 'every half day'].map((text) =>
     readFrequency(text),
   );

@@ -22,7 +22,7 @@ test('values are counted outside of texts, before anything is parsed', () => {
   for (const [text, values] of cases) assert.equal(examineJson(Buffer.from(text)).values, values, text);
 });
 
-test('JSON with too many values or levels is refused, also where it is no JSON at all', async () => {
+test('JSON with too many values or levels is refused, also if it is not valid JSON', async () => {
   for (const json of [list('[]', maxValues), list('{"a":1}', maxValues), bytesOf(','.repeat(maxValues + 1))])
     assert.deepEqual(await readLarge(json), { fault: 'It has more than 1,000,000 values.' });
   const deep = (levels: number) => bytesOf('['.repeat(levels) + ']'.repeat(levels));

@@ -25,7 +25,7 @@ async function run(code: string) {
   });
 }
 
-test('the answer to a ping of the run before is no fault of the next', async () => {
+test('a response to a ping of the previous run is no fault of the next run', async () => {
   for (let turn = 0; turn < 80; turn += 1) {
     assert.deepEqual(await run('exports.default = () => 1;'), { result: 1 }, `run ${turn}`);
   }

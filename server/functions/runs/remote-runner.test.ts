@@ -119,7 +119,7 @@ test('a claim that lapsed, or is of another node by now, is not taken up', async
   assert.equal(await takeClaim(bench.db, claim), undefined);
 });
 
-test('a run whose node could not say what it came to is told as its row says', async () => {
+test('a run whose node could not report its outcome is reported as its row has it', async () => {
   const error = { code: 'function_threw', message: 'on purpose' };
   const endings: Ending[] = [
     { state: 'succeeded', output: Buffer.from('sealed') },
@@ -212,7 +212,7 @@ const elsewhereAsked = () => ({
   signal: new AbortController().signal,
 });
 
-test('what code threw is sealed on its way to the node that asked, which tells all of it', async () => {
+test('a thrown error is sealed on its way to the requesting node, which reports all of it', async () => {
   const answers: Buffer[] = [];
   const worker = desk(async (request, of) => {
     const answer = await kindsOfOne().run!(request, of);
@@ -228,7 +228,7 @@ test('what code threw is sealed on its way to the node that asked, which tells a
   assert.deepEqual(answers.map(isSaidIn), [false]);
 });
 
-test('nodes of the version before ask for and tell plain errors', async () => {
+test('nodes of the previous version request and report plain errors', async () => {
   const claim = await begin(throws);
   const answer = await kindsOfOne().run!(asBytes({ id: claim.id, owner: claim.owner }), elsewhereAsked());
   assert.ok(isSaidIn(answer!));

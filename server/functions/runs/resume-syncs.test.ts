@@ -28,7 +28,7 @@ const syncs = () =>
     [bench.now()],
   );
 
-test('a sync that was held for its connection runs at once after a reconnect, also where the node still knows the old state', async () => {
+test('a sync that was held for its connection runs at once after a reconnect, also if the node still caches the old state', async () => {
   await bench.deploy('rows', syncOf(`await nango.batchSave([{ id: '1' }], 'Row');`));
   const { id, connectionId } = await bench.connect(crypto.randomUUID());
   await bench.db.query(`update connection set status = 'needs_reauth'`);

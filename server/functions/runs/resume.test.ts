@@ -45,7 +45,7 @@ const until = async (isSo: () => Promise<boolean>) => {
 const range = (from: number, to: number) =>
   Array.from({ length: to - from }, (_, n) => `r${String(from + n).padStart(3, '0')}`);
 
-test('a node killed in the middle of a sync: another goes on from the checkpoint, and deletes what is gone alone', async () => {
+test('a node killed during a sync: another continues from the checkpoint, and deletes only missing records', async () => {
   // Pages of ten; the one in the middle is not answered while the first node lives.
   const asked: number[] = [];
   let isHeld = false;

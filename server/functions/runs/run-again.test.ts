@@ -52,7 +52,7 @@ const settled = (of: Claim, ending: Ending = succeeded) =>
   settle(bench.db, { claim: of, ending, now: bench.now(), random: 0 });
 const states = async () => (await bench.runs()).map(({ state, trigger: by }) => `${state} ${by}`);
 
-test('what changed while a run went on is seen by the run that a trigger asks for', async () => {
+test('a change during a run is seen by the run that a trigger requests', async () => {
   await bench.deploy(
     'rows',
     syncOf(`await nango.batchSave((await nango.get({ endpoint: '/rows' })).data, 'Row');`),
@@ -129,7 +129,7 @@ test('a run that has begun and waits to go on is due at once, and another one fo
   assert.deepEqual(await states(), ['succeeded manual', 'waiting manual']);
 });
 
-test('the run that follows is linked to what asked for it', async () => {
+test('the following run is linked to the trigger that requested it', async () => {
   const traceparent = `00-${'1'.repeat(32)}-${'2'.repeat(16)}-01`;
   const span: Span = { traceId: '1'.repeat(32), traceparent, set: () => {}, end: () => {} };
   const of = await begun();
@@ -184,7 +184,7 @@ test('a run follows one that fails, that is cancelled or lost, and one that anot
   }
 });
 
-test('a pause takes back what was to follow, and a trigger after it counts', async () => {
+test('a pause cancels the following run, and a trigger after it counts', async () => {
   const of = await begun();
   await trigger();
   await pause();

@@ -69,7 +69,7 @@ test('a node that stops releases its runs, and another node continues them', asy
   );
 });
 
-test('what does not end when its node stops is given back all the same, and writes nothing more', async () => {
+test('a run that does not end when its node stops is released nevertheless, and writes nothing more', async () => {
   await bench.deploy(
     'rows',
     syncOf(`

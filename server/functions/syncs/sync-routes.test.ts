@@ -221,7 +221,7 @@ test('a variant has records, a checkpoint and a frequency of its own; what runs 
   assert.equal((kept.body.records as []).length, 2);
 });
 
-test('what is not there is named', async () => {
+test('a missing item is named', async () => {
   const trigger = (body: object) => trellis.call('POST', '/sync/trigger', { body });
   const key = 'google-sheet';
   assert.deepEqual(codeOf(await trigger({ syncs: ['rows'] })), [400, 'missing_provider_config_key']);

@@ -40,7 +40,7 @@ async function write(name: string): Promise<{ path: string; text: string }> {
   return { path, text: await readFile(path, 'utf8') };
 }
 
-test('what is written is read, and a line is a key', async () => {
+test('a written file is read back, and each line is a key', async () => {
   const { path, text } = await write('whole');
   assert.deepEqual(await readKeyFile(path), given);
   assert.deepEqual(await findMadeAt(path), given.madeAt);

@@ -196,7 +196,7 @@ test('all keys that data keep are wrapped by the first master key, which needs t
   assert.deepEqual(wrapping, [{ id: 'k2', count: 3 }]);
 });
 
-test('data from before a file lose their own keys of what was deleted, also when they wrote files since', async () => {
+test('data older than a file lose their keys of deleted owners, also when they wrote files since', async () => {
   for (const id of ['kept', 'doomed']) await bench.connect(id);
   const back = await bench.wholeBackup();
   await bench.disconnect('doomed');

@@ -30,7 +30,7 @@ const positions = async (on: Db) => {
   );
 };
 
-test('records: cursors from before and from the lost time are good, and what comes after is after both', async () => {
+test('records: cursors from before and from the lost time are valid, and later records are after both', async () => {
   const connection = await bench.connect();
   const calls = datasetCalls(db, connection);
   await calls.save([{ id: 'a' }, { id: 'b' }]);

@@ -56,7 +56,7 @@ test('all attempts of a call together wait no longer than its limit', async (t) 
   assert.equal(statuses.length, 0);
 });
 
-test('a call that says it is of a sync stands behind those of people', async (t) => {
+test('a call that is marked as one of a sync waits behind those of people', async (t) => {
   const { call, priorities } = await limited(t, { count: 100 });
   await call();
   await call({ 'trellis-is-sync': 'true' });

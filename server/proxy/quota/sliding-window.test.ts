@@ -179,7 +179,7 @@ test('a forecast equals the tokens that can be taken then', () => {
   assert.ok(sum > 240);
 });
 
-test('a closed book gives nothing before it opens, and says when that is', () => {
+test('a closed window gives nothing before it opens, and has the time of its opening', () => {
   const window = new SlidingWindow();
   window.close(6_500);
   assert.deepEqual(

@@ -75,7 +75,7 @@ test('what cannot be cut is read as a whole: other values, two arrays of one nam
   assert.equal(byItems(Buffer.from(cases.at(-1) ?? '')).isCut, false);
 });
 
-test('what is no JSON as a whole is none item by item', () => {
+test('text that is not valid JSON as a whole is not valid item by item', () => {
   const cases = [
     '',
     '{',

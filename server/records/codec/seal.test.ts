@@ -59,7 +59,7 @@ test('a crash of the thread fails its waiting calls, and the next call gets a ne
   assert.equal(sizes.length, 1);
 });
 
-test('a body that is no JSON fails its own call on the thread, not the thread', async () => {
+test('an invalid JSON body fails its own call on the thread, not the thread', async () => {
   const broken = readOnThread(new Uint8Array([0x7b]), 'ours');
   const sealing = sealOnThread(checked([makeRecord(1)]).batches[0] as RecordBatch, of);
   await assert.rejects(broken, SyntaxError);

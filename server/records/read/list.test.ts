@@ -52,7 +52,7 @@ test('a page of large records ends at the page budget and has the cursor of the 
   );
 });
 
-test('what is pruned does not count towards the page budget', async () => {
+test('pruned records do not count towards the page budget', async () => {
   const calls = await fresh();
   const large = 'x'.repeat(3 * 1024 * 1024);
   for (let n = 1; n <= 9; n += 1) await calls.save([{ id: `r${n}`, large }]);

@@ -89,7 +89,7 @@ test('a kept payload gives the changed fields and their former values after any 
   await assertCounted(calls);
 });
 
-test('a later change replaces what was kept, and an equal record leaves it', async () => {
+test('a later change replaces the kept payload, and an equal record leaves it', async () => {
   const calls = await keeping();
   for (const x of [1, 2, 3]) await calls.save([{ id: 'a', x, y: 1 }]);
   assert.deepEqual((await changesOf(calls)).a, { fields: ['x'], previous: { x: 2 } });
@@ -136,7 +136,7 @@ test('without the setting a plain save keeps nothing; an update, and a save that
   await assertCounted(calls);
 });
 
-test('a deleted record keeps what is known of its last change, and one that is saved again is new', async () => {
+test('a deleted record keeps its last change, and a record that is saved again is new', async () => {
   const calls = await keeping();
   await calls.save([
     { id: 'a', x: 1 },
@@ -197,7 +197,7 @@ test('a pruned record has nothing before it when it is restored or changed', asy
   await assertCounted(calls);
 });
 
-test('one save may add, update, bring back, restore and change what is pruned', async () => {
+test('one save may add, update, undelete, restore and change pruned records', async () => {
   const calls = await keeping();
   await calls.save(rows(1, 4));
   await calls.prune(await calls.cursorOf(2));
@@ -229,7 +229,7 @@ test('one save may add, update, bring back, restore and change what is pruned', 
   await assertCounted(calls);
 });
 
-test('switched off, nothing more is kept, and what was kept stays until its record changes', async () => {
+test('switched off, nothing more is kept, and kept payloads stay until their record changes', async () => {
   const calls = await keeping();
   await calls.save(rows(1, 2));
   await calls.save(rows(1, 2, 'second'));
@@ -259,7 +259,7 @@ test('large payloads of many records are kept, each with its own record', async 
   await assertCounted(calls);
 });
 
-test('a page of changes weighs what is kept of former payloads', async () => {
+test('the size of a page of changes includes former payloads', async () => {
   const connection = await bench.connect();
   const calls = datasetCalls(bench.db, connection);
   await calls.set({ keepPrevious: true });
@@ -299,7 +299,7 @@ test('an export carries nothing of former payloads', async () => {
   assert.doesNotMatch(text, /former|changes/);
 });
 
-test('what is kept is sealed for its record alone', async () => {
+test('a former payload is sealed for its record alone', async () => {
   const connection = await bench.connect();
   const calls = datasetCalls(bench.db, connection);
   await calls.save([{ id: 'names', city: 'Oslo' }]);
@@ -324,7 +324,7 @@ test('what is kept is sealed for its record alone', async () => {
   assert.equal((await calls.list()).records.length, 2);
 });
 
-test('a rotated master key leaves what is kept as it is, and readable', async () => {
+test('a rotated master key leaves former payloads unchanged and readable', async () => {
   const masterKey = (id: string) => ({ id, key: createSecretKey(randomBytes(32)) });
   const [old, next] = [masterKey('old'), masterKey('next')];
   const vault = openVault([old]);

@@ -38,7 +38,7 @@ test('all rows of a deleted connection go, over gaps of any width, and no row of
   assert.equal(await destroyOrphans(bench.db), 0);
 });
 
-test('what was destroyed is in the audit log, once, also when many destroy at once or one was stopped', async () => {
+test('the audit log has each destruction once, also when many run at once or one was stopped', async () => {
   const doomed = await bench.connect();
   const calls = datasetCalls(bench.db, doomed, { model: 'Noted' });
   await calls.save(rows(1, 20));

@@ -361,7 +361,7 @@ test('a stopped run ends after its step, and the next run continues', async () =
   assert.equal((await calls.row()).pruned, 700);
 });
 
-test('a consumer that rewinds keeps what comes after it from going', async () => {
+test('a consumer that rewinds prevents the deletion of what follows its cursor', async () => {
   const { calls, name } = await newDataset(4);
   await acknowledge(bench.db, { by: 'service', ...name, name: 'a', cursor: await calls.cursorOf(4) });
   await rewind(bench.db, { by: 'service', ...name, name: 'a', cursor: await calls.cursorOf(2) });

@@ -132,7 +132,7 @@ test('malformed UTF-8, a byte order mark and two names alike are read alike', as
   }
 });
 
-test('an empty body is an empty object, and one that is no JSON by its type is refused', async () => {
+test('an empty body is an empty object, and a body of a type other than JSON is refused', async () => {
   assert.equal((await send('POST', '')).code, 'invalid_body');
   const answer = await send('POST', '{}', { 'content-type': 'text/plain' });
   assert.deepEqual([answer.status, answer.code], [415, 'invalid_content_type']);

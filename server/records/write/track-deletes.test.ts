@@ -306,7 +306,7 @@ test('saves that race the end are never lost: what they name is live when both a
   await assertCounted(calls);
 });
 
-test('a set of positions holds what was added, also beyond 2^32, and nothing else', () => {
+test('a set of positions contains the added ones, also beyond 2^32, and no others', () => {
   const set = new PositionSet();
   const added = [1, 7, 8, 65_535, 65_536, 2 ** 32, 2 ** 32 + 9, 2 ** 40 + 65_535];
   for (const seq of added) set.add(seq);

@@ -115,7 +115,7 @@ test('Standard Webhooks are accepted as their own library signs them', () => {
   assert.ok(judge(proof, { ...headers, 'webhook-signature': signature.slice(3) }, { secret: key }));
 });
 
-test('a secret of Standard Webhooks that is no base64 of 16 bytes proves nothing, whatever a decoder makes of it', () => {
+test('a secret of Standard Webhooks that is not base64 of 16 bytes verifies no signature, whatever a decoder returns', () => {
   const proof = { scheme: 'standard', key: 'webhook_secret' };
   for (const [secret, decoded] of [
     ['whsec_', ''],

@@ -91,7 +91,7 @@ describe('an event about an account', () => {
     assert.equal(await statusOf(one), 'active');
   });
 
-  test('of a type that is not known, of a foreign issuer, or about nobody changes nothing and is taken', async () => {
+  test('of an unknown type, of a foreign issuer, or about no known account changes nothing and is accepted', async () => {
     const one = await bench.connect(sheets, 'ada');
     const foreign = { subject: { subject_type: 'iss-sub', iss: 'https://elsewhere.example', sub: 'ada' } };
     for (const events of [
@@ -124,7 +124,7 @@ describe('events about several accounts', () => {
     assert.equal((await bench.events()).length, 2);
   });
 
-  test('that meet somebody who locks them in another order are put off, undone, and taken when they come again', async () => {
+  test('that deadlock with another transaction are rolled back, deferred, and accepted when they are sent again', async () => {
     const [one, other] = [await bench.connect(sheets, 'ada'), await bench.connect(sheets, 'bob')];
     const token = await bench.provider.sign({ events: both('ada', 'bob') });
     const lock = 'select from connection where id = $1 for update';
@@ -156,7 +156,7 @@ describe('an event about one token', () => {
     ['prefix', refreshToken.slice(0, 16)],
     ['hash_base64_sha512_sha512', sha512(sha512(refreshToken)).toString('base64')],
   ]) {
-    test(`ends the one connection that holds it, told by ${algorithm}`, async () => {
+    test(`ends the one connection that has it, identified by ${algorithm}`, async () => {
       const one = await bench.connect(sheets, 'ada', refreshToken);
       const other = await bench.connect(sheets, 'ada');
       const subject = {
@@ -209,7 +209,7 @@ describe('an event and a connection with a client of its own', () => {
   });
   const allTokens = oauth('tokens-revoked', { subject_type: 'iss-sub', iss: issuer, sub: 'ada' });
 
-  test('what is granted to the client of its integration is none of its', async () => {
+  test('a grant to the client of its integration does not concern it', async () => {
     const [plain, mine] = [await bench.connect(sheets, 'ada'), await connectOwn('1//0aabbccddeeff-mine')];
     await pushed({ events: allTokens });
     assert.deepEqual([await statusOf(plain), await statusOf(mine)], ['needs_reauth', 'active']);
@@ -222,7 +222,7 @@ describe('an event and a connection with a client of its own', () => {
     assert.equal(await statusOf(mine), 'active', 'its client is not known');
   });
 
-  test('what is granted to its client is, under whatever integration', async () => {
+  test('a grant to its own client does, under any integration', async () => {
     const elsewhere = await bench.integrate('elsewhere', 'prod', '222-a.apps.googleusercontent.com');
     const theirs = await bench.connect(elsewhere, 'ada');
     const all = [await connectOwn(), await bench.connect(elsewhere, 'ada', undefined, own)];
