@@ -35,7 +35,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await picture(page, 'activity-empty');
   });
 
-  test('a proxied call appears by itself, also where nothing was there before', async () => {
+  test('a proxied call appears automatically, also in an empty list', async () => {
     ({ headers } = await connect(trellis));
     await page.getByRole('link', { name: 'connect' }).first().waitFor();
     await proxied('first');

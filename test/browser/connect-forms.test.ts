@@ -8,7 +8,7 @@ import { openConnectPages, type TestConnectPages } from '../support/connect-page
 import { picture } from '../support/dashboard.ts';
 
 /** What is filled in, the languages, the look, and links that lead nowhere any more. */
-describe('forms and words of the connect page', { skip: skipBrowser }, () => {
+describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
   let pages: TestConnectPages;
   let page: Page;
   before(async () => {
@@ -25,7 +25,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
   };
   const connect = (at: Page) => at.getByRole('button', { name: 'Connect', exact: true });
 
-  test('an API key has a field with help, is asked for, and connects', async () => {
+  test('an API key has a field with help, is required, and connects', async () => {
     await openFor('key');
     await connect(page).click();
     await page.getByText('This field is required.').waitFor();
@@ -37,7 +37,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Private API (API key) is connected' }).waitFor();
   });
 
-  test('user name and password stand beside what the provider needs to know, and what does not fit is marked', async () => {
+  test("user name and password are beside the provider's other fields, and invalid fields are marked", async () => {
     pages.expectComplaint(/400/);
     await openFor('own');
     await page.getByRole('textbox', { name: 'Address' }).fill('not an address');
@@ -51,7 +51,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Own Host is connected' }).waitFor();
   });
 
-  test('a client that the provider refuses is said to be refused, and may be tried again', async () => {
+  test('a client that the provider refuses is reported as refused, and may be tried again', async () => {
     const client = await pages.trellis.control('POST', 'clients', {
       redirect_uris: ['https://app.example/callback'],
     });
@@ -89,7 +89,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     });
   }
 
-  test('without a word in the link it speaks as the environment says, then as the browser does', async () => {
+  test('without a language in the link the page uses that of the environment, then that of the browser', async () => {
     const { page: french } = await pages.openAsNobody();
     await french.addInitScript(
       "Object.defineProperty(navigator, 'languages', { get: () => ['it', 'fr-CA'] })",
@@ -132,7 +132,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     });
   });
 
-  test('a link that is cut off, unknown, used up, for something else or expired says so', async () => {
+  test('a link that is truncated, unknown, used, for another purpose or expired shows its fault', async () => {
     pages.expectComplaint(/401/);
     const open = `${pages.trellis.baseUrl}/connect/`;
     const { context } = await pages.openAsNobody();
@@ -160,7 +160,7 @@ describe('forms and words of the connect page', { skip: skipBrowser }, () => {
     await says(expired.url, 'This link has expired', 'connect-expired');
   });
 
-  test('while the service does not answer it says so, and goes on when it does', async () => {
+  test('an unavailable service is reported, and the page continues when the service answers', async () => {
     pages.expectComplaint(/ERR_FAILED|ERR_CONNECTION/);
     await page.route('**/connect/session/**', (route) => route.abort());
     await openFor('google-sheet');

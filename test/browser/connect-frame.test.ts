@@ -63,7 +63,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
   const begin = (frame: Frame) =>
     popupBy(context, () => frame.getByRole('button', { name: /^Continue to/ }).click());
 
-  test('the official client opens the frame, gives the token, and is told of the connection', async () => {
+  test('the official client opens the frame, passes the token, and gets the connection', async () => {
     const frame = await openFrame((await sheets()).token);
     await frame.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
     assert.ok(!frame.url().includes('session_token'));
@@ -86,7 +86,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     assert.equal((await heard()).at(-1)?.type, 'close');
   });
 
-  test('a refusal and a closed window are told as errors, and closing takes the frame away', async () => {
+  test('a refusal and a closed window are reported as errors, and closing removes the frame', async () => {
     const frame = await openFrame((await sheets()).token, { detectClosedAuthWindow: true, lang: 'de' });
     const go = frame.getByRole('button', { name: 'Weiter zu Google Sheets' });
     await deny(await popupBy(context, () => go.click()));
@@ -104,7 +104,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     await page.waitForSelector('#connect-ui', { state: 'detached' });
   });
 
-  test('closing what is connected but not fully tells of the connection first', async () => {
+  test('closing with missing scopes reports the connection first', async () => {
     const frame = await openFrame((await sheets()).token);
     await consent(await begin(frame), { untick: true });
     await frame.getByRole('heading', { name: /some permissions are missing/ }).waitFor();
@@ -120,7 +120,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     );
   });
 
-  test('a sheet is chosen before the application is told that all is done', async () => {
+  test('a sheet is chosen before the application gets the completion', async () => {
     const rows = [
       ['Code', 'City'],
       ['7', 'Oslo'],

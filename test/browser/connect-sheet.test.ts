@@ -72,7 +72,7 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
     id = String(made.spreadsheetId);
   });
 
-  test('a sheet is chosen by its link, in words of each language', async () => {
+  test('a sheet is chosen by its link, in each language', async () => {
     await begin({});
     await asked.getByLabel('Link of the spreadsheet').waitFor();
     await picture(asked, 'connect-sheet-link');

@@ -58,7 +58,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
       assert.ok(await page.getByRole('button', { name }).isVisible());
   });
 
-  test('one that was chosen says whom it is for and what will be asked, and leads back', async () => {
+  test('the chosen integration shows the end user and the requested access, and has a link back', async () => {
     await page.getByRole('button', { name: 'Google Sheets' }).click();
     await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
     assert.ok(await page.getByText('Ada Lovelace (ada@example.com)').isVisible());
@@ -111,7 +111,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await own.close();
   });
 
-  test('while the person is away it waits, and after some seconds says what may have gone wrong', async () => {
+  test('while the user is at the provider the page waits, and after some seconds shows possible causes', async () => {
     await page.clock.install();
     await page.goto((await sheets()).url);
     const popup = await travel();
@@ -146,7 +146,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     page = await context.newPage();
   });
 
-  test('who is at the provider when the link expires can still finish, and the page waits for it', async () => {
+  test('a user who is at the provider when the link expires can still finish, and the page waits', async () => {
     await page.goto((await sheets()).url);
     await page.getByRole('button', { name: /^Continue to/ }).waitFor();
     await pages.trellis.advance(20 * 60);
@@ -162,7 +162,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
   });
 
-  test('who says no in the second window is told so, though the first one never came back', async () => {
+  test('a user who declines in the second window sees this, although the first window never came back', async () => {
     await page.goto((await sheets()).url);
     const first = await travel();
     await first.getByText('ada@example.com').first().waitFor();
@@ -173,7 +173,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Access was denied' }).waitFor();
   });
 
-  test('who says no is told so, and may try again', async () => {
+  test('a user who declines sees this, and may try again', async () => {
     await page.goto((await sheets()).url);
     await deny(await travel());
     await page.getByRole('heading', { name: 'Access was denied' }).waitFor();
@@ -183,7 +183,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
   });
 
-  test('what was not ticked is named, and is granted by one more click', async () => {
+  test('scopes that were not ticked are named, and are granted by one more click', async () => {
     const before = await pages.connections();
     await page.goto((await sheets()).url);
     await consent(await travel(), { untick: true });

@@ -81,7 +81,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('a link straight to the provider says first for whom it is, and stays in no history', async () => {
+  test('a direct link to the provider first shows its end user, and stays in no history', async () => {
     const page = await browser.newPage();
     await page.goto(applicationUrl);
     const { token } = await newSession();
@@ -119,7 +119,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('a connect link leads through the provider to a page that says what was connected', async () => {
+  test('a connect link leads through the provider to a page that names the connected account', async () => {
     const page = await browser.newPage();
     const { connect_link: link } = await newSession();
     await page.goto(link);
@@ -166,7 +166,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await context.close();
   });
 
-  test('a cookie that somebody put there before does not let him end what is begun in this browser', async () => {
+  test('a cookie that another person set before cannot complete an authorization of this browser', async () => {
     const [stranger, owner] = [await browser.newContext(), await browser.newContext()];
     const beginIn = async (context: typeof owner) => {
       const page = await context.newPage();
@@ -214,7 +214,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('what was not ticked is asked for alone by a link that adds it', async () => {
+  test('scopes that were not ticked are requested alone by a link that adds them', async () => {
     const page = await browser.newPage();
     const [newest] = await connections();
     const { body } = await trellis.call('POST', '/connect/sessions/reconnect', {
@@ -235,7 +235,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('a consent that brings no refresh token is asked for once more, in the same window', async () => {
+  test('a consent without a refresh token is requested once more, in the same window', async () => {
     await trellis.control('POST', 'faults', { case: 'no_refresh_token', times: 1 });
     const page = await browser.newPage();
     const { token } = await newSession();
@@ -249,7 +249,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('who comes back from an error page of the provider finds hints and may begin again', async () => {
+  test('a user who returns from an error page of the provider sees hints and may begin again', async () => {
     await trellis.control('POST', 'faults', { case: 'error_page_org_internal', times: 1 });
     const page = await browser.newPage({ viewport: { width: 390, height: 844 } });
     const { connect_link: link } = await newSession();
@@ -267,7 +267,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('no page of the service or of the sandbox asks for anything from elsewhere, or logs an error', async () => {
+  test('no page of the service or of the sandbox requests a resource of another origin, or logs an error', async () => {
     const page = await browser.newPage();
     const elsewhere: string[] = [];
     const errors: string[] = [];

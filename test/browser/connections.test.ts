@@ -67,7 +67,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     assert.deepEqual((await health()).metadata, { plan: 'team' });
   });
 
-  test('its activity and its records stand on its page', async () => {
+  test('the page of a connection shows its activity and its records', async () => {
     await dashboard.trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers });
     await dashboard.trellis.call('POST', '/records', {
       headers,
@@ -88,7 +88,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'connection-used');
   });
 
-  test('a dead one says why and what to do, and gives a link to copy', async () => {
+  test('a connection that needs its user shows the cause, the next step and a link to copy', async () => {
     await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     await page.getByRole('button', { name: 'Refresh now' }).click();
     await page.getByText('Not refreshed').waitFor();
@@ -107,7 +107,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'connection-dead');
   });
 
-  test('ten thousand are paged, filtered and searched by the service, and the address says how', async () => {
+  test('ten thousand connections are paged, filtered and searched by the service, with the filters in the URL', async () => {
     await dashboard.trellis.db.query(
       `insert into connection (environment_id, integration_id, connection_id, data_key, status, account_id, account_email,
          end_user, created_at)

@@ -74,7 +74,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { level: 1, name: label }).waitFor();
   };
 
-  test('what was being edited on one connection is not on the next one', async () => {
+  test('unsaved edits of one connection are not shown on the next one', async () => {
     await open('/connections/key/bob');
     await page.getByText('"kept_for": "bob"').waitFor();
     await palette('alice');
@@ -170,7 +170,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     assert.ok(narrowed.includes('records:read') && !narrowed.includes('*'));
   });
 
-  test('a change of a key sends what was touched alone, so that its end stays to the second', async () => {
+  test('a change of a key sends only changed fields, so that its expiry is kept to the second', async () => {
     const ends = new Date(Math.floor(Date.now() / 60_000) * 60_000 + 90_000_000 + 17_000).toISOString();
     const { data } = await stored('POST', '/environment/api-keys', {
       ...{ name: 'ending', scopes: ['records:read'], expires_at: ends },
@@ -190,7 +190,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     assert.equal(listed.find((key) => key.id === id)?.expires_at, ends);
   });
 
-  test('nothing is deleted before it is known what goes', async () => {
+  test('a deletion is possible only after its extent is loaded', async () => {
     await page.route('**/records/datasets*', (route) => route.fulfill({ status: 503, body: '' }));
     await open('/connections/key/alice');
     await press('Delete');
@@ -202,7 +202,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await press('Keep it');
   });
 
-  test('ten thousand integrations are drawn so many at a time, and found by a word', async () => {
+  test('ten thousand integrations are drawn in parts, and found by a search', async () => {
     await dashboard.trellis.db.query(
       `insert into integration (environment_id, key, provider, display_name, integration_config, proxy_rules)
        select environment_id, 'many-' || n, provider, 'Many ' || n, integration_config, proxy_rules
@@ -245,7 +245,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.unroute('**/assets/ActivityPage-*');
   });
 
-  test('who is invited by address makes no password where there is an OpenID provider', async () => {
+  test('a user who is invited by email sets no password if there is an OpenID provider', async () => {
     const email = 'grace@example.com';
     const body = { role: 'viewer', environments: ['dev'], email };
     const invited = await owner.call('POST', '/users/invitations', { body });
@@ -261,7 +261,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await context.close();
   });
 
-  test('whom no environment is open to is told so, and can leave', async () => {
+  test('a user without an environment sees this, and can sign out', async () => {
     const { data } = (await owner.call('GET', '/users')).body as { data: { id: string; email: string }[] };
     const grace = data.find(({ email }) => email === 'grace@example.com');
     const only = { role: 'viewer', environments: ['passing'] };
@@ -284,7 +284,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await context.close();
   });
 
-  test('a sign-out that failed says so, and shows no sign-in page', async () => {
+  test('a failed sign-out is reported, and shows no sign-in page', async () => {
     await open('/connections');
     await page.route('**/api/auth/sign-out', (route) => route.fulfill({ status: 500, body: '' }));
     await press('Your account');

@@ -46,7 +46,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await assertAccessible(page);
   });
 
-  test('a connection that is made in another window shows up by itself', async () => {
+  test('a connection that is made in another window appears automatically', async () => {
     await page.getByRole('link', { name: 'Connections', exact: true }).first().click();
     await page.getByText('No connection yet').waitFor();
     await page.getByRole('button', { name: 'Add a test connection' }).first().click();

@@ -35,7 +35,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
   };
   const card = () => page.getByRole('article');
 
-  test('each tab says what to do while there is nothing', async () => {
+  test('each empty tab shows the next step', async () => {
     await open();
     await page.getByText('No endpoint yet').waitFor();
     await picture(page, 'events-endpoints-empty');
@@ -106,7 +106,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.keyboard.press('Escape');
   });
 
-  test('filters stand in the address, and what fits none says so', async () => {
+  test('filters are in the URL, and a list without matches shows an empty state', async () => {
     await open('?tab=deliveries&status=dead&type=connection.deleted');
     await page.getByText('No match').waitFor();
     await open('?tab=deliveries&type=connection.created');
@@ -145,7 +145,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'events-feed');
   });
 
-  test('the signing key is masked until it is asked for, and its rotation keeps the one before', async () => {
+  test('the signing key is masked until it is requested, and its rotation keeps the previous key', async () => {
     await tab('Signing key');
     const shown = page.getByTestId('signing-key');
     await shown.waitFor();
@@ -200,7 +200,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     receiver.answers = ok;
   });
 
-  test('an endpoint is deleted after what that destroys was said', async () => {
+  test('an endpoint is deleted after the page has named the consequences', async () => {
     await page.getByRole('button', { name: `Actions for ${receiver.url}`, exact: true }).click();
     await page.getByRole('menuitem', { name: 'Delete' }).click();
     await page.getByText('The events stay in the feed.').waitFor();

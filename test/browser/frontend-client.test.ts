@@ -234,7 +234,7 @@ describe('the client for browsers, each method', { skip: skipBrowser }, () => {
 
   for (const [method, run] of Object.entries(tests)) test(method, run);
 
-  test('auth() takes every form of credentials that a provider here asks for', async () => {
+  test('auth() accepts every form of credentials that a provider of the catalogue requires', async () => {
     const form = async (integration: string, given: object) =>
       call(await tokenFor(integration), `auth('${integration}', ${JSON.stringify(given)})`);
     const byKey = await form('key', { credentials: { apiKey: 'the key' } });
@@ -292,7 +292,7 @@ describe('the client for browsers, each method', { skip: skipBrowser }, () => {
     );
   });
 
-  test('credentials of modes that no provider here has are refused in words that the client can read', async () => {
+  test('credentials of modes without a provider are refused with an error that the client can read', async () => {
     for (const given of [
       { credentials: { token_id: 'a', token_secret: 'b' } },
       { credentials: { type: 'TWO_STEP', name: 'a' } },

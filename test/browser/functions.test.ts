@@ -104,7 +104,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     return (body.syncs as Record<string, unknown>[])[0];
   };
 
-  test('where none is deployed the page says how, with commands to copy', async () => {
+  test('without functions the page shows how to deploy, with commands to copy', async () => {
     await open('/functions');
     await page.getByText('No function is deployed yet').waitFor();
     await page.getByRole('button', { name: 'Copy the commands that deploy' }).click();
@@ -116,7 +116,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'runs-empty');
   });
 
-  test('what is deployed is listed, found by the service, and the address says how', async () => {
+  test('deployed functions are listed and searched by the service, with the filters in the URL', async () => {
     ({ connectionId } = await connect(dashboard.trellis));
     await open(`/connections/google-sheet/${connectionId}`);
     await page.getByText('No sync is deployed for google-sheet.').waitFor();
@@ -153,7 +153,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     assert.match(page.url(), /enabled=off/);
   });
 
-  test('one tells what it declares, shows its code, and lets an earlier version run', async () => {
+  test('a function shows its declaration and its code, and an earlier version can be restored', async () => {
     await open('/functions/of/google-sheet/sync/rows');
     await page.getByRole('heading', { name: 'Model Row' }).waitFor();
     await page.getByText('https://www.googleapis.com/auth/spreadsheets').waitFor();
@@ -215,7 +215,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     assert.match(page.url(), /connection=nobody/);
   });
 
-  test('a run that failed says why, where in the code, and what to do', async () => {
+  test('a failed run shows the cause, the line of code and the next step', async () => {
     await open('/functions?tab=runs');
     await page.getByRole('combobox', { name: 'State' }).click();
     await page.getByRole('option', { name: 'Failed' }).click();
@@ -280,7 +280,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.waitForURL(/\/records\/of\/google-sheet\/.*\/Row$/);
   });
 
-  test('a run that met an outage waits for its second attempt, and tells what the first came to', async () => {
+  test('a run after an outage waits for its second attempt, and shows the outcome of the first', async () => {
     await deploy([sync('shaky', shaky)]);
     await dashboard.trellis.control('POST', 'faults', { case: 'api_503', times: 1 });
     await ask('trigger', 'shaky');
@@ -298,7 +298,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByText('2 of 3', { exact: true }).waitFor();
   });
 
-  test('a sync that may not start says what it waits for', async () => {
+  test('a sync that cannot start shows what it waits for', async () => {
     await deploy([sync('needy', needy)]);
     await ask('start', 'needy');
     await ask('trigger', 'needy');

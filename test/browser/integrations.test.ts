@@ -28,7 +28,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
       credentials: { client_id: string; client_secret: string; scopes: string };
     };
 
-  test('the catalogue is searched by word, and every provider has a picture', async () => {
+  test('the catalogue is searched by text, and every provider has a logo', async () => {
     await open('/integrations/new');
     await page.getByText('Google Sheets').waitFor();
     await picture(page, 'catalogue-full');
@@ -83,7 +83,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.waitForFunction('!document.body.innerText.includes("Take the usual ones")');
   });
 
-  test('the guide has its six steps in order, with the addresses that the service knows', async () => {
+  test("the guide has its six steps in order, with the service's own URLs", async () => {
     // At another address than BASE_URL, which must not be the one to register.
     const { baseUrl } = dashboard.trellis;
     const titles = await page.locator('.mantine-Timeline-itemTitle').allTextContents();
@@ -150,7 +150,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByText('1 active').waitFor();
   });
 
-  test('what ails an integration stands on its page, its card and with what to do', async () => {
+  test('a fault of an integration is shown on its page and its card, with the next step', async () => {
     const { trellis } = dashboard;
     await trellis.control('POST', 'faults', { case: 'token_wrong_secret', times: 1 });
     const { body } = await trellis.call('GET', '/connections?integrationId=own-sheets');

@@ -123,7 +123,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
     t.diagnostic(`connected after ${seconds()} s and ${clicks} clicks`);
   });
 
-  test('the values of a spreadsheet stand in the playground', async (t) => {
+  test('the playground shows the values of a spreadsheet', async (t) => {
     await click(page.getByRole('link', { name: 'Getting started' }));
     await page.getByText('2 of 5').waitFor();
     await click(page.getByRole('link', { name: 'Open the playground' }));

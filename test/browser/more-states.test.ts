@@ -80,7 +80,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     assert.ok(box !== null && box.x >= 0 && box.x + box.width <= 390, `${name}: the tab is out of sight`);
   }
 
-  test('records wait, are refused, and come when they are asked for again', async () => {
+  test('records are loading, are refused, and are shown after a retry', async () => {
     const pages: Shown[] = [
       { name: 'records', at: '/records', asks: '/connections', full: 'ada@example.com', pictured: 'error' },
       { name: 'datasets', at: of, asks: '/records/datasets', full: 'City' },
@@ -141,7 +141,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     }
   });
 
-  test('with nothing there, each says what that means or what to do', async () => {
+  test('each empty page shows an explanation or the next step', async () => {
     await dashboard.trellis.db.query(
       "delete from api_key where environment_id = (select id from environment where name = 'prod')",
       [],
@@ -168,7 +168,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Getting started' }).waitFor();
   });
 
-  test('without an answer who is signed in, no page is shown but the reason, until there is one', async () => {
+  test('without a response about the session only the reason is shown, until there is a response', async () => {
     const isAsked = ({ pathname }: URL) => pathname === '/users/me';
     await page.route(isAsked, refuse);
     await open('/dev/records');
@@ -179,7 +179,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await page.getByText('ada@example.com').waitFor();
   });
 
-  test('a link to an account waits for what it gives, and says so where it is none or cut off', async () => {
+  test('a link to an account shows loading, and is reported if it is invalid or truncated', async () => {
     const { page: guest } = await dashboard.openAsNobody();
     const invited = await owner.call('POST', '/users/invitations', {
       body: { role: 'developer', environments: ['dev'] },
@@ -204,7 +204,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await guest.context().close();
   });
 
-  test('a link to a new password is refused with what to do, and is asked for whole', async () => {
+  test('a link to a new password is refused with the next step, and must be complete', async () => {
     const { page: guest } = await dashboard.openAsNobody();
     await open('/reset-password', guest);
     await guest.getByText('This link is incomplete').waitFor();

@@ -42,7 +42,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     fields: { spreadsheetId, range },
   });
 
-  test('without a connection it says what comes first', async () => {
+  test('without a connection the playground shows the first step', async () => {
     await open();
     await page.getByText('Create a connection first').waitFor();
     await picture(page, 'playground-empty');
@@ -147,7 +147,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await answer().getByText('Cities!A6:C6').first().waitFor();
   });
 
-  test('an error of the provider is told as one, with what to do', async () => {
+  test('an error of the provider is shown as such, with the next step', async () => {
     dashboard.expectComplaint(/status of 404/);
     await open({ path: '/v4/spreadsheets/nowhere' });
     await send();
@@ -235,7 +235,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await page.unroute(route);
   });
 
-  test('the copied curl does the same in a shell, whatever stands in the call', async () => {
+  test('the copied curl command makes the same call in a shell, whatever the call contains', async () => {
     await context.grantPermissions(['clipboard-read', 'clipboard-write']);
     await open({
       method: 'PUT',
@@ -283,7 +283,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     }
   });
 
-  test('a viewer is told that viewers do not call', async () => {
+  test('a viewer sees that viewers cannot make calls', async () => {
     const { page: theirs } = await dashboard.openAs('viewer');
     await theirs.goto(`${trellis.baseUrl}/app/dev/playground`);
     await theirs.getByText('Viewers cannot call providers').waitFor();

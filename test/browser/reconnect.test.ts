@@ -82,7 +82,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     return { tab, popup };
   };
 
-  test('the dialog says what went wrong, and makes a new link once the link has expired', async () => {
+  test('the dialog shows the fault, and makes a new link once the link has expired', async () => {
     await open(`/connections/google-sheet/${connectionId}`);
     const button = page.getByRole('button', { name: 'Reconnect' });
     await button.click();

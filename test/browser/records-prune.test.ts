@@ -101,7 +101,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     assert.equal(stopped?.pruned, 1000);
   });
 
-  test('a retention policy is told in words before it is set, and can be removed', async () => {
+  test('a retention policy is described before it is set, and can be removed', async () => {
     await open('/retention');
     await page.getByRole('button', { name: 'Add a policy' }).click();
     const dialog = page.getByRole('dialog');
@@ -128,7 +128,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await page.getByText('No retention policy').waitFor();
   });
 
-  test('a service that cannot be reached is told with its code, and asked again', async () => {
+  test('an unreachable service is reported with the code, and the request can be repeated', async () => {
     dashboard.expectComplaint(/ERR_FAILED/);
     await page.route('**/records/retention', (route) =>
       route.request().resourceType() === 'fetch' ? route.abort() : route.continue(),

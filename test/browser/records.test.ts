@@ -40,7 +40,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'records-empty');
   });
 
-  test('a connection is found by its account, and a new one says how records come', async () => {
+  test('a connection is found by its account, and a new one shows how to save records', async () => {
     at = await connect(dashboard.trellis);
     const release = await holdCalls(page, '**/connections?*');
     await open('');
@@ -163,7 +163,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await drawer.waitFor({ state: 'hidden' });
   });
 
-  test('a cursor that is none is told, and the way out of it is offered', async () => {
+  test('an invalid cursor is reported, with a way to correct it', async () => {
     await open(`${dataset('City')}?cursor=nonsense`);
     await page.getByText('invalid_cursor').waitFor();
     await picture(page, 'dataset-error');

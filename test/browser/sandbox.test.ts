@@ -15,7 +15,7 @@ describe('the page of the sandbox in a browser', { skip: skipBrowser }, () => {
   });
   after(() => browser?.close());
 
-  test('a person breaks and mends things by hand, without JavaScript', async (t) => {
+  test('a user sets and clears faults by hand, without JavaScript', async (t) => {
     const bench = await openBench(t);
     const page = await browser.newPage({ javaScriptEnabled: false });
     t.after(() => page.close());

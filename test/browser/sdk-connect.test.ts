@@ -71,7 +71,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await closed(popup);
   });
 
-  test('a refusal is told while the person may still try again, and again when the window is closed', async () => {
+  test('a refusal is reported while the user may still try again, and again when the window is closed', async () => {
     const popup = await open(await tokenOf());
     await goOn(popup);
     await deny(popup);
@@ -103,7 +103,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     assert.equal((await outcome()).code, 'window_closed');
   });
 
-  test('a window that is closed is told also while a token or the service does not come', async () => {
+  test('a closed window is also reported while a token or the service is missing', async () => {
     await page.goto(application.origin);
     await (await open('', { delayMs: 600_000 })).close();
     assert.equal((await outcome()).code, 'window_closed');
@@ -140,7 +140,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     }
   });
 
-  test('a window that a provider cuts off is no closed one', async () => {
+  test('a window that the provider isolates does not count as closed', async () => {
     // The way to the provider leads over a page that may not be tied to one of another origin.
     await context.route(/\/oauth\/connect\//, async (route) => {
       const response = await route.fetch({ maxRedirects: 0 });
@@ -181,7 +181,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     }
   });
 
-  test('what was not granted is told, once the person goes on without it', async () => {
+  test('missing scopes are reported once the user continues without them', async () => {
     const popup = await open(await tokenOf());
     await goOn(popup);
     await consent(popup, { untick: true });
@@ -193,7 +193,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await closed(popup);
   });
 
-  test('a blocked window, an unknown token, a token that does not come, and an abort are told apart', async () => {
+  test('a blocked window, an unknown token, a missing token and an abort are distinguished', async () => {
     await page.goto(application.origin);
     await page.evaluate('window.realOpen = window.open; window.open = () => null');
     await click(await tokenOf());
@@ -255,7 +255,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     assert.equal((await outcome()).message, 'no session for you', 'at once, whether or not the frame loads');
   });
 
-  test('a redirect leads to the connect page and back, with what came of it', async () => {
+  test('a redirect leads to the connect page and back, with the result', async () => {
     const back = { return_url: `${application.origin}/?back` };
     const leave = async () => {
       await page.goto(application.origin);
@@ -381,7 +381,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.setViewportSize({ width: 1280, height: 900 });
   });
 
-  test('of several on a page the one that went away tells what came of it', async () => {
+  test('of several flows on a page the redirected one reports the result', async () => {
     await page.setViewportSize({ width: 600, height: 900 });
     const there = async (search: string) => {
       const link = { return_url: `${application.origin}/?${search}` };

@@ -236,7 +236,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     assert.equal(await page.getByRole('button', { name: 'Actions for dev' }).count(), 0);
   });
 
-  test('an environment with connections says what stands in the way', async () => {
+  test('an environment with connections shows what prevents its deletion', async () => {
     await connect(trellis);
     await rename({ from: 'dev', to: 'busy' });
     await page.goto(`${trellis.baseUrl}/app/busy/settings?tab=environments`);

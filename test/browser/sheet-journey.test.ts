@@ -154,7 +154,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       assert.equal(last?._trellis_metadata.last_action, 'UPDATED');
     });
 
-    test('what was read is pruned, and the sheet shows that', async (t) => {
+    test('read records are pruned, and the sheet shows this', async (t) => {
       await click(page.getByRole('link', { name: 'Open the dataset' }));
       await click(page.getByRole('button', { name: 'Prune all' }));
       await click(page.getByRole('button', { name: 'Prune 4 records' }));
@@ -168,7 +168,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await page.getByText('All steps are done').waitFor();
     });
 
-    test('its way of telling rows apart is changed, with what that does to the records said first', async () => {
+    test('the identity of rows is changed, after the page has named the consequences for the records', async () => {
       await open(`${root}/sheets/of/base`);
       await page.getByRole('link', { name: 'Edit' }).click();
       const rows = region('Rows');
@@ -183,7 +183,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       assert.ok((await records()).every(({ id }) => id !== 'Oslo'));
     });
 
-    test('it is paused and removed, with its records where that is asked for', async () => {
+    test('the sheet is paused and removed, with its records on request', async () => {
       await open(root);
       const sheets = region('Sheets');
       await sheets.getByText('4 records').waitFor();
@@ -250,7 +250,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await page.getByRole('heading', { name: 'Book' }).waitFor();
     });
 
-    test('the header row is found, and keys that are missing or stand twice are told', async () => {
+    test('the header row is found, and missing or duplicate keys are reported', async () => {
       const rows = region('Rows');
       await rows.getByText('3 rows.').waitFor();
       assert.equal(await rows.getByLabel('Header row').inputValue(), '2');
@@ -302,7 +302,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       assert.deepEqual(Object.keys(sheets).sort(), ['base', 'orders']);
     });
 
-    test('a removed sheet keeps its records, and its name is told to have some', async () => {
+    test('a removed sheet keeps its records, and its name is reported as having records', async () => {
       await page.getByRole('button', { name: 'Remove', exact: true }).click();
       await page.getByRole('button', { name: 'Remove the sheet' }).click();
       await region('Sheets').getByText('Bestellungen 2026').waitFor({ state: 'hidden' });
@@ -316,7 +316,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await picture(page, 'sheet-leftover');
     });
 
-    test('what keeps a sheet from being read is told with what to do', async () => {
+    test('the reason why a sheet cannot be read is shown with the next step', async () => {
       const fault = (name: string) => dashboard.trellis.control('POST', 'faults', { case: name, times: 1 });
       const cases: [fault: string | undefined, message: string, step: string][] = [
         [undefined, 'neither a link to a Google spreadsheet nor an ID', 'copy the full address'],
@@ -362,7 +362,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       assert.equal((listed.data as object[]).length, 1);
     });
 
-    test('a run that fails is told on the page of its sheet', async () => {
+    test('a failed run is shown on the page of its sheet', async () => {
       await seeing.edit(id, { deleteSheet: { sheetId: 0 } });
       await open(`/connections/with-drive/${seeing.connectionId}/sheets/of/base`);
       await page.getByRole('button', { name: 'Run now' }).click();

@@ -166,7 +166,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     return tab;
   };
 
-  test('what a session was refused that another has replaced is asked again', async () => {
+  test('requests that were refused for a replaced session are repeated', async () => {
     dashboard.expectComplaint(/401/);
     const tab = await openRefused();
     const isAsked = page.waitForResponse('**/users/me');
@@ -204,7 +204,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByText('The password is changed.').waitFor();
   });
 
-  test('who forgot the password gets a link by mail, and is told the same as who has no account', async () => {
+  test('a forgotten password gets a link by mail, and the page is the same without an account', async () => {
     await fromElsewhere();
     await signOut();
     await page.getByRole('textbox', { name: 'E-mail' }).fill(email);

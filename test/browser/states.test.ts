@@ -80,7 +80,7 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     },
   ];
 
-  test('with nothing there, each says what to do next', async () => {
+  test('each empty page shows the next step', async () => {
     for (const { name, path, empty } of pages()) {
       if (empty === undefined) continue;
       await open(path);
@@ -103,7 +103,7 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     }
   });
 
-  test('when the service refuses, each says so with the code and can be tried again', async () => {
+  test('when the service refuses, each page shows the code and can be tried again', async () => {
     for (const { name, path, asks, full } of pages()) {
       await page.route(asks, (route) =>
         route.fulfill({
@@ -127,7 +127,7 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     }
   });
 
-  test('full, the first steps are ticked off, and the next one says what to do', async () => {
+  test('with data, the first steps are marked as done, and the next one is described', async () => {
     // The other pages are pictured full where they are used.
     await open('/getting-started');
     await page.getByText('2 of 5').waitFor();

@@ -142,7 +142,7 @@ describe('an action that is waited for', () => {
     assert.deepEqual((await call('caught')).body, { status: 404 });
   });
 
-  test('is for the connection of the headers alone, whatever the input says', async () => {
+  test('is for the connection of the headers alone, whatever the input contains', async () => {
     const other = await connect(trellis);
     const answer = await call(
       'identity',
@@ -156,7 +156,7 @@ describe('an action that is waited for', () => {
     assert.deepEqual([foreign.status, errorOf(foreign).code], [400, 'unknown_connection']);
   });
 
-  test('a key without functions:write calls what is read-only, and nothing else', async () => {
+  test('a key without functions:write calls read-only actions, and no others', async () => {
     const key = await trellis.keyWith('functions:read');
     assert.equal((await call('double', { n: 1 }, { key })).status, 200);
     assert.equal((await call('write', {}, { key })).status, 403);
@@ -268,7 +268,7 @@ describe('an action that is not waited for', () => {
     assert.equal(served.status, 200, served.text);
   });
 
-  test('its failure is answered as to somebody who waits', async () => {
+  test('its failure is answered as for a synchronous call', async () => {
     const { statusUrl } = (await queue('purpose', {})).body as { statusUrl: string };
     const answer = await outcome(statusUrl);
     assert.deepEqual([answer.status, errorOf(answer).code], [500, 'action_script_runtime_error']);
@@ -281,7 +281,7 @@ describe('an action that is not waited for', () => {
     assert.ok(rows.every(({ text }) => !text.includes('very-own-words')));
   });
 
-  test('the application is told when it is over', async () => {
+  test('the application gets an event when it is over', async () => {
     const { id, statusUrl } = (await queue('double', { n: 1 })).body as { id: string; statusUrl: string };
     await outcome(statusUrl);
     const events = await trellis.db.query<{ type: string; data: Record<string, unknown> }>(
@@ -296,7 +296,7 @@ describe('an action that is not waited for', () => {
   });
 });
 
-test('one whose node was lost is not run a second time, unless retries were asked for', async () => {
+test('an action whose node was lost is not run a second time, unless retries were requested', async () => {
   const lost = async (maxAttempts: number) => {
     const [run] = await trellis.db.query<{ id: string }>(
       `insert into run (id, environment_id, function_id, version_id, connection_id, kind, trigger, state, started_at,
@@ -319,7 +319,7 @@ test('one whose node was lost is not run a second time, unless retries were aske
   assert.deepEqual([again.status, again.body], [200, { wrote: null }]);
 });
 
-test('what fails in a way that passes is tried again where that was asked for', async () => {
+test('an action with a temporary failure is retried on request', async () => {
   const own = await connect(trellis);
   const once = await call('flaky', {}, { headers: own.headers });
   assert.equal(once.status, 503, once.text);

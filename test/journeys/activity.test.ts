@@ -78,7 +78,7 @@ test('a caller with the scope can look up a proxied call, without its secrets', 
   );
 });
 
-test('what was tried again is counted, with the sizes of both bodies', async () => {
+test('retries are counted, with the sizes of both bodies', async () => {
   await trellis.control('POST', 'faults', { case: 'api_503', times: 1 });
   const body = { range: 'A1', values: [['x'.repeat(100)]] };
   const answer = await trellis.call(
@@ -148,7 +148,7 @@ test('lists are cut into pages, and hours are counted', async () => {
   assert.equal(stepped.body.hours, undefined);
 });
 
-test('what does not fit is told by name', async () => {
+test('an invalid parameter is reported by name', async () => {
   for (const query of ['cursor=1', 'status=odd', 'from=yesterday', 'limit=0', 'unknown=1']) {
     const { status, body } = await trellis.call('GET', `/operations?${query}`);
     assert.deepEqual([status, (body.error as { code: string }).code], [400, 'invalid_query_params'], query);
@@ -198,7 +198,7 @@ test('the rules of an integration and of a key are in force at once, and can be 
   assert.match(bad.text, /proxy_rules/);
 });
 
-test('what is answered while the service stops is in the log', async () => {
+test('a call that is answered while the service stops is in the log', async () => {
   const asked = Promise.withResolvers<ServerResponse>();
   const upstream = createServer((_request, response) => asked.resolve(response)).listen(0, '127.0.0.1');
   await once(upstream, 'listening');

@@ -180,7 +180,7 @@ test('a session that ends itself is the actor of its entry', async () => {
   );
 });
 
-test('what was written stays when its environment is gone', async () => {
+test('entries stay when their environment is deleted', async () => {
   const count = () =>
     trellis.db.query(
       `select count(*) as count

@@ -110,7 +110,7 @@ for (const [name, { request }] of withBody) {
     assert.match(JSON.stringify(errorOf(unknown.body).errors), /nonsense/);
   });
 
-  test(`${name} refuses what is no JSON object`, async () => {
+  test(`${name} refuses a body that is not a JSON object`, async () => {
     const { path, body, ...options } = request(given);
     if (body === undefined) return;
     const method = name.split(' ', 1)[0]!;

@@ -106,7 +106,7 @@ describe('a connection with a client of its own', () => {
     assert.equal((body.connections as unknown[]).length, 1);
   });
 
-  test('says that the grant is dead where its user has revoked it', async () => {
+  test('has a dead grant as its cause if its user has revoked it', async () => {
     const { project_number } = own;
     await trellis.control('POST', 'revoke', { account: 'ada@example.com', project_number });
     await refresh();

@@ -138,7 +138,7 @@ test('the table holds every route that wants a key', () => {
   assert.deepEqual([...new Set(wanted)].sort(), [...new Set(listed)].sort());
 });
 
-test('what is served is documented or open to anyone, so that no route is left out of the table', () => {
+test('every route is documented or open to anyone, so that the table is complete', () => {
   const undocumented = served(trellis.app.printRoutes({ commonPrefix: false })).filter(
     (route) => !documented.has(route) && !route.startsWith('HEAD '),
   );
@@ -189,7 +189,7 @@ test('a key counts in the Authorization header alone, after the word Bearer', as
 });
 
 for (const [name, { request, also }] of Object.entries(scenarios)) {
-  test(`${name}: who may not call it is told so, and which scope it takes`, async () => {
+  test(`${name}: a caller without access gets an error with the required scope`, async () => {
     const { path, ...options } = request(given);
     const isBodiless = methodOf(name) === 'HEAD';
     const ask = async (key: string | undefined) => {
@@ -284,7 +284,7 @@ test('keys and tickets open no route of a session', async () => {
   }
 });
 
-test('what is open to anyone is open', async () => {
+test('routes that are open to anyone need no key', async () => {
   for (const path of ['/health', '/ready', '/openapi.json', '/docs/']) {
     assert.equal((await trellis.call('GET', path, { key: undefined })).status, 200, path);
   }

@@ -154,7 +154,7 @@ test('changes make a subscribed sync run soon, once for several changes, and no 
   await until(async () => (await runs())[0]?.state === 'succeeded', 'the run did not succeed');
 });
 
-test('while a run goes on a change is kept, and another run follows', async () => {
+test('a change during a run is stored, and another run follows', async () => {
   const { id } = await only();
   await change();
   await until(async () => (await runs()).length > 0, 'no run was queued');
@@ -182,7 +182,7 @@ test('while a run goes on a change is kept, and another run follows', async () =
 });
 
 describe('a message', () => {
-  test('is accepted with the secret of an open channel, and otherwise refused in the same words', async () => {
+  test('is accepted with the secret of an open channel, and otherwise refused with the same message', async () => {
     const { id } = await only();
     await change();
     const [real] = (await changesOf(id, 1)) as [IncomingHttpHeaders];
@@ -258,7 +258,7 @@ test('messages of an expired channel are refused, and the channel is removed', a
   assert.equal((await push())?.state, 'open');
 });
 
-test('twenty nodes at once ask for one channel', async () => {
+test('twenty nodes at once request one channel', async () => {
   await trellis.db.query('delete from watching');
   await look();
   await trellis.db.query('update watch set next_at = now() - interval $$1 hour$$');
@@ -309,7 +309,7 @@ for (const [fault, code, retriedAfterS] of [
   ['api_503', 'channel_unanswered', 60],
   ['api_html_200', 'channel_unanswered', 60],
 ] as const) {
-  test(`where the provider says no (${fault}) its cause is told, and it is asked again later`, async () => {
+  test(`a refusal of the provider (${fault}) is reported with its cause, and the request is repeated later`, async () => {
     await trellis.control('POST', 'faults', { case: fault });
     await trellis.advance(12 * 3600 + 60);
     await look();
@@ -352,7 +352,7 @@ test('without a file in the metadata everything of the account is watched', asyn
   );
 });
 
-test('a sync that is paused is not told any more, and once it is started again it is', async () => {
+test('a paused sync gets no more messages, and gets them again after it is started', async () => {
   const body = { provider_config_key: 'drive', connection_id: place.connectionId, syncs: ['files', 'all'] };
   await change();
   await until(async () => (await runs()).length === 1, 'no run was queued');
@@ -366,7 +366,7 @@ test('a sync that is paused is not told any more, and once it is started again i
   assert.equal((await push())?.state, 'open');
 });
 
-test('where the provider cannot reach this address none is asked for, and the status says so', async () => {
+test('if the provider cannot reach this address no channel is requested, and the status shows this', async () => {
   // As an integration with a client of its own; nothing of it is called.
   await trellis.db.query(`update integration set is_test = false where key = 'drive'`);
   await trellis.advance(12 * 3600 + 60);
@@ -403,7 +403,7 @@ test('messages and a note of one before come at once without one being lost or r
   assert.equal(watch!.noticed, true, 'what runs may have read before the change');
 });
 
-test('what was noted for a run that goes on for long keeps no other from its turn', async () => {
+test('a change that waits for a long run does not delay the changes of others', async () => {
   await look();
   await trellis.db.query(
     `insert into watch (connection_id, target, next_at, noticed_at)
@@ -416,7 +416,7 @@ test('what was noted for a run that goes on for long keeps no other from its tur
   await trellis.db.query(`delete from watch where target like 'other-%'`);
 });
 
-test('those of many connections that want one at once are all asked for', async () => {
+test('channels of many connections at once are all requested', async () => {
   await trellis.db.query(
     `insert into watch (connection_id, target, next_at)
      select connection_id, 'no-file-' || n, now() - interval '1 hour'
@@ -442,7 +442,7 @@ for (const [what, begin, end] of [
     'update connection set granted_at = now()',
   ],
 ] as const) {
-  test(`where ${what} another channel is asked for, and the one before it is stopped`, async () => {
+  test(`if ${what} another channel is requested, and the previous one is stopped`, async () => {
     const [first] = (await open()) as [Open];
     await trellis.db.query(begin);
     await trellis.advance(11 * 60);
@@ -526,7 +526,7 @@ test('channels end with their connection, and none of their messages is accepted
   assert.ok((await ours()).every(({ id }) => id !== channel.id));
 });
 
-test('a connection is deleted although nobody answers who renews its token', async () => {
+test('a connection is deleted although the token endpoint does not answer', async () => {
   const account = 'grace@example.com';
   const other = await connect(trellis, { integration: 'drive', provider: 'google-drive', account });
   await look();

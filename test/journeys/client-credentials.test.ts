@@ -93,7 +93,7 @@ test('a form makes the connection, and calls go out with its token', async () =>
   assert.equal((await refreshes(client))?.asked, 1);
 });
 
-test('the secret is shown to those alone who may have what renews credentials, and ask for it', async () => {
+test('the secret is shown only on request, to callers that may read refresh tokens', async () => {
   const { status, body } = await trellis.call('GET', at(''));
   assert.equal(status, 200);
   const shown = body.credentials as Record<string, unknown>;
@@ -108,7 +108,7 @@ test('the secret is shown to those alone who may have what renews credentials, a
   }
 });
 
-test('twenty calls on two nodes after the token has ended ask for one other', async () => {
+test('twenty calls on two nodes after the token has expired request one new token', async () => {
   await trellis.advance(3601);
   const before = (await refreshes(client))?.asked ?? 0;
   const answers = await Promise.all(
@@ -126,7 +126,7 @@ test('a 401 of the API leads to one other token and one replay', async () => {
   assert.equal((await refreshes(client))?.asked, before + 1);
 });
 
-test('an outage of the token endpoint changes no status, and ends by itself', async () => {
+test('an outage of the token endpoint changes no status, and ends automatically', async () => {
   await trellis.advance(3601);
   await trellis.control('POST', 'faults', { case: 'token_503' });
   const { status, body } = await proxied();
@@ -138,7 +138,7 @@ test('an outage of the token endpoint changes no status, and ends by itself', as
   assert.equal((await proxied()).status, 200);
 });
 
-test('a client that is refused is dead for this connection alone, which says so once, with a way back to the form', async () => {
+test('a refused client affects only its connection, which is reported once, with a link to the form', async () => {
   await trellis.advance(3601);
   await trellis.control('POST', 'faults', { case: 'token_wrong_secret', client_id: client.client_id });
   for (const { status, body } of [await proxied(), await proxied(another), await proxied()]) {

@@ -69,7 +69,7 @@ async function dance(node: { baseUrl: string }, query: string, decision: Record<
   return visit(trellis, `${node.baseUrl}${callback.pathname}${callback.search}`, cookie.join('; '));
 }
 
-test('a client that waits at one node is told of a trip that ends at the other', async () => {
+test('a client that waits at one node gets the result of an authorization that ends at the other', async () => {
   const waiter = await openWaiter(another.baseUrl);
   const query = `connect_session_token=${await newToken()}&ws_client_id=${waiter.id}`;
   assert.equal((await dance(trellis, query)).status, 200);
@@ -84,7 +84,7 @@ test('a client that waits at one node is told of a trip that ends at the other',
   assert.deepEqual(await trellis.db.query('select from connect_notice'), []);
 });
 
-test('it is told what went wrong, at the provider and before', async () => {
+test('it gets the failure, at the provider and before', async () => {
   for (const [query, decision, type] of [
     [`connect_session_token=${await newToken()}`, { deny: true }, 'callback_err'],
     [`connect_session_token=${await newToken()}&connection_id=mine`, {}, 'invalid_query_params'],
@@ -141,7 +141,7 @@ test('how far a session is, is the same on every node', async () => {
   assert.equal((body.data as { state: string }).state, 'connected');
 });
 
-test('a socket that says too much, speaks unmasked or asks at another path gets no further', async () => {
+test('a socket that sends too much, sends unmasked frames or uses another path is closed', async () => {
   const port = Number(new URL(trellis.baseUrl).port);
   const handshake = (path: string, key = 'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n') =>
     `GET ${path} HTTP/1.1\r\nHost: localhost:${port}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n${key}Sec-WebSocket-Version: 13\r\n\r\n`;

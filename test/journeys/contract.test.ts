@@ -135,7 +135,7 @@ async function faultOf(placed: Placed, call: Call, { as, wanted }: { as?: As; wa
     : [`${answer.status} ${answer.text}`];
 }
 
-test('without a key, and with one that lacks the scope, every route refuses as it says', async () => {
+test('without a key, and without the scope, every route refuses as documented', async () => {
   const powerless = await trellis.keyWith();
   await everywhere(async (placed) => {
     const call = inThisWorld(shownCall(placed));
@@ -146,7 +146,7 @@ test('without a key, and with one that lacks the scope, every route refuses as i
   });
 });
 
-test('parameters that do not fit, unknown things and bodies that are none are refused as it says', async () => {
+test('invalid parameters, unknown objects and invalid bodies are refused as documented', async () => {
   await everywhere(async (placed) => {
     if (isOfProxy(placed)) return [];
     const { method, operation } = placed;
@@ -201,7 +201,7 @@ test('every optional parameter takes the example that the document shows', async
   });
 });
 
-test('every call that works is answered as the document says, without a field more', async () => {
+test('every successful call is answered as documented, without additional fields', async () => {
   const found: string[] = [];
   for (const [name, { request, right }] of Object.entries(scenarios)) {
     const placed = byName(name);
@@ -216,14 +216,14 @@ test('every call that works is answered as the document says, without a field mo
   assert.deepEqual(found, []);
 });
 
-test('every call that the document shows is answered as it says', async () => {
+test('every example call of the document is answered as documented', async () => {
   await everywhere(async (placed) => {
     session = isOf('session', placed) || isOf('session_in_query', placed) ? await newSession() : session;
     return faultOf(placed, inThisWorld(shownCall(placed)));
   });
 });
 
-test('people are answered as the document says, without a field more', async () => {
+test('users of the dashboard are answered as documented, without additional fields', async () => {
   const made = await owner.call('POST', '/users/invitations', {
     body: { role: 'viewer', environments: ['dev'] },
   });

@@ -156,7 +156,7 @@ describe('refresh', () => {
     assert.deepEqual(await eventsOf('connection.needs_reauth'), []);
   });
 
-  test('an outage of six hours takes no connection down, and one revocation is told once', async () => {
+  test('an outage of six hours changes no connection, and one revocation is reported once', async () => {
     await trellis.control('POST', 'faults', { case: 'token_503' });
     for (let minute = 15; minute <= 360; minute += 15) {
       await trellis.advance(15 * 60);
@@ -178,7 +178,7 @@ describe('refresh', () => {
 });
 
 describe('a dead connection', () => {
-  test('says why, once, and the proxy answers 424 in the dialect of the provider', async () => {
+  test('reports its cause once, and the proxy answers 424 in the format of the provider', async () => {
     await expireIn(-1);
     await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     const answer = await proxied();
@@ -201,7 +201,7 @@ describe('a dead connection', () => {
     assert.ok(String(health.body.next_step).length > 20);
   });
 
-  test('is tried by the refresh that is asked for, and by nothing else', async () => {
+  test('is tried by a requested refresh, and by nothing else', async () => {
     await expireIn(-1);
     await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     assert.equal((await proxied()).status, 424);
@@ -213,7 +213,7 @@ describe('a dead connection', () => {
     assert.equal(await tokenCalls(), calls + 1);
   });
 
-  test('is 424 from the first call on, also where the provider says 401', async () => {
+  test('is 424 from the first call on, also if the provider answers 401', async () => {
     await trellis.control('POST', 'faults', { case: 'access_token_ended', times: 1 });
     await trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     const answers = [await proxied(), await proxied()];
@@ -223,7 +223,7 @@ describe('a dead connection', () => {
     );
   });
 
-  test('is told apart when the administrator blocks it, or limits the session', async () => {
+  test('has another cause when the administrator blocks it, or limits the session', async () => {
     for (const [fault, cause, status] of [
       ['refresh_admin_policy', 'blocked_by_admin', 'blocked'],
       ['refresh_invalid_rapt', 'session_policy', 'needs_reauth'],

@@ -109,7 +109,7 @@ test('who may not read client secret and refresh tokens cannot move the addresse
   assert.equal(await change(wide, 'okta', moved), 'changed');
 });
 
-test('an address is free to be changed until something secret could be sent there, and so is what is no host', async () => {
+test('an address may be changed until a secret could be sent there, and so may fields that are no host', async () => {
   const write = await trellis.keyWith('integrations:write');
   const created = await trellis.call('POST', '/integrations', {
     key: write,
@@ -181,7 +181,7 @@ test("who may not read the secrets of connections' own clients cannot move the a
   assert.equal(await change(wide, 'machine', moved), 'changed');
 });
 
-test('a setting is cleared by an empty value, where it is no address of something secret', async () => {
+test('an empty value clears a setting that is no address for a secret', async () => {
   await made('/integrations', {
     provider: 'private-client-credentials',
     unique_key: 'clearing',

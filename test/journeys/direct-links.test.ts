@@ -27,7 +27,7 @@ describe('a link that leads straight to a provider', () => {
   });
   after(() => trellis.close());
 
-  test('goes there at once from a page of the service alone, and else says first for whom it is', async () => {
+  test('redirects at once only from a page of the service, and otherwise first shows its end user', async () => {
     for (const site of ['cross-site', 'same-site', 'none']) {
       const url = await addressOf(trellis);
       const asked = await visit(url, site);
@@ -50,7 +50,7 @@ describe('a link that leads straight to a provider', () => {
     assert.equal((await visit(await addressOf(trellis), undefined)).status, 302);
   });
 
-  test('tells what does not fit before it asks', async () => {
+  test('reports invalid parameters before the authorization', async () => {
     const answer = await visit(await addressOf(trellis, '&authorization_params[state]=x'), 'cross-site');
     assert.equal(answer.status, 400);
     assert.match(await answer.text(), /state/);

@@ -44,7 +44,7 @@ describe('a disconnected account', () => {
     assert.ok(!(await tokenWorks(token)), 'the provider has ended it');
   });
 
-  test('is revoked for all on demand, after it was said how many lose access', async () => {
+  test('is revoked for all on request, after the number of connections that lose access was reported', async () => {
     const [one, other] = [await connect(trellis, { account }), await connect(trellis, { account })];
     const reported = await disconnect(one, '&revoke=always');
     assert.equal(reported.status, 409);
@@ -58,7 +58,7 @@ describe('a disconnected account', () => {
     await disconnect(other);
   });
 
-  test('is deleted in an outage of the provider too, and its grant left where nobody wants it ended', async () => {
+  test('is deleted in an outage of the provider too, and its grant is kept unless its end is requested', async () => {
     for (const fault of ['revoke_503', 'revoke_reset']) {
       const one = await connect(trellis, { account });
       await trellis.control('POST', 'faults', { case: fault });

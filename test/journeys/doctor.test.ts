@@ -48,7 +48,7 @@ test('doctor looks at a database of the service, and every check it has is on it
   }
 });
 
-test('doctor names the database where nobody listens, and never its password', async () => {
+test('doctor names an unreachable database, and never its password', async () => {
   const { result, of, findings } = await examined({
     DATABASE_URL: 'postgres://boss:hidden-word@127.0.0.1:1/trellis',
     TRELLIS_ENCRYPTION_KEYS: key,
@@ -59,7 +59,7 @@ test('doctor names the database where nobody listens, and never its password', a
   assert.doesNotMatch(JSON.stringify(findings), /hidden-word/);
 });
 
-test('doctor tells all faults of the settings, and looks at the machine all the same', async () => {
+test('doctor reports all faults of the settings, and checks the machine nevertheless', async () => {
   const { of } = await examined({ PORT: 'x', LOG_LEVEL: 'loud' });
   assert.equal(of('settings')?.state, 'fail');
   assert.match(of('settings')?.says ?? '', /PORT.*LOG_LEVEL/);

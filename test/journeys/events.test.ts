@@ -66,13 +66,13 @@ describe('a reader that waits', () => {
     assert.deepEqual(idsOf(await waiting), [id]);
   });
 
-  test('gets what is there at once', async () => {
+  test('gets existing events at once', async () => {
     const from = await end();
     const id = await raise();
     assert.deepEqual(idsOf(await read(`after=${from}&wait=30`)), [id]);
   });
 
-  test('is told after its time that there is nothing, and stands where it stood', async () => {
+  test('gets an empty page after its time limit, and keeps its position', async () => {
     const from = await end();
     assert.deepEqual(await read(`after=${from}&wait=1`), { status: 200, events: [], next_after: from });
   });
@@ -118,7 +118,7 @@ describe('a reader that waits', () => {
 });
 
 describe('a position', () => {
-  test('that is none, or that nobody has been given, is refused', async () => {
+  test('that is invalid, or was never issued, is refused', async () => {
     for (const after of ['x', '-1', '1.5', '01', '1e3', '', '%201', '99999999999999999', '9'.repeat(400)]) {
       const refused = await read(`after=${after}`);
       assert.deepEqual(errorOf(refused), [400, 'invalid_query_params'], after);

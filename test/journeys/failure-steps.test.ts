@@ -29,7 +29,7 @@ const reconnecting = (subject: Subject) => ({
 });
 
 describe('connecting', () => {
-  test('1: a person who says no leaves the connection as it was', async () => {
+  test('1: a user who declines leaves the connection unchanged', async () => {
     const subject = await steps.subject();
     const before = await credentialsOf(subject);
     const landed = await steps.walk(reconnecting(subject), { ...subject, deny: true });
@@ -106,7 +106,7 @@ describe('connecting', () => {
 });
 
 describe('refreshing', () => {
-  test('13: fewer scopes than before are told once', async () => {
+  test('13: fewer scopes than before are reported once', async () => {
     const subject = await steps.subject();
     await steps.fault('refresh_fewer_scopes', subject);
     for (let turn = 0; turn < 3; turn += 1) {
@@ -141,7 +141,7 @@ describe('refreshing', () => {
     assert.equal((await steps.calls('POST /token')) - before, 1);
   });
 
-  test('11: a client that is accepted again is told once, and everybody goes on', async () => {
+  test('11: a client that is accepted again is reported once, and all connections continue', async () => {
     const subject = await steps.subject();
     await steps.expire(subject);
     await steps.fault('token_wrong_secret', subject);
@@ -164,7 +164,7 @@ describe('refreshing', () => {
 });
 
 describe('a client that may not use one token', () => {
-  test('11: is told of with that connection alone, while the others of the integration go on', async () => {
+  test('11: is reported for that connection alone, while the others of the integration continue', async () => {
     const subject = await steps.subject();
     const account = await steps.makeAccount();
     const other = {
@@ -204,7 +204,7 @@ describe('a client that may not use one token', () => {
 });
 
 describe('an API', () => {
-  test('21: that is switched on again is told once', async () => {
+  test('21: that is enabled again is reported once', async () => {
     const subject = await steps.subject();
     await steps.fault('api_service_disabled', subject);
     await steps.read(subject);
@@ -218,7 +218,7 @@ describe('an API', () => {
     assert.equal((await steps.healthOf(subject)).cause, null);
   });
 
-  test('23: an append whose answer is lost is done once, and its outcome is told to be unknown', async () => {
+  test('23: an append whose response is lost is sent once, and its outcome is reported as unknown', async () => {
     const subject = await steps.subject();
     await steps.fault('api_reset_after', subject, { times: 1 });
     assert.deepEqual(codeOf(await steps.append(subject)), [502, 'upstream_unknown_outcome']);
@@ -268,7 +268,7 @@ describe('the end', () => {
 
 // Last, because these move the clock.
 describe('time', () => {
-  test("2: an error page of the provider's own, from which nobody returns, is told once the session is over", async () => {
+  test('2: an error page of the provider, from which the user does not return, is reported once the session is over', async () => {
     const subject = await steps.subject();
     const before = await credentialsOf(subject);
     const pages = ['error_page', 'error_page_org_internal', 'error_page_untested_user'] as const;
@@ -288,7 +288,7 @@ describe('time', () => {
     assert.equal((await steps.healthOf(subject)).cause, null);
   });
 
-  test('8: the end of a grant in Testing is told two days before, and in its health from the start', async () => {
+  test('8: the end of a grant in Testing is reported two days before, and in its health from the start', async () => {
     const subject = await steps.subject({ fault: 'testing_mode' });
     const [warning] = (await steps.healthOf(subject)).warnings as { code: string; next_step: string }[];
     assert.equal(warning?.code, 'testing_expiry');

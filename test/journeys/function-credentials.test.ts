@@ -23,7 +23,7 @@ async function run(body: string, more = ''): Promise<Record<string, unknown>> {
   return answer.body;
 }
 
-test('forceRefresh renews the token once, and what is asked for next is the new one', async () => {
+test('forceRefresh renews the token once, and the next request gets the new token', async () => {
   const told = await run(`
     const of = ({ credentials }) => credentials.access_token;
     const before = await nango.getConnection();

@@ -97,7 +97,7 @@ test('a start that fails is none that a rotation may go by', async () => {
   await refuses(/No node was started with "k2" as the first master key/, `${k2},${k1}`, 'rotate');
 });
 
-test('an export takes no master keys, and what takes some says which setting is missing', async () => {
+test('an export needs no master keys, and commands that need them name the missing setting', async () => {
   const env = { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') };
   const { code, stdout, stderr } = await runCommand(['keys', 'export', join(dir, 'blind.keys')], env);
   assert.deepEqual([code, stderr], [0, '']);
@@ -109,7 +109,7 @@ test('an export takes no master keys, and what takes some says which setting is 
   }
 });
 
-test('a ring that is in the old order, or not the one used before, is told, and changes nothing', async () => {
+test('a key ring in the old order, or another one than before, is reported, and changes nothing', async () => {
   await registerMasterKey(database.db, masterKeys(k2)[0]);
   const before = await rotations();
   await refuses(/"k2" was first used after "k1".*--back/, `${k1},${k2}`, 'rotate');
@@ -124,7 +124,7 @@ test('a ring that is in the old order, or not the one used before, is told, and 
   assert.deepEqual([listed.code, lacking.code], [1, 1]);
 });
 
-test('a rotation says that files of keys need the old master key yet, and who goes back on purpose can', async () => {
+test('a rotation reports that key files still need the old master key, and --back allows an earlier master key', async () => {
   assert.match(
     await says(k1, 'export', file),
     /^3 wrapped data keys written to .*\nmaster keys required to open the file: k1\n$/,

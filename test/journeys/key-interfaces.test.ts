@@ -126,7 +126,7 @@ test('the key of the setting is not changed by hand, and can be revoked', async 
   }
 });
 
-test('a key that has expired is told so, and a ticket names methods that there are', async () => {
+test('an expired key gets its own error, and a ticket has only existing methods', async () => {
   const trellis = await openTrellis();
   try {
     const [environment] = await trellis.db.query<Environment>(
@@ -154,7 +154,7 @@ test('a key that has expired is told so, and a ticket names methods that there a
   }
 });
 
-test('the commands that open nothing ask for no master keys, and a revocation says what outlives it', async () => {
+test('commands that decrypt nothing need no master keys, and a revocation names what outlives it', async () => {
   const env = { DATABASE_URL: urlOf(database.target), DATA_DIR: join(dir, 'none') };
   const made = await runCommand(['key', 'create', '--name', 'leaked'], env);
   assert.equal(made.code, 0, made.stderr);

@@ -155,7 +155,7 @@ test('a key ends at its time', async () => {
   assert.equal(await status(), 401);
 });
 
-test('what is no key is refused, and names the field', async () => {
+test('an invalid key is refused, and the error names the field', async () => {
   const wrong: [Record<string, unknown>, string][] = [
     [{ scopes: [] }, 'scopes'],
     [{ scopes: ['nonsense'] }, 'scopes'],

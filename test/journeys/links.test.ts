@@ -125,7 +125,7 @@ describe('nothing is saved', () => {
     await begun(owner, link);
   });
 
-  test("when the provider's address is opened by somebody else", async () => {
+  test("when another person opens the provider's URL", async () => {
     const forwarded = await begun(owner, await newLink());
     const callback = await consent(forwarded, 'grace@example.com');
     assert.equal(refusal(await stranger.visit(callback)), 'state_cookie_err');
@@ -159,7 +159,7 @@ describe('nothing is saved', () => {
     assert.equal(refusal(await owner.visit(callback)), 'state_err');
   });
 
-  test('when the state is missing, made up, of somebody else, or there twice', async () => {
+  test('when the state is missing, invented, of another person, or given twice', async () => {
     const [own, foreign] = [
       await consent(await begun(owner, await newLink())),
       await consent(await begun(openVisitor(), await newLink())),

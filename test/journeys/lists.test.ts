@@ -29,7 +29,7 @@ async function until<T>(look: () => Promise<T>, isSo: (value: T) => boolean): Pr
   }
 }
 
-test('a connection tells when it was last used, and from when to when its token is good, never the token', async () => {
+test('a connection has the time of its last use and the validity of its token, never the token', async () => {
   const one = await connect(trellis);
   const two = await connect(trellis);
   const find = async (id: string) => (await list(`?connectionId=${id}`)).connections[0]!;
@@ -76,7 +76,7 @@ test('lists are narrowed and counted on the server', async () => {
   }
 });
 
-test('integrations tell their connections and what is used of their quota, where it is asked for', async () => {
+test('integrations have their connections and the used quota, on request', async () => {
   const { headers } = await connect(trellis, { integration: 'counted' });
   const settings = { integration_config: { quota: 'ReadRequestsPerMinutePerProject=100' } };
   await trellis.call('PATCH', '/integrations/counted', { body: settings });

@@ -48,7 +48,7 @@ const invite = async (to?: string) => {
 };
 const ask = (person: TestPerson, of: string) => person.auth('POST', '/request-password-reset', { email: of });
 
-test('an invitation with an address is mailed there, in whose name, and told all the same', async () => {
+test("an invitation with an address is mailed there, with the inviter's name, and returned nevertheless", async () => {
   const made = await invite('Dee@Example.com');
   assert.equal(made.mailed, true);
   const { to, text, link } = await mail(1);
@@ -61,7 +61,7 @@ test('an invitation with an address is mailed there, in whose name, and told all
   assert.equal(server.mails.length, 1);
 });
 
-test('what the mail server refuses is not lost, and its link stands in no log', async () => {
+test('mail that the mail server refuses is not lost, and no log contains its link', async () => {
   server.refuse(true);
   const made = await invite('eve@example.com');
   server.refuse(false);
@@ -69,7 +69,7 @@ test('what the mail server refuses is not lost, and its link stands in no log', 
   assert.match(made.link, /#/);
 });
 
-test('who forgot their password asks for a link, and an unknown address is answered alike', async () => {
+test('a forgotten password gets a link, and an unknown address gets the same response', async () => {
   const signIn = await openPerson(trellis).call('GET', '/users/sign-in', { environment: undefined });
   assert.equal((signIn.body.data as { mail: boolean }).mail, true);
   const unknown = await ask(openPerson(trellis), 'nobody@example.com');
@@ -96,7 +96,7 @@ test("an owner's reset is mailed to the user, and is good once", async () => {
   assert.deepEqual([made.mailed, to, link], [true, 'dee@example.com', made.link]);
 });
 
-test('nobody fills a box: five links of a user live at a time, and an address may ask five times an hour', async () => {
+test('mailboxes are protected: a user has at most five valid links, and an address may request five an hour', async () => {
   const answers = await Promise.all(Array.from({ length: 8 }, () => ask(openPerson(trellis), email)));
   assert.ok(answers.every(({ status }) => status === 200));
   // Each is mailed behind its answer: what was asked for afterwards comes later.
@@ -108,7 +108,7 @@ test('nobody fills a box: five links of a user live at a time, and an address ma
   assert.equal(server.mails.filter(({ to }) => to === email).length, 5);
 });
 
-test('a second factor that is awaited is no reset, and counts as none', async () => {
+test('a pending second factor does not count as a password reset', async () => {
   const [{ id = '' } = {}] = await trellis.db.query<{ id: string }>(
     'select id from sign_in_user where email = $1',
     [email],
@@ -124,7 +124,7 @@ test('a second factor that is awaited is no reset, and counts as none', async ()
   assert.equal((await mail(length + 1)).to, email);
 });
 
-test('a setting without the other, or that is no address, is refused, and no password is repeated', () => {
+test('an incomplete pair of settings or an invalid address is refused, and no password is printed', () => {
   const faultsOf = (settings: Record<string, string>) => {
     try {
       loadConfig(settings, false);

@@ -91,7 +91,7 @@ const post = (
 };
 
 describe('a client with a key', () => {
-  test('lists the actions with the schemas of their inputs, and says which change nothing', async () => {
+  test('lists the actions with the schemas of their inputs, and marks read-only ones', async () => {
     await asClient(trellis.keys.dev, async (client) => {
       const { tools } = await client.listTools();
       assert.deepEqual(
@@ -239,7 +239,7 @@ describe('authentication', () => {
     }
   });
 
-  test('GET and DELETE are 405 in the words of the protocol', async () => {
+  test('GET and DELETE are 405 in the format of the protocol', async () => {
     for (const method of ['GET', 'DELETE']) {
       const answer = await post({ method });
       assert.equal(answer.status, 405);
@@ -251,7 +251,7 @@ describe('authentication', () => {
     }
   });
 
-  test('hostile messages are refused, and the service goes on', async () => {
+  test('hostile messages are refused, and the service continues', async () => {
     const list = { jsonrpc: '2.0', id: 1, method: 'tools/list' };
     const bodies: [unknown, string][] = [
       ['{', 'application/json'],

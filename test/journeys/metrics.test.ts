@@ -77,7 +77,7 @@ test('a refresh is counted by its outcome', async () => {
   assert.equal(renewed('trellis_refresh_duration_seconds_count', { provider }), 1);
 });
 
-test('records are counted by what is done with them', async () => {
+test('records are counted by operation', async () => {
   const of = { ...headers };
   const save = (records: object[]) =>
     trellis.call('POST', '/records', { headers: of, body: { model: 'Order', records } });
@@ -122,7 +122,7 @@ test('records are counted by what is done with them', async () => {
   );
 });
 
-test('runs are counted by kind and outcome, and what waits is told', async () => {
+test('runs are counted by kind and outcome, and waiting runs are reported', async () => {
   const boom = actionCode({ more: 'exec: async () => { throw new Error("no"); },' });
   const calls = actionCode({
     more: 'exec: async (nango) => ({ n: (await nango.get({ endpoint: "/v4/spreadsheets/none", retries: 0 })).status }),',
@@ -162,7 +162,7 @@ test('runs are counted by kind and outcome, and what waits is told', async () =>
   assert.ok(sumOf(figures, 'trellis_function_processes', { state: 'idle' })! >= 1);
 });
 
-test('every figure is told, those of the process, of Node and of the database too', async () => {
+test('all metrics are exposed, also those of the process, of Node and of the database', async () => {
   const { text, figures } = await scrape();
   const reported = new Set([...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name));
   for (const { name } of Object.values(metrics)) assert.ok(reported.has(name), name);
@@ -208,7 +208,7 @@ test('a request of a route is counted by its template, and nothing that a custom
     assert.ok(!text.includes(chosen), chosen);
 });
 
-test('who comes by way of a proxy is not told', async () => {
+test('metrics are not served through a proxy', async () => {
   const answer = await trellis.call('GET', '/metrics', { headers: { 'x-forwarded-for': '203.0.113.9' } });
   assert.equal(answer.status, 403);
   assert.ok(!answer.text.includes('trellis_'), answer.text);

@@ -146,7 +146,7 @@ test('a caller who hangs up ends the run, wherever it is', async () => {
   await until('endless', 'cancelled');
 });
 
-test('a worker serves nothing but word of its state', async () => {
+test('a worker serves only its state', async () => {
   const of = async (path: string) => (await fetch(worker!.baseUrl + path)).status;
   assert.deepEqual(await Promise.all(['/health', '/ready'].map(of)), [200, 200]);
   const others = ['/', '/connections', '/proxy/x', '/connect', '/docs', '/openapi.json', '/mcp', '/sign-in'];
@@ -188,7 +188,7 @@ test('a worker that stops reports it to waiting callers, and nodes are listed un
   assert.deepEqual(await list(), { code: 1, nodes: ['api runs', 'worker silent'] });
 });
 
-test('a node that was told to stop is not ready any more, and answers until balancers have noticed', async () => {
+test('a stopping node is not ready any more, and answers until load balancers have noticed', async () => {
   const ready = async () => (await fetch(`${api.baseUrl}/ready`)).status;
   assert.equal(await ready(), 200);
   isApiStopped = true;
@@ -201,7 +201,7 @@ test('a node that was told to stop is not ready any more, and answers until bala
   assert.deepEqual(await bench.db.query(`select id from node where role = 'api'`), []);
 });
 
-test('the version that nodes tell is that of the package', () => {
+test('nodes report the version of the package', () => {
   const manifest = readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8');
   assert.equal((JSON.parse(manifest) as { version: string }).version, version);
 });

@@ -64,7 +64,7 @@ async function visit(
 const usersOf = async (email: string) =>
   (await trellis.db.query('select from sign_in_user where email = $1', [email])).length;
 
-test('the page is told of the provider', async () => {
+test('the page gets the provider', async () => {
   const { body } = await openPerson(trellis).call('GET', '/users/sign-in');
   assert.deepEqual(body.data, { required: true, oidc: { name: 'Example' }, mail: false, brand: 'trellis' });
 });
@@ -102,7 +102,7 @@ test('a user with a password is known by the address that the provider vouches f
   assert.equal((await owner.call('GET', '/users/me')).status, 200);
 });
 
-test('an ID token that is not for this sign-in signs nobody in', async () => {
+test('an ID token that is not for this sign-in is refused', async () => {
   const good = { sub: 's3', email: ownerEmail, email_verified: true };
   const past = Math.floor(Date.now() / 1000) - 3_600;
   const bad: Claims[] = [
@@ -120,7 +120,7 @@ test('an ID token that is not for this sign-in signs nobody in', async () => {
   }
 });
 
-test('a state of another browser, or none, signs nobody in', async () => {
+test('a state of another browser, or a missing one, is refused', async () => {
   const claims = { sub: 's3', email: ownerEmail, email_verified: true };
   const { exchanges } = issuer;
   let theirs: URL | undefined;
@@ -175,7 +175,7 @@ test('a sign-up that broke off is made good by the next sign-in', async () => {
   assert.equal((me.body.data as { role: string }).role, 'viewer');
 });
 
-test('of twenty who accept one invitation by the provider and by its link, one way makes the user, and nobody waits', async () => {
+test('of twenty acceptances of one invitation, by the provider and by its link, one creates the user, and none waits', async () => {
   const passwordHash = await hashPassword(password);
   for (let round = 0; round < 3; round += 1) {
     const email = `both${round}@example.com`;
@@ -210,7 +210,7 @@ test('who signs in at the provider alone is given no password by a reset', async
   assert.deepEqual([made.status, (made.body.error as { code: string }).code], [409, 'user_without_password']);
 });
 
-test('nobody is led to another site', async () => {
+test('no sign-in redirects to another site', async () => {
   const begun = await openPerson(trellis).auth('POST', '/sign-in/social', {
     provider: 'oidc',
     callbackURL: 'https://evil.example.com/',

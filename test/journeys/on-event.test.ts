@@ -67,7 +67,7 @@ async function ended(name: string): Promise<string[]> {
   throw new Error(`${name} does not end`);
 }
 
-test('what is to happen after a connection is made happens, once, for imports and for people who connect', async () => {
+test('functions for a new connection run once, for imports and for users who connect', async () => {
   const exec = 'await nango.updateMetadata({ noted: nango.connectionId })';
   await deploy({
     noted: { event: 'post-connection-creation', exec, integration: 'open' },
@@ -140,7 +140,7 @@ test('code that judges a connection calls the provider with its credentials, bef
   assert.deepEqual(reported?.data.evidence, { error: 'connection_validation_failed' });
 });
 
-test('what is to happen before a deletion happens while the connection is there, and its failure stops nothing', async () => {
+test('functions before a deletion run while the connection exists, and their failure does not stop it', async () => {
   const exec = `const { metadata } = await nango.getConnection();
     await nango.log('leaving ' + metadata.kept); if (metadata.kept === 2) throw new Error('no');`;
   await deploy({ parting: { event: 'pre-connection-deletion', exec, integration: 'open' } });

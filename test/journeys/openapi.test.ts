@@ -114,7 +114,7 @@ function missingWord({ path }: Placed, what: string, schema: Media['schema']): s
   }
 }
 
-test('every operation tells its errors: the form, and the codes with their statuses', () => {
+test('every operation documents its errors: the format, and the codes with their statuses', () => {
   const statuses: Record<string, number[]> = Object.fromEntries(
     Object.entries<{ status: number; also?: readonly number[] }>(errorCatalogue).map(
       ([code, { status, also = [] }]) => [code, [status, ...also]],

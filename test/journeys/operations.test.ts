@@ -86,7 +86,7 @@ test('a form that was filled in is logged, whether or not it made a connection',
   assert.deepEqual([refused!.status, refused!.error_code], ['failed', 'invalid_body']);
 });
 
-test('each attempt to renew credentials is logged, with what the provider said', async () => {
+test("each attempt to renew credentials is logged, with the provider's response", async () => {
   const refresh = () =>
     trellis.call('POST', `/connections/${connectionId}/refresh?provider_config_key=google-sheet`);
   assert.equal((await refresh()).status, 200);

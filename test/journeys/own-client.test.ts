@@ -66,7 +66,7 @@ test('where none is stored the secret is missed, and the test client’s is neve
   assert.equal(client_id, null);
 });
 
-test('an end user’s browser is not told of the client', async () => {
+test('an end user’s browser does not get the client', async () => {
   const session = await trellis.call('POST', '/connect/sessions', {
     body: { end_user: { id: 'ada' }, allowed_integrations: ['own'] },
   });

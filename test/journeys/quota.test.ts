@@ -41,7 +41,7 @@ const read = (headers: Record<string, string> | undefined, wait = '0') =>
 const asked = async () =>
   Number((await trellis.control('GET', 'calls'))['GET /v4/spreadsheets/{spreadsheetId}'] ?? 0);
 
-test('a call beyond the quota is not sent, and is told when to come again in words that the client knows', async () => {
+test('a call beyond the quota is not sent, and gets a retry time in the format of the client', async () => {
   const [ada] = await connections('few', 'ReadRequestsPerMinutePerUser=1');
   assert.equal((await read(ada, '5')).status, 404);
   const before = await asked();
@@ -73,7 +73,7 @@ test("the provider's own refusal goes back unchanged, with the time to come agai
   assert.equal((await read(grace, '5')).status, 404);
 });
 
-test("a refusal in the words of Drive closes what it means: the account's bucket, or the project's", async () => {
+test("a refusal of Drive closes the bucket that it names: the account's, or the project's", async () => {
   const [ada, grace, linus] = await connections('drive', 'on', 3, 'google-drive');
   const list = (headers: Record<string, string> | undefined, wait = '0') =>
     trellis.call('GET', '/proxy/drive/v3/files', { headers: { ...headers, 'quota-wait': wait } });
@@ -133,7 +133,7 @@ test('a caller who hangs up in the line is not sent to the provider', async () =
   assert.equal(await asked(), before);
 });
 
-test('a stop tells who waits for a quota at once, and when to come again', async () => {
+test('a stop answers calls that wait for a quota at once, with a retry time', async () => {
   const [ada] = await connections('stopped', 'ReadRequestsPerMinutePerUser=1');
   assert.equal((await read(ada, '5')).status, 404);
   const other = await trellis.serveAnother();

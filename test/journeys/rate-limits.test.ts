@@ -37,7 +37,7 @@ async function keyWith(rateLimit: number): Promise<{ id: number; secret: string 
 
 const read = (key: string) => trellis.call('GET', '/proxy/v4/spreadsheets/none', { key, headers: place });
 
-test('a key with a limit is told what is left, and behind it when to come again', async () => {
+test('a key with a limit gets the remaining requests, and beyond the limit a retry time', async () => {
   const { secret: key } = await keyWith(3);
   const left: (string | null)[] = [];
   for (let at = 0; at < 3; at++) {
@@ -63,7 +63,7 @@ test('a key with a limit is told what is left, and behind it when to come again'
   assert.equal(other.headers.get('ratelimit'), null);
 });
 
-test('calls through the proxy and those of tickets count, and are refused in words that the client knows', async () => {
+test('calls through the proxy and those of tickets count, and are refused in the format of the client', async () => {
   const { id, secret: key } = await keyWith(3);
   const ticket = await trellis.call('POST', '/tickets', {
     key,
@@ -114,7 +114,7 @@ const limitOf = async (id: number) => {
   return (body.data as { id: number; rate_limit: number | null }[]).find((key) => key.id === id)?.rate_limit;
 };
 
-test('a limit is changed while it is used, and what was taken of it stays taken', async () => {
+test('a limit is changed while it is used, and used requests stay counted', async () => {
   const { id, secret: key } = await keyWith(2);
   const calls = () => trellis.call('GET', '/integrations', { key });
   assert.deepEqual([(await calls()).status, (await calls()).status, (await calls()).status], [200, 200, 429]);
@@ -193,7 +193,7 @@ test('two nodes count the calls of a key together', async () => {
   }
 });
 
-test('who has shown no key is counted by the address, where that is a public one', async () => {
+test('requests without a key are counted by address, if the address is public', async () => {
   const from = (address: string, path = '/users/sign-in') =>
     fetch(trellis.baseUrl + path, { headers: { 'x-forwarded-for': address } });
   const answers = await Promise.all(Array.from({ length: 10 }, () => from('9.9.9.9')));
@@ -266,7 +266,7 @@ test('a compressed body is refused unread', async () => {
   }
 });
 
-test('large bodies beyond what memory there is for them are told to come again, small ones go on', async () => {
+test('large bodies beyond the memory limit get a retry time, small ones are accepted', async () => {
   const port = Number(new URL(trellis.baseUrl).port);
   const mb = 1024 * 1024;
   /** The head of a save, and what is answered to it: 100 where it is admitted. */

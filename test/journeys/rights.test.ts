@@ -53,7 +53,7 @@ async function join(email: string, given: object, person = onAnother()) {
   return { person, id: dataOf<{ id: string }>(joined).id };
 }
 
-test('an owner who is made less on one node gives themselves nothing on another that does not know it yet', async () => {
+test('an owner who is demoted on one node gains no right on another node with a stale cache', async () => {
   const { person, id } = await join('less@example.com', { role: 'owner' });
   const me = dataOf<{ id: string }>(await owner.call('GET', '/users/me')).id;
   const asked: [string, string, object?][] = [
@@ -71,7 +71,7 @@ test('an owner who is made less on one node gives themselves nothing on another 
   assert.equal((await owner.call('GET', '/users/me')).status, 200);
 });
 
-test('a developer who is removed on one node makes no key on another that does not know it yet', async () => {
+test('a developer who is removed on one node creates no key on another node with a stale cache', async () => {
   const { person, id } = await join('gone@example.com', { role: 'developer', environments: ['dev'] });
   const make = (name: string) =>
     person.call('POST', '/environment/api-keys', {
@@ -111,7 +111,7 @@ test('with the rights of an owner go the invitations and reset links that they m
   }
 });
 
-test('an invitation is for nobody who is a user, and a link is tried so many times', async () => {
+test('an existing user cannot be invited, and a link has a limited number of attempts', async () => {
   const twice = await owner.call('POST', '/users/invitations', {
     body: { ...viewer, email: 'OWNER@example.com' },
   });

@@ -116,7 +116,7 @@ test('no role is given credentials of a connection or values of variables, or ma
   }
 });
 
-test('no role is told the values of variables, which a key is', async () => {
+test('no role gets the values of variables, and a key does', async () => {
   const variables = [{ name: 'SECRET', value: 'for-keys-alone' }];
   const path = '/environment-variables';
   const put = await people.developer.call('PUT', path, { environment: 'dev', body: { variables } });

@@ -158,7 +158,7 @@ async function tablesWith(...texts: string[]): Promise<string[]> {
   return [...new Set(found)].sort();
 }
 
-test('what code writes and throws is told to callers, stands in no log in plain text, and goes with the connection', async () => {
+test('output and errors of code are returned to callers, are in no log in plain text, and are deleted with the connection', async () => {
   await made('one');
   const answer = await trellis.call('POST', '/action/trigger', {
     headers: place('one'),
@@ -211,7 +211,7 @@ test('what code writes and throws is told to callers, stands in no log in plain 
   );
 });
 
-test('a thrown code that is no identifier is sealed with the message', async () => {
+test('a thrown code that is not an identifier is sealed with the message', async () => {
   await made('coded');
   const errorOf = async (n: number) => {
     const body = { action_name: 'coded', input: { n } };
@@ -241,7 +241,7 @@ test('another connection of the same ID opens nothing of the one before', async 
   assert.ok((await operationOf(id)).messages.every(({ deleted }) => deleted));
 });
 
-test('what syncs throw is told by their state and by earlier attempts, and sealed in both', async () => {
+test('errors of syncs are in their state and in earlier attempts, and sealed in both', async () => {
   await made('syncs');
   await trigger('broken', 'syncs');
   await runOf('broken', 'failed');
@@ -325,7 +325,7 @@ test('what services before this one wrote in plain text is read as it is', async
   assert.deepEqual([run.error, run.earlier_attempts[0]?.error.message], [error, 'in the open']);
 });
 
-test('bytes that no key opens keep nobody from reading the rest', async () => {
+test('bytes that no key opens do not prevent reading of the rest', async () => {
   await made('spoiled');
   await trellis.call('POST', '/action/trigger', {
     headers: place('spoiled'),
@@ -350,7 +350,7 @@ test('bytes that no key opens keep nobody from reading the rest', async () => {
   assert.equal((await operationOf(id)).messages.length, messages.length);
 });
 
-test('a search in a long log looks at a bounded number of lines, and says where it goes on', async () => {
+test('a search in a long log reads a bounded number of lines, and returns where to continue', async () => {
   await made('long');
   await trellis.call('POST', '/action/trigger', {
     headers: place('long'),

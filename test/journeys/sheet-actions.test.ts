@@ -93,7 +93,7 @@ describe('setting up', () => {
     assert.equal(read.status, 200, read.text);
   });
 
-  test('spreadsheets are listed where the connection may ask Drive; else a link is needed', async () => {
+  test('spreadsheets are listed if the connection may call Drive; otherwise a link is needed', async () => {
     const none = await sheets.action('list-spreadsheets', {});
     assert.deepEqual([none.body.available, none.body.spreadsheets], [false, []], none.text);
     const seeing = await openSheets(trellis, {
@@ -177,7 +177,7 @@ describe('writing back', () => {
     sheets.action('update-cells', { variant, updates, ...more });
 
   for (const variant of ['base', 'keyed', 'marked']) {
-    test(`${variant}: a row is found by its record wherever it stands, and its cells are written`, async () => {
+    test(`${variant}: a row is found by its record at any position, and its cells are written`, async () => {
       const record = await recordOf(variant, 's-3');
       const at = (await sheets.values(id, 'A1:A9')).flat().indexOf('s-3');
       const row = at === 1 ? 4 : 2;
@@ -237,7 +237,7 @@ describe('writing back', () => {
     assert.deepEqual((await sheets.values(id, `C${at}`)).flat(), [1]);
   });
 
-  test('a record, a field or a variant that is not there is told, and nothing is written', async () => {
+  test('a missing record, field or variant is reported, and nothing is written', async () => {
     const { id: record } = await recordOf('base', 's-2');
     const before = await sheets.values(id, 'A1:E9');
     for (const [updates, more, type] of [
@@ -277,7 +277,7 @@ describe('writing back', () => {
     await sheets.edit(id, { deleteDimension: { range } });
   });
 
-  test('cells that are protected are refused in the words of Google', async () => {
+  test("protected cells are refused with Google's message", async () => {
     const record = await recordOf('keyed', 's-4');
     await fault('api_protected_range', { every: 6 });
     const answer = await update('keyed', [{ id: record.id, values: { Name: 'not written' } }]);
@@ -299,7 +299,7 @@ describe('writing back', () => {
     assert.deepEqual((await sheets.run('rows', 'keyed')).counts.Row?.updated, 1);
   });
 
-  test('what was typed and shows as something else is not said to be missing where the answer is lost', async () => {
+  test('a value that is displayed differently is not reported as missing if the response is lost', async () => {
     const record = await recordOf('marked', 's-4');
     // The tab, all of it with its marks, a look at the row. Then the write.
     await fault('api_reset_after', { every: 4 });
@@ -372,7 +372,7 @@ describe('appending', () => {
     assert.equal(refusalOf(unknown).type, 'unknown_field');
   });
 
-  test('rows go under their headers, wherever those stand and whatever stands below', async () => {
+  test('rows are appended under their headers, at any position and with any cells below', async () => {
     const other = await sheets.make([header, ...goods(3)]);
     await sheets.choose({ base: { spreadsheetId: other, sheetId: 0 } });
     await sheets.run();
@@ -404,7 +404,7 @@ describe('appending', () => {
     ['api_reset_after', true],
     ['api_reset', false],
   ] as const) {
-    test(`${name}: what was sent is looked for and never sent again, whatever retries are asked for`, async () => {
+    test(`${name}: sent rows are searched and never sent again, whatever retries are requested`, async () => {
       const before = (await rowsIn()).length;
       const calls = async () =>
         Number((await trellis.control('GET', 'calls'))['POST /v4/spreadsheets/{spreadsheetId}:batchUpdate']);
@@ -445,7 +445,7 @@ describe('appending', () => {
   });
 });
 
-describe('what goes wrong at the provider', () => {
+describe('errors of the provider', () => {
   let id: string;
   before(async () => {
     id = await sheets.make([header, ...goods(150)]);
@@ -464,7 +464,7 @@ describe('what goes wrong at the provider', () => {
     ['api_office_file', 'source_unavailable'],
     ['api_html_200', 'upstream_unreadable'],
   ] as const) {
-    test(`${name}: the run says ${code}, and nothing is deleted`, async () => {
+    test(`${name}: the run fails with ${code}, and nothing is deleted`, async () => {
       const live = await sheets.live();
       await sheets.put(id, { range: 'A2', values: [[`changed for ${name}`]] });
       await fault(name);
@@ -520,7 +520,7 @@ describe('shipping', () => {
     }
   });
 
-  test('a deploy takes its place, which nobody takes back by it; a reconcile leaves it', async () => {
+  test('a deploy replaces it, the shipped one cannot replace the deploy, and a reconcile keeps shipped ones', async () => {
     const deploy = (body: object) => trellis.call('POST', '/sync/deploy', { body });
     assert.equal((await deploy(deployBody([]))).status, 200);
     assert.equal((await trellis.call('GET', path('worksheets'))).status, 200);
@@ -540,7 +540,7 @@ describe('shipping', () => {
     );
   });
 
-  test('a start brings what is older to the version that ships, once, and leaves what was rolled back', async () => {
+  test('a start updates older functions to the shipped version, once, and keeps rolled back ones', async () => {
     const versions = async () =>
       (await trellis.call('GET', `${path('worksheets')}/versions`)).body.data as {
         version: number;

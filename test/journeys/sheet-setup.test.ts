@@ -73,7 +73,7 @@ async function recordsOf(connectionId: string, { variant = 'base', count = 2 } =
 const refusalOf = ({ status, body }: Answer) => [status, (body.error as { code: string }).code];
 const gone = [401, 'unknown_connect_session_token'];
 
-test('the session that asks for it chooses a sheet of its connection, once, and its rows are records', async () => {
+test('a session with this step chooses a sheet of its connection, once, and its rows are records', async () => {
   const token = await newSession({ setup: 'sheet' });
   const own = of(token);
   assert.deepEqual(refusalOf(await own.call('GET', '/setup')), gone, 'nothing is connected yet');
@@ -165,7 +165,7 @@ test('the session that asks for it chooses a sheet of its connection, once, and 
   assert.deepEqual(await recordsOf(connection_id), ['Oslo', 'Rome']);
 });
 
-test('a session that does not ask for it, has expired, or is no session reads nothing of the account', async () => {
+test('a session without this step, an expired one, or an invalid one reads nothing of the account', async () => {
   const plain = await newSession({});
   await travel(plain);
   assert.equal(((await of(plain).call('GET', '/progress')).body.data as { setup: null }).setup, null);
@@ -277,7 +277,7 @@ test('a connection that was deleted and imported again under its ID does not bel
   await assertOver(token);
 });
 
-test('what is asked while another account takes the place is not answered', async () => {
+test('a request during a replacement of the account is refused', async () => {
   const { token, id } = await openSetUp();
   const spreadsheet = await makeSheet();
   assert.equal((await of(token).call('POST', '/setup/preview', { spreadsheet })).status, 200);
@@ -287,7 +287,7 @@ test('what is asked while another account takes the place is not answered', asyn
   assert.deepEqual(refusalOf(await asked), gone);
 });
 
-test('a choice that waits for a renewal is not stored in what has come of it', async () => {
+test('a choice that waits for a renewal is not stored in the renewed connection', async () => {
   const { token, id } = await openSetUp();
   const choice = { spreadsheetId: await makeSheet(), sheetId: 0 };
   const { answer } = await trellis.db.transaction(async (tx) => {
@@ -330,7 +330,7 @@ test('a set-up is open on another node as soon as a renewal is saved, and where 
   }
 });
 
-test('what is chosen stays chosen when the session is opened again for what was not granted', async () => {
+test('a choice is kept when the session is reopened for missing scopes', async () => {
   const drive = 'https://www.googleapis.com/auth/drive.readonly';
   const scopes = ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets', drive];
   const made = await trellis.call('POST', '/integrations', {

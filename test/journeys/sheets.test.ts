@@ -80,7 +80,7 @@ async function walk(sheets: Sheets, { id, variant, steps }: { id: string; varian
 
 const idle = async () => {};
 
-describe('ten thousand rows, told apart by what they hold', () => {
+describe('ten thousand rows, identified by their content', () => {
   let sheets: Sheets;
   let id: string;
   const count = 10_000;
@@ -93,7 +93,7 @@ describe('ten thousand rows, told apart by what they hold', () => {
     await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
   });
 
-  test('every step is told as what it was', async () => {
+  test('every step reports its changes', async () => {
     await walk(sheets, {
       ...{ id, variant: 'base' },
       steps: [
@@ -191,8 +191,8 @@ describe('ten thousand rows, told apart by what they hold', () => {
   });
 });
 
-describe('rows told apart by a key, in two tabs', () => {
-  test('every step is told as what it was', async () => {
+describe('rows identified by a key, in two tabs', () => {
+  test('every step reports its changes', async () => {
     const sheets = await openSheets(trellis, { account: 'grace@example.com' });
     const count = 300;
     const id = await sheets.make([header, ...orders(count)]);
@@ -273,7 +273,7 @@ describe('rows told apart by a key, in two tabs', () => {
 });
 
 describe('a tab that is too large for one answer', () => {
-  test('is read in pieces until two readings agree, and rows stand where they stood', async () => {
+  test('is read in parts until two readings agree, and rows keep their positions', async () => {
     const sheets = await openSheets(trellis, { account: 'large@example.com' });
     const id = await sheets.make([header, ...orders(10)]);
     const gridProperties = { rowCount: 60_000, columnCount: 26 };
@@ -299,8 +299,8 @@ describe('a tab that is too large for one answer', () => {
   });
 });
 
-describe('rows told apart by metadata', () => {
-  test('every step is told as what it was, with one request where nothing changed', async () => {
+describe('rows identified by metadata', () => {
+  test('every step reports its changes, with one request if nothing changed', async () => {
     const sheets = await openSheets(trellis, { account: 'linus@example.com' });
     const count = 40;
     const id = await sheets.make([header, ...orders(count)]);
@@ -367,8 +367,8 @@ describe('rows told apart by metadata', () => {
   });
 });
 
-describe('what goes wrong in a sheet', () => {
-  test('is told as what it was, and as nothing else', async () => {
+describe('a fault in a sheet', () => {
+  test('is reported as such, and as nothing else', async () => {
     const sheets = await openSheets(trellis, { account: 'wrong@example.com' });
     const count = 300;
     const id = await sheets.make([header, ...orders(count)]);
@@ -416,7 +416,7 @@ describe('what goes wrong in a sheet', () => {
     });
   });
 
-  test('rows that are large together are saved, one that is too large is told, and nothing is written over it', async () => {
+  test('rows that are large together are saved, a row that is too large is reported, and nothing overwrites it', async () => {
     const sheets = await openSheets(trellis, { account: 'heavy@example.com' });
     const long = 'x'.repeat(45_000);
     const heavy = Array.from({ length: 400 }, (_, at) => [`row ${at}`, long]);

@@ -43,7 +43,7 @@ test('it is refused with any address but loopback', () => {
   assert.equal(loadConfig({}, false).signIn.isOff, false);
 });
 
-test('everybody on this machine is an owner, and there is nobody to sign in', async () => {
+test('every user of this machine is an owner, and there are no users to sign in', async () => {
   const asked = { headers: { 'x-forwarded-for': undefined } };
   const { status, body } = await page.call('GET', '/users/me', asked);
   assert.equal(status, 200);

@@ -50,7 +50,7 @@ test('wrong passwords of a user are reported once a minute, for any number of at
   }
 });
 
-test('an entry stands or falls with what it tells of', async () => {
+test('an entry is committed or rolled back with its change', async () => {
   const before = (await auditOf('action=user.signed_in')).length;
   const signIn = () => openPerson(trellis).signIn(email, password);
   await trellis.db.query('alter table audit add constraint none check (false) not valid');
@@ -63,7 +63,7 @@ test('an entry stands or falls with what it tells of', async () => {
   assert.equal((await auditOf('action=user.signed_in')).length, before + 1);
 });
 
-test('a session that only ran out was ended by nobody, and one that goes with its user neither', async () => {
+test('an expired session has no entry of its end, and neither has one that is deleted with its user', async () => {
   const ended = async () => (await auditOf('action=user.session_ended')).length;
   const before = await ended();
   const body = { token: await invite(), name: 'Somebody', email: 'expires@example.com', password };
@@ -83,7 +83,7 @@ test('a session that only ran out was ended by nobody, and one that goes with it
   assert.equal(await ended(), before);
 });
 
-test('what is over goes, and what is not stays', async () => {
+test('expired rows are deleted, and others are kept', async () => {
   const count = async (table: string) =>
     Number((await trellis.db.query<{ count: number }>(`select count(*) as count from ${table}`))[0]?.count);
   const tables = ['sign_in_session', 'sign_in_verification', 'sign_in_rate', 'invitation'];

@@ -39,7 +39,7 @@ async function join(email: string, given: object): Promise<TestPerson> {
   return person;
 }
 
-test('of twenty who open the set-up link at once one becomes the owner, and nobody afterwards', async () => {
+test('of twenty concurrent uses of the set-up link one creates the owner, and no later use does', async () => {
   const [link = '', other = ''] = [await setUpLink(), await setUpLink()];
   const token = tokenIn(link);
   const stored = await trellis.db.query<{ hash: Buffer }>('select hash from invitation');
@@ -82,7 +82,7 @@ test('of twenty who open the set-up link at once one becomes the owner, and nobo
   );
 });
 
-test('a wrong link, an old one, and a sign-up without a link make nobody a user', async () => {
+test('a wrong link, an old one, and a sign-up without a link create no user', async () => {
   const person = openPerson(trellis);
   const body = newUser('a'.repeat(43), 'eve@example.com');
   assert.deepEqual(codeOf(await person.call('POST', '/users', { body })), [404, 'invalid_invitation']);
@@ -97,7 +97,7 @@ test('a wrong link, an old one, and a sign-up without a link make nobody a user'
   assert.deepEqual(codeOf(signUp), [404, 'not_found']);
 });
 
-test('a wrong password is refused in the same words as an unknown address, and too many tries have to wait', async () => {
+test('a wrong password gets the same error as an unknown address, and too many attempts must wait', async () => {
   const person = openPerson(trellis);
   const unknown = await person.signIn('nobody@example.com', password);
   const { email } = dataOf<{ email: string }>(await owner.call('GET', '/users/me'));
@@ -155,7 +155,7 @@ test('an invitation makes one user, with the rights it names and its address', a
   assert.deepEqual(codeOf(await twice()), [404, 'invalid_invitation']);
 });
 
-test('with a second factor the password alone signs nobody in, and a backup code is good once', async () => {
+test('with a second factor the password alone does not sign in, and a backup code is valid once', async () => {
   const email = 'two@example.com';
   const person = await join(email, { role: 'viewer', environments: ['dev'] });
   const enabled = await person.auth('POST', '/two-factor/enable', { password });
@@ -205,7 +205,7 @@ test('of twenty who come with the same code at once one is signed in', async () 
   assert.equal(await use(new Date(at.getTime() + codeMs)), true);
 });
 
-test('a new password ends every other session, and what was begun with the former one', async () => {
+test('a new password ends every other session, and sign-ins that began with the former one', async () => {
   const email = 'renews@example.com';
   const person = await join(email, { role: 'viewer', environments: ['dev'] });
   const other = openPerson(trellis);
@@ -242,7 +242,7 @@ test('who signs in while the password is being changed has no session of the for
   assert.equal((await person.call('GET', '/users/me')).status, 401);
 });
 
-test('when somebody last signed in is known when their sessions are gone', async () => {
+test('the time of the last sign-in is kept when the sessions are deleted', async () => {
   const email = 'away@example.com';
   const person = await join(email, { role: 'viewer', environments: ['dev'] });
   await person.auth('POST', '/sign-out', {});
@@ -252,7 +252,7 @@ test('when somebody last signed in is known when their sessions are gone', async
   assert.ok(users.find((user) => user.email === email)?.last_signed_in_at);
 });
 
-test('a page that asks for its session prolongs it to seven days, and nothing else does', async () => {
+test('a page that requests its session extends it to seven days, and nothing else does', async () => {
   const email = 'lasting@example.com';
   const person = await join(email, { role: 'viewer', environments: ['dev'] });
   const { id } = dataOf<{ id: string }>(await person.call('GET', '/users/me'));
@@ -369,7 +369,7 @@ test('an owner makes a reset link, which sets a password once and ends the sessi
   assert.equal((await openPerson(trellis).signIn(email, 'another good password')).status, 200);
 });
 
-test('a user who is removed is refused at once, and the last owner stays', async () => {
+test('a removed user is refused at once, and the last owner cannot be removed', async () => {
   const person = await join('gone@example.com', { role: 'developer', environments: ['dev', 'prod'] });
   const { id } = dataOf<{ id: string }>(await person.call('GET', '/users/me'));
   assert.equal((await person.call('GET', '/connections', { environment: 'prod' })).status, 200);
@@ -425,7 +425,7 @@ const auditOf = async (query: string) => {
   return body.entries as Entry[];
 };
 
-test('what was done to users and by them is in the audit log, for owners alone', async () => {
+test('changes of users and by users are in the audit log, for owners alone', async () => {
   const entries = await auditOf('');
   const actions = [...new Set(entries.map(({ action }) => action))].toSorted();
   assert.deepEqual(actions, [

@@ -92,7 +92,7 @@ test('no process that the service starts has a secret of its environment, or rea
     assert.ok(programs.has(program), [...programs].join());
 });
 
-test('the three curl lines work as they stand, again and again', async () => {
+test('the three curl lines work unchanged, repeatedly', async () => {
   assert.equal(curlLines().length, 3);
   for (let time = 0; time < 2; time += 1) {
     for (const line of curlLines()) {
@@ -102,7 +102,7 @@ test('the three curl lines work as they stand, again and again', async () => {
   }
 });
 
-test('trellis key create makes another key while the service runs, with the scopes asked for', async () => {
+test('trellis key create makes another key while the service runs, with the requested scopes', async () => {
   const { stdout } = await cli(['key', 'create', '--scopes', 'integrations:read'], { DATA_DIR: dataDir });
   const headers = { authorization: `Bearer ${stdout.trim()}` };
   assert.equal((await fetch(`${service.baseUrl}/providers`, { headers })).status, 200);
@@ -110,7 +110,7 @@ test('trellis key create makes another key while the service runs, with the scop
   await assert.rejects(cli(['key', 'create', '--scopes', 'nonsense'], { DATA_DIR: dataDir }), /nonsense/);
 });
 
-test('trellis key create --replaces names a key of the environment, and says why another one does not fit', async () => {
+test('trellis key create --replaces accepts a key of the environment, and reports why another one is refused', async () => {
   const env = { DATA_DIR: dataDir };
   const { stdout: list } = await cli(['key', 'list'], env);
   const id = Number(list.trim().split('\n').at(-1)?.split('\t')[0]);
@@ -163,7 +163,7 @@ test('trellis key list and revoke: a key that ends is listed, and refused within
   assert.ok((await list()).every((text) => !text.startsWith(`${id}\t`)));
 });
 
-test('a second service on the same data dir, or the same port, says so and stops', async () => {
+test('a second service on the same data dir, or the same port, reports this and stops', async () => {
   await assert.rejects(cli(['start'], { DATA_DIR: dataDir, PORT: '0' }), (error: { stderr: string }) => {
     assert.match(error.stderr, new RegExp(dataDir));
     assert.doesNotMatch(error.stderr, /\n +at /);
@@ -181,7 +181,7 @@ test('a second service on the same data dir, or the same port, says so and stops
   await rm(other, { recursive: true, force: true });
 });
 
-test('a faulty configuration is told in one message, without a stack', async () => {
+test('a faulty configuration is reported in one message, without a stack', async () => {
   await assert.rejects(
     cli(['start'], { PORT: 'x', LOG_LEVEL: 'y' }),
     (error: { stderr: string; code: number }) => {
@@ -219,7 +219,7 @@ test('a missing master.key stops the start and no other key is made', async () =
   service = await startRunningService({ dataDir, env: { SANDBOX_KEY: 'not-for-children' } });
 });
 
-test('TRELLIS_SECRET_KEY is the key of dev, and its former value never counts again by itself', async () => {
+test('TRELLIS_SECRET_KEY is the key of dev, and its former value never becomes valid again automatically', async () => {
   const other = await mkdtemp(join(tmpdir(), 'trellis-start-key-'));
   const [first, second] = ['the-first-secret-key-chosen', 'the-second-secret-key-chosen'];
   const statusOf = async ({ baseUrl }: RunningService, key: string) =>

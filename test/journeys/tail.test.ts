@@ -74,7 +74,7 @@ async function* eventsOf(response: Response): AsyncGenerator<Event> {
 const callProxy = (path: string, call: TestTrellis['call'] = trellis.call) =>
   call('GET', `/proxy/v4/spreadsheets/${path}`, { headers });
 
-test('a tail tells what happens on every node from then on, once, and only what the filter names', async () => {
+test('a tail reports later entries of every node, once, and only those of the filter', async () => {
   const another = await trellis.serveAnother();
   try {
     await callProxy('before');
@@ -112,7 +112,7 @@ test('a tail tells what happens on every node from then on, once, and only what 
   }
 });
 
-test('what another node writes late is told all the same, and once', async () => {
+test('late entries of another node are reported nevertheless, and once', async () => {
   const { id: environmentId } = await getEnvironment(trellis.db, 'dev');
   const tail = await openTail();
   await new Promise((resolve) => setTimeout(resolve, 1_500));
@@ -163,7 +163,7 @@ test('a client that reconnects misses nothing that happened meanwhile', async ()
   assert.equal((await future.next()).name, 'end');
 });
 
-test('a tail that is to last for a while ends by itself', async () => {
+test('a tail with a duration ends automatically', async () => {
   await callProxy('asked');
   let answer = await trellis.call('GET', '/operations?text=asked');
   while ((answer.body.operations as Told[]).length === 0)

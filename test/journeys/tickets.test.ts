@@ -174,7 +174,7 @@ test('a page may call with a ticket, and no answer acts on the address of the se
   assert.equal((await ask(trellis.keys.dev, '/proxy/open/a')).headers['set-cookie']?.[0], 'a=b');
 });
 
-test('making a ticket and what was called with it are noted, the ticket itself nowhere', async () => {
+test('the creation of a ticket and its calls are logged, the ticket itself is not', async () => {
   provider.answering = ok;
   const made = await trellis.call('POST', '/tickets', {
     body: { ...connection, methods: ['GET'], paths: ['/open/noted'] },

@@ -218,7 +218,7 @@ test('what a request leaves to be run is a trace of its own, linked to the reque
   }
 });
 
-test('who sends no traceparent, or none that reads as one, begins a trace; who says that it is not sampled is not', async () => {
+test('a request without a valid traceparent begins a trace; a request that is marked as not sampled is not traced', async () => {
   const path = '/providers/google-sheet';
   for (const traceparent of [undefined, '00-nothing']) {
     const before = receiver.spans.length;
@@ -280,7 +280,7 @@ test('a refresh is a span of the request that needs it', async () => {
   assert.equal(refresh.attributes['trellis.outcome'], 'renewed');
 });
 
-test('the collector gets what was set for it, and no path, query, key or ID of a connection', async () => {
+test('the collector gets its configured headers, and no path, query, key or ID of a connection', async () => {
   assert.equal(receiver.service(), 'trellis-under-test');
   assert.equal(receiver.headers['x-team'], 'integrations');
   const all = receiver.texts.join('\n');

@@ -134,7 +134,7 @@ describe('an import', () => {
     assert.match((shown as { token: string }).token, /^a-token-of-aaa/);
   });
 
-  test('of a refresh token that was replaced shows the newer access token to nobody who may not read it', async () => {
+  test('of a replaced refresh token shows the newer access token only to callers that may read it', async () => {
     const { connectionId } = await connect(trellis, { integration: 'rotating' });
     await trellis.control('POST', 'faults', { case: 'refresh_rotates' });
     const at = `/connections/${connectionId}?provider_config_key=rotating&refresh_token=true`;
@@ -166,7 +166,7 @@ describe('an import', () => {
     assert.deepEqual((body.scopes as { granted: string[] }).granted, ['read', 'write']);
   });
 
-  test('that is refused for the client of the integration is told as its fault, until one is accepted', async () => {
+  test('that is refused for the client of the integration is reported as its fault, until one is accepted', async () => {
     refusals.set('aaa', { status: 401, error: 'invalid_client' });
     const refused = await importOf('tenants', 'aaa', {});
     assert.deepEqual([refused.status, codeOf(refused)], [400, 'integration_misconfigured']);

@@ -53,7 +53,7 @@ async function walk({ renews, forS }: { renews?: string; forS?: number } = {}): 
 }
 
 describe('a grant that ends on a day', () => {
-  test('of a project in testing: said from the start, told 48 hours before, once per grant', async (context) => {
+  test('of a project in testing: shown from the start, reported 48 hours before, once per grant', async (context) => {
     const project = { project_number: '100000000001' };
     context.after(() => trellis.control('POST', 'projects', { ...project, publishing: 'production' }));
     await trellis.control('POST', 'projects', { ...project, publishing: 'testing', test_users: [account] });
@@ -86,7 +86,7 @@ describe('a grant that ends on a day', () => {
     assert.equal((await told('connection.expiring')).length, 2);
   });
 
-  test('that is nearer than 48 hours when it is made: told at once', async () => {
+  test('that ends within 48 hours when it is made: reported at once', async () => {
     assert.equal(await walk({ forS: dayS }), 200);
     const [event, ...more] = await told('connection.expiring');
     assert.deepEqual(more, []);
@@ -101,7 +101,7 @@ describe('a grant that ends on a day', () => {
   });
 });
 
-test('at 80 of 100 grants an account is told of, at 100 the connection that is next to go, which then goes', async () => {
+test('at 80 of 100 grants the account is reported, at 100 the connection that ends next, which then ends', async () => {
   await connect(trellis, { account });
   for (let count = 2; count <= 100; count += 1) assert.equal(await walk(), 200);
   const rows = await trellis.db.query<{ id: string }>(

@@ -137,7 +137,7 @@ describe('a webhook', () => {
     assert.deepEqual(await idsOf('two', 'Thing'), ['9']);
   });
 
-  test('for nobody is taken and does nothing', async () => {
+  test('for no connection is accepted and does nothing', async () => {
     for (const body of [
       {},
       { connectionId: 'none' },
@@ -180,7 +180,7 @@ test('where a secret is set nothing unsigned gets in', async () => {
   assert.deepEqual(await idsOf('one', 'Thing', 'signed'), ['1']);
 });
 
-test('what cannot be read is a 4xx, and the service goes on', async () => {
+test('an unreadable body is a 4xx, and the service continues', async () => {
   const json = 'application/json';
   for (const [body, type] of [
     ['{', json],
@@ -254,7 +254,7 @@ test('senders of long bodies that do not end fill no memory, and keep no short o
   }
 });
 
-test('a connection for which a thousand wait takes no more until some are done, and the sender is told to come again', async () => {
+test('a connection with a thousand waiting webhooks accepts no more until some are done, and the sender gets a retry time', async () => {
   await trellis.db.query(
     `insert into run (id, environment_id, function_id, version_id, connection_id, kind, trigger, not_before)
      select gen_random_uuid(), function.environment_id, function.id, function.version_id, connection.id, 'on_event',
@@ -271,7 +271,7 @@ test('a connection for which a thousand wait takes no more until some are done, 
   await settled();
 });
 
-describe('a webhook is told to the application', () => {
+describe('a webhook is forwarded to the application', () => {
   type Told = { type: string; data: Record<string, unknown> };
   const forwards = () =>
     told.got.map(({ body }) => JSON.parse(body) as Told).filter(({ type }) => type === 'webhook.received');
@@ -304,7 +304,7 @@ describe('a webhook is told to the application', () => {
     assert.equal((await trellis.call('PATCH', '/environment/settings', { body: settings })).status, 200);
   });
 
-  test('with its payload, in our form and in the one of official clients, and stands nowhere in plain text', async () => {
+  test('with its payload, in both formats, and is nowhere in plain text', async () => {
     fresh();
     const payload = { type: 'refund', connectionId: 'one', z: { b: 'words-that-are-told', a: 1 } };
     const headers = {
@@ -386,7 +386,7 @@ describe('a webhook is told to the application', () => {
     );
   });
 
-  test('where the integration says so alone, and nothing of a stranger who names nobody', async () => {
+  test('only if forwarding is on, and not if its sender is unverified and names no known connection', async () => {
     fresh();
     const quiet = { type: 'refund', connectionId: 'one', n: 'quiet' };
     await setForwarding(false);
