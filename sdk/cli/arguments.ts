@@ -1,6 +1,6 @@
-/** The arguments, the settings and the output of developer commands. */
+/** The options, the settings and the output of commands. The commands are declared in `server/cli/commands.ts`. */
 import { readFileSync } from 'node:fs';
-import { type ParseArgsConfig, parseArgs, parseEnv } from 'node:util';
+import { parseEnv } from 'node:util';
 
 /** The environment and the output of a command: those of the process, or of a test. */
 export type CommandContext = {
@@ -9,55 +9,17 @@ export type CommandContext = {
   printError: (line: string) => void;
 };
 
+/** The options of every command that calls the service. */
+export type ServiceOptions = { url?: string | undefined; envFile?: string | undefined };
+
 /** The arguments of a command are invalid; the command exits with 2. */
 export class UsageError extends Error {
   override name = 'UsageError';
 }
 
-type Options = NonNullable<ParseArgsConfig['options']>;
-/** The parsed values of options. */
-export type Values<O extends Options> = Parsed<O>['values'];
-type Parsed<O extends Options> = ReturnType<
-  typeof parseArgs<{ args: string[]; options: O; allowPositionals: true }>
->;
-
-/** The options of every command that calls the service. */
-export const serviceOptions = { url: { type: 'string' }, 'env-file': { type: 'string' } } as const;
-export const serviceUsage = `  --url URL          the address of the service; default TRELLIS_URL, then http://localhost:3003
-  --env-file FILE    read TRELLIS_URL and TRELLIS_SECRET_KEY from this file first
-  TRELLIS_SECRET_KEY is a secret key of the environment to use. There is no option for it.`;
-
-/** The last line of every usage text. */
-export const exitCodes = 'Exit codes: 0 for success, 1 for a failure, 2 for wrong usage.';
-
-/** Parses arguments. Returns undefined after printing the usage for `--help`. Throws a UsageError for unknown arguments. */
-export function readArguments<const O extends Options>(
-  args: string[],
-  {
-    usage,
-    options,
-    maxPositionals,
-    print,
-  }: { usage: string; options: O; maxPositionals: number; print: (line: string) => void },
-): Parsed<O> | undefined {
-  if (args.includes('--help') || args.includes('-h')) {
-    print(usage);
-    return undefined;
-  }
-  let parsed: Parsed<O>;
-  try {
-    parsed = parseArgs({ args, options, allowPositionals: true }) as Parsed<O>;
-  } catch (error) {
-    throw new UsageError((error as Error).message);
-  }
-  const extra = parsed.positionals[maxPositionals];
-  if (extra !== undefined) throw new UsageError(`Unexpected argument "${extra}".`);
-  return parsed;
-}
-
 /** The environment variables of a command: `--url` overrides `--env-file`, which overrides the process's environment. */
 export function environmentFor(
-  { url, 'env-file': file }: { url?: string | undefined; 'env-file'?: string | undefined },
+  { url, envFile: file }: ServiceOptions,
   env: CommandContext['env'],
 ): CommandContext['env'] {
   return {

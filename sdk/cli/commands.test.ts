@@ -11,12 +11,11 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type CommandEnd, runCommand } from '../../test/support/command.ts';
+import { type CommandEnd, callCommand, runCommand } from '../../test/support/command.ts';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { isRead, type OutgoingCall } from '../local/reads.ts';
 import { createApi } from './api.ts';
 import { escapeControls } from './arguments.ts';
-import { runDeveloperCommand } from './commands.ts';
 import { findPaginate } from './live-reads.ts';
 import { followRun } from './run-deployed.ts';
 
@@ -80,28 +79,6 @@ export default createAction({
   },
 });
 `;
-
-/** In this process: what is refused before a command begins needs none of its own. */
-async function called([name, ...args]: string[]): Promise<CommandEnd> {
-  const [stdout, stderr]: string[][] = [[], []];
-  const into = (lines: string[]) => (line: string) => void lines.push(line);
-  const context = { env: settings(), print: into(stdout!), printError: into(stderr!) };
-  const code = await runDeveloperCommand(name!, args, context);
-  return { code, stdout: stdout!.join('\n'), stderr: stderr!.join('\n') };
-}
-
-test('each command has its help, and refuses unknown options with 2', async () => {
-  const { stdout } = await cli(['--help'], {});
-  for (const name of ['init', 'dev', 'dryrun', 'test', 'deploy', 'run']) {
-    assert.match(stdout, new RegExp(`^  ${name} `, 'm'));
-    const help = await called([name, '--help']);
-    assert.deepEqual([help.code, help.stderr], [0, ''], name);
-    assert.match(help.stdout, new RegExp(`^Usage: trellis ${name} `));
-    const unknown = await called([name, '--nonsense']);
-    assert.equal(unknown.code, 2, name);
-    assert.match(unknown.stderr, new RegExp(`--nonsense[\\s\\S]*See trellis ${name} --help`));
-  }
-});
 
 test('the files of init can be deployed unchanged, and are never overwritten', async () => {
   const made = await cli(['init', folder], {});
@@ -368,7 +345,7 @@ test('a local run paginates according to the definition of the provider', async 
 
 test('invalid arguments are reported, and the command exits with 2', async () => {
   for (const [args, message] of [
-    [['dryrun', 'google-sheet/sheet-rows', ...here()], /--connection is missing/],
+    [['dryrun', 'google-sheet/sheet-rows', ...here()], /required option '--connection <id>'/],
     [['dryrun', 'rows', ...on(), ...here()], /write <integration>\/<function>/],
     [
       ['dryrun', 'google-sheet/none', ...on(), ...here()],
@@ -384,7 +361,7 @@ test('invalid arguments are reported, and the command exits with 2', async () =>
     [['deploy', join(folder, 'README.md')], /README\.md is not a folder/],
     [['deploy', folder, '--env-file', join(home, 'none.env')], /cannot be read: ENOENT/],
   ] as const) {
-    const { code, stderr } = await called([...args]);
+    const { code, stderr } = await callCommand([...args], settings());
     assert.deepEqual([code, message.test(stderr)], [2, true], stderr);
   }
 });
@@ -392,7 +369,14 @@ test('invalid arguments are reported, and the command exits with 2', async () =>
 test('dev deploys each save, runs one function, shows the changed records, and ends on SIGINT', async () => {
   const child = spawn(
     process.execPath,
-    [join(import.meta.dirname, 'main.ts'), 'dev', folder, '--run', 'google-sheet/saves', ...on()],
+    [
+      join(import.meta.dirname, '../../server/cli/main.ts'),
+      'dev',
+      folder,
+      '--run',
+      'google-sheet/saves',
+      ...on(),
+    ],
     { env: { PATH: process.env.PATH, ...settings() }, stdio: ['ignore', 'pipe', 'pipe'] },
   );
   const exited = once(child, 'exit');

@@ -20,11 +20,14 @@ after(async () => {
   await rm(folder, { recursive: true });
 });
 
-async function run(args: string[], env: Record<string, string> = {}) {
+async function run(
+  name: string,
+  { env, ...options }: { env?: Record<string, string>; dryRun?: true; remove?: true } = {},
+) {
   const lines: string[] = [];
   const note = (line: string) => void lines.push(line);
   const given = { TRELLIS_URL: trellis.baseUrl, TRELLIS_SECRET_KEY: trellis.keys.dev, ...env };
-  const code = await deployCommand(args, { env: given, print: note, printError: note });
+  const code = await deployCommand(name, options, { env: given, print: note, printError: note });
   return { code, lines };
 }
 const write = async (file: string, text: string) => {
@@ -59,20 +62,20 @@ test('a folder is deployed with one command, which shows the changes', async () 
     '+ google-sheet/actions/two',
     '+ google-sheet/on-events/hello',
   ];
-  const dry = await run([folder, '--dry-run']);
+  const dry = await run(folder, { dryRun: true });
   assert.deepEqual(dry, { code: 0, lines: [...added, 'Nothing was deployed: --dry-run.'] });
-  assert.deepEqual(await run([folder]), { code: 0, lines: [...added, `Deployed to ${trellis.baseUrl}.`] });
-  assert.deepEqual(await run([folder]), { code: 0, lines: ['No changes.'] });
+  assert.deepEqual(await run(folder), { code: 0, lines: [...added, `Deployed to ${trellis.baseUrl}.`] });
+  assert.deepEqual(await run(folder), { code: 0, lines: ['No changes.'] });
 
   await write('google-sheet/actions/one.ts', action('{ n: n + 3 }'));
   await rm(join(folder, 'google-sheet/actions/two.ts'));
-  const changed = await run([folder]);
+  const changed = await run(folder);
   assert.deepEqual(changed.lines, [
     '~ google-sheet/actions/one',
     '  google-sheet/actions/two is kept: --remove removes it',
     `Deployed to ${trellis.baseUrl}.`,
   ]);
-  const removed = await run([folder, '--remove']);
+  const removed = await run(folder, { remove: true });
   assert.deepEqual(removed.lines, ['- google-sheet/actions/two', `Deployed to ${trellis.baseUrl}.`]);
   const { body } = await trellis.call('GET', '/integrations/google-sheet/functions');
   assert.deepEqual(
@@ -86,29 +89,30 @@ test('a folder is deployed with one command, which shows the changes', async () 
 
 test('a type error, a forbidden module and an error of the service are reported, and the command exits with 1', async () => {
   await write('google-sheet/actions/one.ts', action("{ n: 'text' }"));
-  const types = await run([folder]);
+  const types = await run(folder);
   assert.equal(types.code, 1);
   assert.match(types.lines[0]!, /^google-sheet\/actions\/one\.ts:\d+:\d+: TS2322: /);
   await write(
     'google-sheet/actions/one.ts',
     action('{ n: createServer.length }', "import { createServer } from 'node:net';"),
   );
-  const required = await run([folder]);
+  const required = await run(folder);
   assert.equal(required.code, 1);
   assert.match(required.lines[0]!, /^google-sheet\/actions\/one: A function cannot use "node:net"/);
   await write('google-sheet/actions/one.ts', action('{ n }'));
-  const forbidden = await run([folder], { TRELLIS_SECRET_KEY: await trellis.keyWith('functions:write') });
+  const forbidden = await run(folder, {
+    env: { TRELLIS_SECRET_KEY: await trellis.keyWith('functions:write') },
+  });
   assert.equal(forbidden.code, 1);
   assert.match(forbidden.lines[0]!, /functions:deploy/);
-  const unknown = await run([folder], { TRELLIS_SECRET_KEY: trellis.keys.prod });
+  const unknown = await run(folder, { env: { TRELLIS_SECRET_KEY: trellis.keys.prod } });
   assert.match(unknown.lines[0]!, /No integration of this environment has the ID "google-sheet"/);
 });
 
 test('invalid arguments and settings are reported in a sentence', async () => {
-  await assert.rejects(run([join(folder, 'none')]), /none does not exist/);
-  await assert.rejects(run([folder, 'another']), /One folder/);
-  await assert.rejects(run([folder], { TRELLIS_SECRET_KEY: '' }), /TRELLIS_SECRET_KEY is not set/);
-  await assert.rejects(run([folder], { TRELLIS_URL: 'http://127.0.0.1:1' }), /cannot be reached/);
-  const empty = await run([join(folder, 'google-sheet')]);
+  await assert.rejects(run(join(folder, 'none')), /none does not exist/);
+  await assert.rejects(run(folder, { env: { TRELLIS_SECRET_KEY: '' } }), /TRELLIS_SECRET_KEY is not set/);
+  await assert.rejects(run(folder, { env: { TRELLIS_URL: 'http://127.0.0.1:1' } }), /cannot be reached/);
+  const empty = await run(join(folder, 'google-sheet'));
   assert.equal(empty.code, 1);
 });

@@ -6,44 +6,16 @@
 import { type Compiled, compile } from '../compile/compile.ts';
 import { formatFault } from '../compile/files.ts';
 import { type Api, createApi } from './api.ts';
-import {
-  type CommandContext,
-  environmentFor,
-  exitCodes,
-  processContext,
-  readArguments,
-  serviceOptions,
-  serviceUsage,
-  UsageError,
-} from './arguments.ts';
+import { type CommandContext, environmentFor, processContext, type ServiceOptions } from './arguments.ts';
 import { folderError } from './target.ts';
-
-const usage = `Usage: trellis deploy [FOLDER] [options]
-
-Checks, bundles and deploys the functions of a folder (default ./functions). Deploys all of them or none.
-
-  --dry-run          show the changes without deploying
-  --remove           remove deployed functions that the folder does not have, for its integrations
-${serviceUsage}
-
-${exitCodes}`;
 
 /** Returns the exit code: 1 if nothing was deployed because of a fault. */
 export async function deployCommand(
-  args: string[],
-  context: CommandContext = processContext,
+  folder: string,
+  options: ServiceOptions & { dryRun?: true | undefined; remove?: true | undefined },
+  { env, print, printError }: CommandContext = processContext,
 ): Promise<number> {
-  const { env, print, printError } = context;
-  const parsed = readArguments(args, {
-    ...{ usage, print, maxPositionals: 2 },
-    options: { ...serviceOptions, 'dry-run': { type: 'boolean' }, remove: { type: 'boolean' } },
-  });
-  if (parsed === undefined) return 0;
-  const { values } = parsed;
-  const [folder = './functions', more] = parsed.positionals;
-  if (more !== undefined)
-    throw new UsageError(`One folder is deployed at a time. Unexpected argument "${more}".`);
-  const api = createApi(environmentFor(values, env));
+  const api = createApi(environmentFor(options, env));
   const functions = await compileFolder(folder, { printError });
   if (functions === undefined) {
     printError('Nothing was deployed.');
@@ -56,14 +28,14 @@ export async function deployCommand(
   }
   const { lines, removals } = plan;
   for (const line of lines) print(line);
-  const isRemoving = values.remove === true && removals.length > 0;
+  const isRemoving = options.remove === true && removals.length > 0;
   for (const line of removals)
     print(`${isRemoving ? '-' : ' '} ${line}${isRemoving ? '' : ' is kept: --remove removes it'}`);
   if (lines.length === 0 && !isRemoving) {
     print('No changes.');
     return 0;
   }
-  if (values['dry-run']) {
+  if (options.dryRun) {
     print('Nothing was deployed: --dry-run.');
     return 0;
   }

@@ -5,33 +5,16 @@ import { type Api, createApi, requireBody } from './api.ts';
 import {
   type CommandContext,
   environmentFor,
-  exitCodes,
   processContext,
-  readArguments,
   readJson,
   required,
-  serviceOptions,
-  serviceUsage,
+  type ServiceOptions,
   UsageError,
 } from './arguments.ts';
 import { compileFolder, deployChanged } from './deploy.ts';
 import { abbreviate } from './local-run.ts';
 import { type DeployedRun, pause, runDeployed, summaryOf } from './run-deployed.ts';
 import { folderError, readTarget } from './target.ts';
-
-const usage = `Usage: trellis dev [FOLDER] [options]
-
-Watches a folder of functions (default ./functions). After each save it checks types and deploys changes to the
-environment of the key. Use an environment for development, because deployed syncs run. Removes nothing. Ctrl-C ends it.
-
-  --run <integration>/<function>
-                     run this sync or action after each save, and show its log and the changed records
-  --connection ID    the connection of the run
-  --input JSON       the input of an action
-  --variant NAME     the variant of a sync; default base
-${serviceUsage}
-
-${exitCodes}`;
 
 /** The pause between a change and the compilation, because editors write a file in several steps. */
 const debounceMs = 200;
@@ -42,37 +25,32 @@ type Watched = Pick<CommandContext, 'print' | 'printError'> & {
   run: Omit<DeployedRun, 'print' | 'signal'> | undefined;
 };
 
+type DevOptions = ServiceOptions & {
+  run?: string | undefined;
+  connection?: string | undefined;
+  input?: string | undefined;
+  variant: string;
+};
+
 /** Runs until `ending` aborts, by default on SIGINT or SIGTERM. Returns 0. */
 export async function devCommand(
-  args: string[],
+  folder: string,
+  options: DevOptions,
   { env, print, printError }: CommandContext = processContext,
   ending: AbortSignal = untilSignal(),
 ): Promise<number> {
-  const parsed = readArguments(args, {
-    ...{ usage, print, maxPositionals: 1 },
-    options: {
-      ...serviceOptions,
-      run: { type: 'string' },
-      connection: { type: 'string' },
-      input: { type: 'string' },
-      variant: { type: 'string', default: 'base' },
-    },
-  });
-  if (parsed === undefined) return 0;
-  const { values } = parsed;
-  const [folder = './functions'] = parsed.positionals;
-  if (values.run === undefined && values.connection !== undefined)
+  if (options.run === undefined && options.connection !== undefined)
     throw new UsageError('--connection requires --run.');
   const run =
-    values.run === undefined
+    options.run === undefined
       ? undefined
       : {
-          target: readTarget(values.run),
-          connectionId: required('--connection', values.connection),
-          input: readJson('--input', values.input),
-          variant: values.variant,
+          target: readTarget(options.run),
+          connectionId: required('--connection', options.connection),
+          input: readJson('--input', options.input),
+          variant: options.variant,
         };
-  const watched = { api: createApi(environmentFor(values, env)), folder, run, print, printError };
+  const watched = { api: createApi(environmentFor(options, env)), folder, run, print, printError };
   const changes = watchChanges(folder, (error) => printError(error.message));
   try {
     while (!ending.aborted) {

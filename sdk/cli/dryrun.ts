@@ -3,40 +3,19 @@ import { resolve } from 'node:path';
 import { formatCall, type Reads } from '../local/reads.ts';
 import { runLocally } from '../local/run-locally.ts';
 import { createApi } from './api.ts';
-import {
-  type CommandContext,
-  environmentFor,
-  exitCodes,
-  processContext,
-  readArguments,
-  serviceUsage,
-} from './arguments.ts';
+import { type CommandContext, environmentFor, processContext } from './arguments.ts';
 import { liveStored } from './live-reads.ts';
-import { compileFunction, prepareLive, readRunOptions, report, runOptions, runUsage } from './local-run.ts';
+import { compileFunction, prepareLive, type RunValues, readRunOptions, report } from './local-run.ts';
 import { formatLine } from './run-deployed.ts';
 import { findTarget, functionPath, readTarget } from './target.ts';
 
-const usage = `Usage: trellis dryrun <integration>/<function> --connection ID [options]
-
-Runs a function of your folder on this machine for a real connection. Shows the records, checkpoints, metadata and
-locks that it would write, and writes nothing. It reads through the service. The function need not be deployed.
-
-${runUsage}
-${serviceUsage}
-
-${exitCodes}
-A record that does not match its model is a failure.`;
-
 /** Returns the exit code: 1 if the function threw, or if a record does not match its model. */
 export async function dryrunCommand(
-  args: string[],
-  context: CommandContext = processContext,
+  name: string,
+  values: RunValues,
+  { env, print, printError }: CommandContext = processContext,
 ): Promise<number> {
-  const { env, print, printError } = context;
-  const parsed = readArguments(args, { ...{ usage, print, maxPositionals: 1 }, options: runOptions });
-  if (parsed === undefined) return 0;
-  const { values, positionals } = parsed;
-  const target = readTarget(positionals[0]);
+  const target = readTarget(name);
   const options = readRunOptions(values);
   const folder = resolve(values.folder);
   const file = await findTarget(folder, target);

@@ -4,23 +4,13 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve, sep } from 'node:path';
 import { compilerOptions, locateModules, type ModuleLocations } from '../compile/check-types.ts';
-import { type CommandContext, exitCodes, processContext, readArguments } from './arguments.ts';
-
-const usage = `Usage: trellis init [FOLDER]
-
-Creates a folder (default ./functions) with a sync, an action and an event function for the integration google-sheet,
-and a tsconfig.json for your editor. Overwrites nothing: if one of its files exists, none is written.
-
-${exitCodes}`;
+import { type CommandContext, processContext } from './arguments.ts';
 
 /** Returns the exit code: 1 if a file exists already. */
 export async function initCommand(
-  args: string[],
+  name: string,
   { print, printError }: Pick<CommandContext, 'print' | 'printError'> = processContext,
 ): Promise<number> {
-  const parsed = readArguments(args, { ...{ usage, print, maxPositionals: 1 }, options: {} });
-  if (parsed === undefined) return 0;
-  const [name = './functions'] = parsed.positionals;
   const folder = resolve(name);
   const files = Object.entries(exampleFiles(relativeLocations(folder)));
   const existing = files.map(([file]) => file).filter((file) => existsSync(join(folder, file)));

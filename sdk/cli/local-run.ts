@@ -7,29 +7,19 @@ import type { Json, JsonObject, ModelEffects } from '../local/outcome.ts';
 import type { Reads } from '../local/reads.ts';
 import type { LocalEnd } from '../local/run-locally.ts';
 import type { Api } from './api.ts';
-import { readJson, readJsonObject, required, serviceOptions, UsageError, type Values } from './arguments.ts';
+import { readJson, readJsonObject, required, type ServiceOptions, UsageError } from './arguments.ts';
 import { type ConnectionRef, findPaginate, getConnection, getIntegration, liveReads } from './live-reads.ts';
 
 /** The options of the commands that run local code for a connection. */
-export const runUsage = `  --connection ID    the connection of the run
-  --input JSON       the input of an action
-  --checkpoint JSON  the checkpoint to continue from; default none, as in a first run
-  --metadata JSON    metadata to use instead of the connection's
-  --variant NAME     the variant of a sync; default base
-  --allow-writes     also make calls to the provider other than GET, HEAD and OPTIONS
-  --folder DIR       the folder of the functions; default ./functions`;
-export const runOptions = {
-  ...serviceOptions,
-  folder: { type: 'string', default: './functions' },
-  connection: { type: 'string' },
-  input: { type: 'string' },
-  checkpoint: { type: 'string' },
-  metadata: { type: 'string' },
-  variant: { type: 'string', default: 'base' },
-  'allow-writes': { type: 'boolean', default: false },
-} as const;
-
-export type RunValues = Values<typeof runOptions>;
+export type RunValues = ServiceOptions & {
+  folder: string;
+  connection?: string | undefined;
+  input?: string | undefined;
+  checkpoint?: string | undefined;
+  metadata?: string | undefined;
+  variant: string;
+  allowWrites?: true | undefined;
+};
 
 type RunOptions = {
   connectionId: string;
@@ -48,7 +38,7 @@ export function readRunOptions(values: RunValues): RunOptions {
     checkpoint: (readJsonObject('--checkpoint', values.checkpoint) as JsonObject | undefined) ?? null,
     metadata: readJsonObject('--metadata', values.metadata) as JsonObject | undefined,
     variant: values.variant,
-    mayWrite: values['allow-writes'],
+    mayWrite: values.allowWrites === true,
   };
 }
 

@@ -7,10 +7,9 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { type CommandEnd, runCommand } from '../../test/support/command.ts';
+import { type CommandEnd, callCommand, runCommand } from '../../test/support/command.ts';
 import { openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { createRecorder, type Recording } from '../local/recording.ts';
-import { runDeveloperCommand } from './commands.ts';
 
 let trellis: TestTrellis;
 let folder: string;
@@ -63,20 +62,9 @@ const record = (target: string, ...more: string[]): Promise<CommandEnd> =>
     // A day is another one there.
     TZ: 'Asia/Tokyo',
   });
-/** Without a service, without a key; in this process, which saves a second each time. */
-async function play(...targets: string[]): Promise<CommandEnd> {
-  let [stdout, stderr] = ['', ''];
-  const code = await runDeveloperCommand('test', [...targets, '--folder', folder], {
-    env: {},
-    print: (line) => {
-      stdout += `${line}\n`;
-    },
-    printError: (line) => {
-      stderr += `${line}\n`;
-    },
-  });
-  return { code, stdout, stderr };
-}
+/** Without a service, without a key. */
+const play = (...targets: string[]): Promise<CommandEnd> =>
+  callCommand(['test', ...targets, '--folder', folder]);
 const things = ({ endpoint = '/things', name = 'thing.name', extra = '' } = {}) => `
 import { createSync } from 'trellis';
 import { z } from 'zod';

@@ -3,56 +3,36 @@ import { createApi } from './api.ts';
 import {
   type CommandContext,
   environmentFor,
-  exitCodes,
   processContext,
-  readArguments,
   readJson,
-  required,
-  serviceOptions,
-  serviceUsage,
+  type ServiceOptions,
   UsageError,
 } from './arguments.ts';
 import { runDeployed, summaryOf } from './run-deployed.ts';
 import { readTarget } from './target.ts';
 
-const usage = `Usage: trellis run <integration>/<function> --connection ID [options]
-
-Runs a deployed sync or action in the service, and prints its log until it ends.
-
-  --connection ID    the connection of the run
-  --input JSON       the input of an action
-  --variant NAME     the variant of a sync; default base
-  --allow-mass-delete MODEL=COUNT
-                     for a sync with a held deletion: delete at most COUNT records of the model, once;
-                     can be repeated for several models
-${serviceUsage}
-
-${exitCodes}`;
+type RunOptions = ServiceOptions & {
+  connection: string;
+  input?: string | undefined;
+  variant: string;
+  allowMassDelete?: string[] | undefined;
+};
 
 /** Returns the exit code: 1 if the run failed or did not start. */
-export async function runCommand(args: string[], context: CommandContext = processContext): Promise<number> {
-  const { env, print, printError } = context;
-  const parsed = readArguments(args, {
-    ...{ usage, print, maxPositionals: 1 },
-    options: {
-      ...serviceOptions,
-      connection: { type: 'string' },
-      input: { type: 'string' },
-      variant: { type: 'string', default: 'base' },
-      'allow-mass-delete': { type: 'string', multiple: true },
-    },
-  });
-  if (parsed === undefined) return 0;
-  const { values } = parsed;
-  const options = {
-    target: readTarget(parsed.positionals[0]),
-    connectionId: required('--connection', values.connection),
-    variant: values.variant,
-    input: readJson('--input', values.input),
-    allowed: readAllowed(values['allow-mass-delete']),
+export async function runCommand(
+  name: string,
+  options: RunOptions,
+  { env, print, printError }: CommandContext = processContext,
+): Promise<number> {
+  const wanted = {
+    target: readTarget(name),
+    connectionId: options.connection,
+    variant: options.variant,
+    input: readJson('--input', options.input),
+    allowed: readAllowed(options.allowMassDelete),
     print,
   };
-  const { run, output } = await runDeployed(createApi(environmentFor(values, env)), options);
+  const { run, output } = await runDeployed(createApi(environmentFor(options, env)), wanted);
   const isSuccess = run.state === 'succeeded';
   for (const line of summaryOf(run)) (isSuccess ? print : printError)(line);
   if (output !== undefined) print(JSON.stringify(output, null, 2));

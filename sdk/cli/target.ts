@@ -5,8 +5,7 @@ import { UsageError } from './arguments.ts';
 export type Target = { integrationKey: string; name: string; kind?: FunctionFile['kind'] | undefined };
 
 /** Throws a UsageError for an invalid name. */
-export function readTarget(text: string | undefined): Target {
-  if (text === undefined) throw new UsageError('The function is missing: write <integration>/<function>.');
+export function readTarget(text: string): Target {
   const parts = text.split('/');
   const [integrationKey, name] = [parts[0], parts.at(-1)];
   const kindFolder = parts.length === 3 ? parts[1] : undefined;

@@ -15,15 +15,7 @@ import {
 } from '../local/recording.ts';
 import { type LocalEnd, type LocalRun, runLocally } from '../local/run-locally.ts';
 import { createApi } from './api.ts';
-import {
-  type CommandContext,
-  environmentFor,
-  exitCodes,
-  processContext,
-  readArguments,
-  serviceUsage,
-  UsageError,
-} from './arguments.ts';
+import { type CommandContext, environmentFor, processContext, UsageError } from './arguments.ts';
 import { getConnection } from './live-reads.ts';
 import {
   bundleFunction,
@@ -32,50 +24,29 @@ import {
   type RunValues,
   readRunOptions,
   report,
-  runOptions,
-  runUsage,
 } from './local-run.ts';
 import { findTarget, functionPath, functionsIn, readTarget } from './target.ts';
 
-const usage = `Usage: trellis test [<integration>/<function>]... [--folder DIR] [--case NAME]
-       trellis test <integration>/<function> --record --connection ID [options]
-
-Runs functions against their recordings, without a service or a network, and compares the saved records and outputs
-with the recorded ones. Recordings are beside the functions as <function>.test.json, or <function>.<case>.test.json for
-further cases. A call that was not recorded, or that was recorded and not made, is a failure.
-
-With --record it runs the function once for a real connection, on an empty cache, and stores each call with its
-response. Credentials and the key are replaced by placeholders, and authorization headers are left out. All other data
-of the provider is stored unchanged: use an account whose data may be stored beside your code.
-
-  --record           create or replace the recording
-  --case NAME        the name of the recording; without --record, run only recordings with this name
-${runUsage}
-${serviceUsage}
-
-${exitCodes}`;
-
 type RecordTarget = CommandContext & { folder: string; file: FunctionFile };
 
+type TestValues = RunValues & { record?: true | undefined; case?: string | undefined };
+
 /** Returns the exit code: 1 if a run differs from its recording. */
-export async function testCommand(args: string[], context: CommandContext = processContext): Promise<number> {
-  const { print } = context;
-  const parsed = readArguments(args, {
-    ...{ usage, print, maxPositionals: 1_000 },
-    options: { ...runOptions, record: { type: 'boolean', default: false }, case: { type: 'string' } },
-  });
-  if (parsed === undefined) return 0;
-  const { values, positionals } = parsed;
+export async function testCommand(
+  names: readonly string[],
+  values: TestValues,
+  context: CommandContext = processContext,
+): Promise<number> {
   if (values.case !== undefined && !/^[\w-]+$/.test(values.case))
     throw new UsageError('--case may contain only letters, digits, _ and -.');
   const folder = resolve(values.folder);
   const files =
-    positionals.length === 0
+    names.length === 0
       ? await functionsIn(folder)
-      : await Promise.all(positionals.map((one) => findTarget(folder, readTarget(one))));
+      : await Promise.all(names.map((one) => findTarget(folder, readTarget(one))));
   if (values.record) {
     const [file] = files;
-    if (file === undefined || positionals.length !== 1)
+    if (file === undefined || names.length !== 1)
       throw new UsageError('--record requires the name of one function.');
     return record({ ...context, folder, file }, values);
   }
@@ -85,7 +56,7 @@ export async function testCommand(args: string[], context: CommandContext = proc
 
 async function record(
   { folder, file, env, print, printError }: RecordTarget,
-  values: RunValues & { case?: string | undefined },
+  values: TestValues,
 ): Promise<number> {
   const options = readRunOptions(values);
   const settings = environmentFor(values, env);

@@ -1,19 +1,15 @@
-import { parseArgs } from 'node:util';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { type AuditVerdict, verifyAudit } from '../activity/audit-chain.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
 import { withDatabase } from './database.ts';
-import { createProgress, text } from './terminal.ts';
+import { createProgress } from './terminal.ts';
 
 /**
- * `trellis audit verify [--head POSITION:HASH]`: checks that the audit log was not changed, also while the service runs.
- * Prints the head, to keep elsewhere. Exits with 1 if the log was changed.
+ * `trellis audit verify`: checks that the audit log was not changed, also while the service runs. Prints the head, to keep
+ * elsewhere. Exits with 1 if the log was changed.
  */
-export async function auditCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, allowPositionals: true, options: { head: text } });
-  if (positionals.length !== 1 || positionals[0] !== 'verify') {
-    throw new Error('The command is: audit verify [--head POSITION:HASH].');
-  }
-  const kept = values.head === undefined ? undefined : readHead(values.head);
+export async function verifyAuditCommand(options: { head?: string | undefined }): Promise<number> {
+  const kept = options.head === undefined ? undefined : readHead(options.head);
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
     const progress = createProgress(process.stderr);
     const verdict = await verifyAudit(db, {
@@ -47,7 +43,7 @@ function print({ proven, waiting, head, fault }: AuditVerdict): number {
 function readHead(text: string): { position: number; chain: string } {
   const [, position, chain] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text.trim().toLowerCase()) ?? [];
   if (position !== undefined && chain !== undefined) return { position: Number(position), chain };
-  throw new Error(
+  throw new UsageError(
     `--head "${text}" is not valid: give the value that an earlier check printed after "head".`,
   );
 }

@@ -65,5 +65,5 @@ test('a backup without a database is refused, and an invalid count is reported',
   ]);
   assert.match(none.stderr, /contains no database yet; start the service once/);
   assert.match(count.stderr, /--keep "0" is not a number from 1 to 999999\./);
-  assert.deepEqual([none.code, count.code], [1, 1]);
+  assert.deepEqual([none.code, count.code], [1, 2]);
 });

@@ -1,5 +1,5 @@
 import { basename, dirname, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { writeCommandAudit } from '../activity/audit.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
 import type { EmbeddedConnection } from '../db/embedded/embedded.ts';
@@ -11,23 +11,20 @@ import { raisePositions, raisePositionsOnce } from '../ops/backup/positions.ts';
 import { restoreBackup, tryBackup } from '../ops/backup/restore.ts';
 import { upgradeDatabase } from '../ops/backup/upgrade.ts';
 import { readVault, withDatabase, withEmbeddedServer } from './database.ts';
-import { exportKeysTo, printRestored } from './keys.ts';
-import { createProgress, flag, log, text } from './terminal.ts';
-
-const backupUsage = 'The command is: backup --to DIRECTORY [--keep COUNT] [--keys FILE].';
+import { exportKeysTo, printRestored, type RestoreOptions } from './keys.ts';
+import { createProgress, log } from './terminal.ts';
 
 /** `trellis backup`: copies the embedded database and writes its file of keys, also while the service runs. */
-export async function backupCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({
-    args,
-    options: { to: text, keep: text, keys: text },
-  });
-  if (values.to === undefined) throw new Error(backupUsage);
-  const keep = values.keep === undefined ? undefined : readCount(values.keep);
+export async function backupCommand(options: {
+  to: string;
+  keep?: string | undefined;
+  keys?: string | undefined;
+}): Promise<number> {
+  const keep = options.keep === undefined ? undefined : readCount(options.keep);
   const config = loadConfigWithoutKeys();
   if (config.databaseUrl !== undefined) throw new Error(backupAdviceForExternal);
   return withEmbeddedServer(config, (server) =>
-    withBackupDirectory(resolve(values.to!), async (backupDir) => {
+    withBackupDirectory(resolve(options.to), async (backupDir) => {
       const progress = createProgress(process.stderr);
       const given = { dataDir: config.dataDir, server, backupDir, log };
       const made = await makeBackup({
@@ -35,7 +32,7 @@ export async function backupCommand(args: string[]): Promise<number> {
         onProgress: (step) => progress.show(textOf(step)),
       }).finally(() => progress.end());
       console.log(`${made.path}: ${megabytes(made.bytes)}, contains no data keys; a test recovery succeeded`);
-      await auditAndExport(server, { made: made.path, keyFile: values.keys ?? keyFileOf(backupDir) });
+      await auditAndExport(server, { made: made.path, keyFile: options.keys ?? keyFileOf(backupDir) });
       if (keep === undefined) return 0;
       for (const name of await keepNewest(backupDir, { count: keep, made: basename(made.path) }))
         console.log(`removed ${name}`);
@@ -65,7 +62,7 @@ async function auditAndExport(
 
 function readCount(text: string): number {
   if (/^[1-9]\d{0,5}$/.test(text)) return Number(text);
-  throw new Error(`--keep "${text}" is not a number from 1 to 999999.`);
+  throw new UsageError(`--keep "${text}" is not a number from 1 to 999999.`);
 }
 
 /** `12 MB of 43 MB copied`. */
@@ -73,26 +70,20 @@ function textOf({ doing, bytes, total }: Step): string {
   return `${megabytes(bytes)} of ${megabytes(Math.max(bytes, total))} ${doing}`;
 }
 
-const restoreUsage =
-  'The command is: restore --from BACKUP [--keys FILE] [--dry-run] [--drop-newer] [--back].';
-
 /** `trellis restore`: restores a backup of the embedded database into a DATA_DIR without a database. */
-export async function restoreCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({
-    args,
-    options: { from: text, keys: text, 'dry-run': flag, 'drop-newer': flag, back: flag },
-  });
-  if (values.from === undefined) throw new Error(restoreUsage);
+export async function restoreCommand(
+  options: RestoreOptions & { from: string; keys?: string | undefined },
+): Promise<number> {
   const config = loadConfigWithoutKeys();
   if (config.databaseUrl !== undefined) throw new Error(restoreAdviceForExternal);
-  const backup = resolve(values.from);
+  const backup = resolve(options.from);
   const vault = await readVault(config);
-  const keyFile = await readKeyFile(values.keys ?? keyFileOf(dirname(backup)));
+  const keyFile = await readKeyFile(options.keys ?? keyFileOf(dirname(backup)));
   const progress = createProgress(process.stderr);
-  const isTrial = values['dry-run'];
+  const isTrial = options.dryRun === true;
   const { madeAt, keys, raised } = await (isTrial ? tryBackup : restoreBackup)({
     ...{ backup, keyFile, vault, dataDir: config.dataDir },
-    ...{ dropsNewer: values['drop-newer'], goesBack: values.back },
+    ...{ dropsNewer: options.dropNewer === true, goesBack: options.back === true },
     log,
     onProgress: (done) => progress.show(textOf({ doing: 'copied', ...done })),
   }).finally(() => progress.end());
@@ -115,10 +106,9 @@ const restoreAdviceForExternal = `DATABASE_URL is set. Restore this PostgreSQL w
 docs/operations/backup.md describes each command, and the connection service file for "service=trellis".`;
 
 /** `trellis restored`: for a database that was restored by other programs, or may have lost commits in a failover. */
-export async function restoredCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: { again: flag } });
+export async function restoredCommand(options: { again?: true | undefined }): Promise<number> {
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
-    const raised = await (values.again ? raisePositions : raisePositionsOnce)(db);
+    const raised = await (options.again ? raisePositions : raisePositionsOnce)(db);
     if ('raisedAt' in raised) {
       console.error(
         `The positions were raised at ${raised.raisedAt.toISOString()}, and no position was assigned since: nothing was changed. ` +
@@ -133,13 +123,8 @@ export async function restoredCommand(args: string[]): Promise<number> {
   });
 }
 
-const upgradeUsage = 'The command is: upgrade-database --old-binaries DIRECTORY.';
-
 /** `trellis upgrade-database`: upgrades the embedded database to the major version of PostgreSQL of this version. */
-export async function upgradeDatabaseCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: { 'old-binaries': text } });
-  const oldBinaries = values['old-binaries'];
-  if (oldBinaries === undefined) throw new Error(upgradeUsage);
+export async function upgradeDatabaseCommand({ oldBinaries }: { oldBinaries: string }): Promise<number> {
   const { dataDir, databaseUrl } = loadConfigWithoutKeys();
   if (databaseUrl !== undefined)
     throw new Error('DATABASE_URL is set. Upgrade this PostgreSQL with its own tools.');

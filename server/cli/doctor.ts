@@ -1,10 +1,10 @@
-import { parseArgs, styleText } from 'node:util';
+import { styleText } from 'node:util';
 import { loadConfig } from '../config/config.ts';
 import { hasEmbedded } from '../db/embedded/place.ts';
 import type { Finding, State } from '../ops/doctor/check.ts';
 import { examine } from '../ops/doctor/examine.ts';
 import { withDatabase } from './database.ts';
-import { flag, oneLine } from './terminal.ts';
+import { type JsonOption, oneLine, printJson } from './terminal.ts';
 
 const colors: Record<State, 'green' | 'yellow' | 'red' | 'dim'> = {
   ok: 'green',
@@ -13,9 +13,8 @@ const colors: Record<State, 'green' | 'yellow' | 'red' | 'dim'> = {
   skipped: 'dim',
 };
 
-/** `trellis doctor [--json]`: exits with 1 if a problem has to be fixed before the service can be relied on. */
-export async function doctorCommand(args: string[]): Promise<number> {
-  const { json } = parseArgs({ args, options: { json: flag } }).values;
+/** `trellis doctor`: exits with 1 if a problem has to be fixed before the service can be relied on. */
+export async function doctorCommand({ json }: JsonOption): Promise<number> {
   const findings = await examine({
     load: loadConfig,
     withDatabase,
@@ -24,7 +23,7 @@ export async function doctorCommand(args: string[]): Promise<number> {
   });
   const failed = findings.filter(({ state }) => state === 'fail').length;
   const warned = findings.filter(({ state }) => state === 'warn').length;
-  if (json) console.log(JSON.stringify({ result: failed > 0 ? 'fail' : 'ok', findings }, undefined, 2));
+  if (json) printJson({ result: failed > 0 ? 'fail' : 'ok', findings });
   else console.log(`\n${summary(failed, warned)}`);
   return failed > 0 ? 1 : 0;
 }

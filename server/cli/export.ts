@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { parseArgs } from 'node:util';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { exportedLines } from '../../tools/migrate/file/export.ts';
 import { seal } from '../../tools/migrate/file/sealed.ts';
 import { writeCommandAudit } from '../activity/audit.ts';
@@ -8,41 +8,38 @@ import type { Db } from '../db/pool.ts';
 import { type Environment, getEnvironment, listEnvironments } from '../environments/store.ts';
 import { writeWhole } from '../whole-file.ts';
 import { withStore } from './database.ts';
-import { createProgress, flag, readSecret, text } from './terminal.ts';
+import { createProgress, readSecret } from './terminal.ts';
 
-const usage =
-  'The command is: export --to FILE --environment NAME|--all [--records] [--api-keys] [--passphrase-file FILE].';
 const minPassphrase = 12;
 
+type ExportOptions = {
+  to: string;
+  environment?: string | undefined;
+  all?: true | undefined;
+  records?: true | undefined;
+  apiKeys?: true | undefined;
+  passphraseFile?: string | undefined;
+};
+
 /** `trellis export`: the contents of environments, sealed with a passphrase, also while the service runs. */
-export async function exportCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({
-    args,
-    options: {
-      ...{ to: text, environment: text, 'passphrase-file': text },
-      ...{ all: flag, records: flag, 'api-keys': flag, help: flag },
-    },
-  });
-  if (values.help) {
-    console.log(usage);
-    return 0;
-  }
-  if (values.to === undefined || (values.environment === undefined) === !values.all) throw new Error(usage);
-  const passphrase = await readPassphrase(values['passphrase-file']);
+export async function exportCommand(options: ExportOptions): Promise<number> {
+  const { to, environment, records: hasRecords = false, apiKeys: hasApiKeys = false } = options;
+  if ((environment === undefined) === (options.all === undefined))
+    throw new UsageError('Give either --environment NAME or --all.');
+  const passphrase = await readPassphrase(options.passphraseFile);
   if ([...passphrase].length < minPassphrase)
     throw new Error(
       `The passphrase has fewer than ${minPassphrase} characters. Generate one: openssl rand -base64 24`,
     );
   const config = loadConfigWithoutKeys();
   return withStore(config, async ({ db, reading }) => {
-    const environments = await environmentsOf(db, values.environment);
+    const environments = await environmentsOf(db, environment);
     const progress = createProgress(process.stderr);
     const counts: Record<string, number> = {};
     const lines = exportedLines(
       {
         ...{ db, reading, environments, now: new Date() },
-        hasRecords: values.records,
-        hasApiKeys: values['api-keys'],
+        ...{ hasRecords, hasApiKeys },
         onProgress: ({ connection = 0, record = 0 }) =>
           progress.show(`${connection} connections and ${record} records written`),
       },
@@ -53,19 +50,17 @@ export async function exportCommand(args: string[]): Promise<number> {
       made_at: new Date().toISOString(),
       contents: {
         environments: environments.map(({ name }) => name),
-        records: values.records,
-        api_keys: values['api-keys'],
+        records: hasRecords,
+        api_keys: hasApiKeys,
       },
     };
-    await writeWhole(values.to!, async (file) => {
+    await writeWhole(to, async (file) => {
       for await (const bytes of seal(lines, { given, passphrase })) await file.writeFile(bytes);
       await audit(db, { environments, id: given.id, counts });
     }).finally(() => progress.end());
     for (const kind of ['integration', 'connection', 'record', 'api_key'])
       if (counts[kind] !== undefined) console.log(`${counts[kind]} ${kind.replace('_', ' ')}s`);
-    console.log(
-      `written to ${values.to}; the file and its passphrase give access to all of these credentials`,
-    );
+    console.log(`written to ${to}; the file and its passphrase give access to all of these credentials`);
     console.log(
       'Before another installation uses them, make sure that this one no longer refreshes tokens (docs/guides/export-and-import.md).',
     );

@@ -4,15 +4,13 @@ import { mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { type CommandEnd, runCommand } from '../../test/support/command.ts';
+import { type CommandEnd, callCommand, runCommand } from '../../test/support/command.ts';
 import { openTestDatabase, type TestDatabase, urlOf } from '../../test/support/database.ts';
 import { type PeerStandIn, startPeer } from '../../test/support/peer.ts';
 import { peerConnection } from '../../test/support/peer-bodies.ts';
 import { readMasterKeys } from '../config/config.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { openVault } from '../vault.ts';
-import { exportCommand } from './export.ts';
-import { importCommand } from './import.ts';
 
 let peer: PeerStandIn;
 let database: TestDatabase;
@@ -90,33 +88,30 @@ test('a dry run changes nothing; an import reports its result as text and in a f
 test('faults in the arguments of a command are reported before any work', async () => {
   const file = join(folder, 'key');
   await writeFile(file, 'a key of the peer');
-  const keyed = (...more: string[]) => importCommand(nango('--key-file', file, ...more));
-  await assert.rejects(importCommand([]), /The command is one of/);
-  await assert.rejects(importCommand(['nango', '--from', peer.url]), /The command is one of/);
-  await assert.rejects(importCommand(['a', 'b']), /The command is one of/);
-  await assert.rejects(keyed('--parallel', '0'), /--parallel "0"/);
-  await assert.rejects(keyed('--models', 'Row'), /require --records/);
-  await assert.rejects(keyed('--records', '--consumer', ' '), /--consumer " " is not a name/);
-  await assert.rejects(keyed('--provider', 'x'), /THEIRS=OURS/);
-  await assert.rejects(keyed('--positions', 'p'), /require --records/);
-  await assert.rejects(keyed('--report', join(folder, 'none', 'r')), /directory does not exist/);
-  await assert.rejects(keyed('--report', folder), /is a directory/);
-  await assert.rejects(
-    importCommand([file, '--report', join(folder, 'none', 'r')]),
-    /directory does not exist/,
-  );
-  await assert.rejects(
-    importCommand(['nango', '--from', 'ftp://x', '--environment', 'prod']),
-    /is not an address/,
-  );
-  await assert.rejects(exportCommand(['--to', join(folder, 'x')]), /The command is: export/);
-  await assert.rejects(
-    exportCommand(['--to', 'x', '--all', '--environment', 'prod']),
-    /The command is: export/,
-  );
-  await assert.rejects(exportCommand(['--to', 'x', '--all', '--passphrase-file', `${file}s`]), /ENOENT/);
+  const refuses = async (args: string[], said: RegExp, code = 2) => {
+    const end = await callCommand(args);
+    assert.match(end.stderr, said);
+    assert.equal(end.code, code, end.stderr);
+  };
+  const keyed = (...more: string[]) => imported('--key-file', file, ...more);
+  const exported = (...more: string[]) => ['export', '--to', join(folder, 'x'), ...more];
+  await refuses(['import'], /missing required argument 'file'/);
+  await refuses(['import', 'nango', '--from', peer.url], /required option '--environment <name>'/);
+  await refuses(['import', 'a', 'b'], /too many arguments/);
+  await refuses(keyed('--parallel', '0'), /--parallel "0"/);
+  await refuses(keyed('--models', 'Row'), /require --records/);
+  await refuses(keyed('--records', '--consumer', ' '), /--consumer " " is not a name/);
+  await refuses(keyed('--provider', 'x'), /THEIRS=OURS/);
+  await refuses(keyed('--positions', 'p'), /require --records/);
+  await refuses(keyed('--report', join(folder, 'none', 'r')), /directory does not exist/, 1);
+  await refuses(keyed('--report', folder), /is a directory/, 1);
+  await refuses(['import', file, '--report', join(folder, 'none', 'r')], /directory does not exist/, 1);
+  await refuses(['import', 'nango', '--from', 'ftp://x', '--environment', 'prod'], /is not an address/);
+  await refuses(exported(), /either --environment NAME or --all/);
+  await refuses(exported('--all', '--environment', 'prod'), /either --environment NAME or --all/);
+  await refuses(exported('--all', '--passphrase-file', `${file}s`), /ENOENT/, 1);
   await writeFile(file, 'short');
-  await assert.rejects(exportCommand(['--to', 'x', '--all', '--passphrase-file', file]), /fewer than 12/);
+  await refuses(exported('--all', '--passphrase-file', file), /fewer than 12/, 1);
   assert.deepEqual(peer.requests, []);
 });
 

@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import { BlockList } from 'node:net';
-import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { proveFile, runFile, tryFile } from '../../tools/migrate/file/run.ts';
 import { withImportLock } from '../../tools/migrate/import-lock.ts';
 import { openPeer } from '../../tools/migrate/peer/client.ts';
@@ -15,45 +15,31 @@ import { createOutbound } from '../outbound/outbound.ts';
 import { proveWritable, writeWhole } from '../whole-file.ts';
 import { withStore } from './database.ts';
 import { readPassphrase } from './export.ts';
-import { createProgress, flag, oneLine, readSecret, text } from './terminal.ts';
+import { createProgress, oneLine, readSecret } from './terminal.ts';
 
-const usage = `The command is one of:
+type ImportOptions = { overwrite?: true | undefined; dryRun?: true | undefined; report?: string | undefined };
+type PeerOptions = ImportOptions & {
+  from: string;
+  environment: string;
+  keyFile?: string | undefined;
+  integrations?: string | undefined;
+  provider?: string[] | undefined;
+  records?: true | undefined;
+  models?: string | undefined;
+  positions?: string | undefined;
+  consumer?: string | undefined;
+  parallel: string;
+};
 
-  import nango --from URL --environment NAME [--key-file FILE] [--integrations a,b] [--provider THEIRS=OURS]...
-               [--records [--models A,B] [--positions FILE [--consumer NAME]]] [--overwrite] [--parallel 8]
-               [--dry-run] [--report FILE]
-  import FILE [--environment NAME] [--passphrase-file FILE] [--overwrite] [--dry-run] [--report FILE]`;
-
-/**
- * `trellis import`: imports from a running Nango or a file, also while the service runs. Exits with 1 if the import is not
- * complete.
- */
-export async function importCommand(args: string[]): Promise<number> {
-  if (args.includes('--help')) {
-    console.log(usage);
-    return 0;
-  }
-  if (args[0] === 'nango') return importPeerCommand(args.slice(1));
-  return importFileCommand(args);
-}
-
-const peerOptions = {
-  ...{ from: text, environment: text, 'key-file': text, integrations: text, models: text, positions: text },
-  ...{ consumer: text, report: text, parallel: text },
-  provider: { type: 'string', multiple: true, default: [] as string[] },
-  ...{ records: flag, overwrite: flag, 'dry-run': flag },
-} satisfies ParseArgsOptionsConfig;
-
-async function importPeerCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: peerOptions });
-  if (values.from === undefined || values.environment === undefined) throw new Error(usage);
+/** `trellis import nango`: imports from a running Nango, also while the service runs. Exits with 1 if it is not complete. */
+export async function importPeerCommand(values: PeerOptions): Promise<number> {
   const url = readAddress(values.from);
   if (values.report !== undefined) await proveWritable(values.report);
-  const parallel = readCount(values.parallel ?? '8');
-  const providerNames = readNames(values.provider);
+  const parallel = readCount(values.parallel);
+  const providerNames = readNames(values.provider ?? []);
   const filter = values.integrations === undefined ? undefined : new Set(listOf(values.integrations));
   if (!values.records && (values.models ?? values.positions ?? values.consumer) !== undefined)
-    throw new Error('--models, --positions and --consumer require --records.');
+    throw new UsageError('--models, --positions and --consumer require --records.');
   const records = values.records
     ? {
         models: listOf(values.models),
@@ -62,7 +48,7 @@ async function importPeerCommand(args: string[]): Promise<number> {
       }
     : undefined;
   const key = await readSecret({
-    file: values['key-file'],
+    file: values.keyFile,
     setting: readCommandSecrets().peerKey,
     question: `Secret key of ${url}:`,
     advice: 'Give the secret key of the source with --key-file FILE or in TRELLIS_PEER_KEY.',
@@ -71,19 +57,19 @@ async function importPeerCommand(args: string[]): Promise<number> {
   const outbound = createOutbound({ allow: [{ addresses: privateRanges() }] });
   try {
     return await withStore(config, async ({ db, reading }) => {
-      const environment = await getEnvironment(db, values.environment!);
+      const environment = await getEnvironment(db, values.environment);
       const progress = createProgress(process.stderr);
       const run: PeerRun = {
         ...{ db, reading, environment, records, parallel, baseUrl: config.baseUrl },
         peer: openPeer({ url, key, fetch: outbound.fetchFor({ isTest: false }) }),
         ...{ providerNames, filter },
-        overwrites: values.overwrite,
+        overwrites: values.overwrite === true,
         onProgress: progress.show,
         now: () => new Date(),
         pageSize: 500,
         deadAgainMs: 31_000,
       };
-      const done = values['dry-run']
+      const done = values.dryRun
         ? tryPeerRun(run)
         : withImportLock(db, async (lock) => {
             await lock.take(environment.id);
@@ -97,21 +83,14 @@ async function importPeerCommand(args: string[]): Promise<number> {
   }
 }
 
-/** `trellis import FILE`: the file that another installation has exported. */
-async function importFileCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({
-    args,
-    allowPositionals: true,
-    options: {
-      ...{ environment: text, 'passphrase-file': text, report: text },
-      ...{ overwrite: flag, 'dry-run': flag },
-    },
-  });
-  const [path] = positionals;
-  if (path === undefined || positionals.length > 1) throw new Error(usage);
-  const { environment: environmentName, overwrite: overwrites } = values;
+/** `trellis import FILE`: the file that another installation has exported. Exits with 1 if the import is not complete. */
+export async function importFileCommand(
+  path: string,
+  values: ImportOptions & { environment?: string | undefined; passphraseFile?: string | undefined },
+): Promise<number> {
+  const { environment: environmentName, overwrite: overwrites = false } = values;
   if (environmentName !== undefined && !/^[a-z0-9][a-z0-9_-]{0,63}$/.test(environmentName))
-    throw new Error(`--environment "${environmentName}" is not a name: only a-z 0-9 _ - are allowed.`);
+    throw new UsageError(`--environment "${environmentName}" is not a name: only a-z 0-9 _ - are allowed.`);
   if (values.report !== undefined) await proveWritable(values.report);
   const config = loadConfigWithoutKeys();
   const file = await open(path);
@@ -119,14 +98,14 @@ async function importFileCommand(args: string[]): Promise<number> {
   const onProgress = progress.show;
   try {
     const proven = await proveFile(file, {
-      passphrase: await readPassphrase(values['passphrase-file']),
+      passphrase: await readPassphrase(values.passphraseFile),
       onProgress,
     });
     if (environmentName !== undefined && proven.head.contents.environments.length > 1)
       throw new Error('--environment is allowed only if the file contains one environment.');
     return await withStore(config, async ({ db, reading }) => {
       const run = { db, reading, environmentName, overwrites, now: () => new Date() };
-      const reported = values['dry-run']
+      const reported = values.dryRun
         ? await tryFile(run, proven)
         : await withImportLock(db, (lock) =>
             runFile({ ...run, ...lock, brand: config.brand, baseUrl: config.baseUrl, onProgress }, proven),
@@ -184,18 +163,18 @@ function explain(error: unknown): never {
 function readAddress(given: string): string {
   const url = URL.parse(given);
   if (url === null || !/^https?:$/.test(url.protocol) || url.username || url.search || url.hash)
-    throw new Error(`--from "${given}" is not an address such as https://api.example.com.`);
+    throw new UsageError(`--from "${given}" is not an address such as https://api.example.com.`);
   return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
 }
 
 function readCount(given: string): number {
   if (/^([1-9]|[1-5]\d|6[0-4])$/.test(given)) return Number(given);
-  throw new Error(`--parallel "${given}" is not a number from 1 to 64.`);
+  throw new UsageError(`--parallel "${given}" is not a number from 1 to 64.`);
 }
 
 function readConsumer(given: string): string {
   if (/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(given)) return given;
-  throw new Error(`--consumer "${given}" is not a name: only A-Z a-z 0-9 . _ - are allowed.`);
+  throw new UsageError(`--consumer "${given}" is not a name: only A-Z a-z 0-9 . _ - are allowed.`);
 }
 
 function readNames(given: readonly string[]): Map<string, string> {
@@ -203,7 +182,7 @@ function readNames(given: readonly string[]): Map<string, string> {
     given.map((one) => {
       const [, theirs, ours] = /^([A-Za-z0-9_-]+)=([A-Za-z0-9_-]+)$/.exec(one) ?? [];
       if (theirs === undefined || ours === undefined)
-        throw new Error(`--provider "${one}" does not have the form THEIRS=OURS.`);
+        throw new UsageError(`--provider "${one}" does not have the form THEIRS=OURS.`);
       return [theirs, ours] as const;
     }),
   );

@@ -1,8 +1,9 @@
 import { existsSync } from 'node:fs';
-import { parseArgs } from 'node:util';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { commandLine } from '../activity/audit.ts';
 import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
 import { devKeyPath, readDevKey, writeDevKey } from '../data-dir.ts';
+import { keyToWire } from '../environments/key-routes.ts';
 import {
   auditKey,
   createKey,
@@ -17,39 +18,31 @@ import { getEnvironment } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import { type ProxyRule, proxyRuleText, readProxyRule } from '../http/auth/proxy-rule.ts';
 import { withDatabase } from './database.ts';
-import { oneLine, text } from './terminal.ts';
+import { type JsonOption, oneLine, printJson } from './terminal.ts';
 
-const ofEnvironment = { environment: { ...text, default: 'dev' } } as const;
-const rules = { ...text, multiple: true, default: [] as string[] } as const;
-
-/** `trellis key ...`, by the second word. */
-export const keyCommands = new Map([
-  ['create', createKeyCommand],
-  ['list', listKeysCommand],
-  ['revoke', revokeKeyCommand],
-]);
+type InEnvironment = { environment: string };
+type CreateOptions = InEnvironment & {
+  name: string;
+  scopes: string;
+  proxyAllow?: string[] | undefined;
+  proxyDeny?: string[] | undefined;
+  expiresAt?: string | undefined;
+  rateLimit?: string | undefined;
+  replaces?: string | undefined;
+};
 
 /** `trellis key create`: makes a secret key, also while the service runs, and prints it once. */
-async function createKeyCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({
-    args,
-    options: {
-      ...ofEnvironment,
-      name: { ...text, default: commandLine },
-      scopes: { ...text, default: '*' },
-      ...{ 'expires-at': text, 'rate-limit': text, replaces: text },
-      ...{ 'proxy-allow': rules, 'proxy-deny': rules },
-    },
-  });
+export async function createKeyCommand(options: CreateOptions): Promise<number> {
   const given = newKey.safeParse({
-    name: values.name,
-    scopes: values.scopes.split(',').map((scope) => scope.trim()),
-    proxy_rules: [...readRules('allow', values['proxy-allow']), ...readRules('deny', values['proxy-deny'])],
-    expires_at: values['expires-at'],
-    ...(values['rate-limit'] !== undefined && { rate_limit: Number(values['rate-limit']) }),
-    ...(values.replaces !== undefined && { replaces: Number(values.replaces) }),
+    name: options.name,
+    scopes: options.scopes.split(',').map((scope) => scope.trim()),
+    proxy_rules: [...readRules('allow', options.proxyAllow), ...readRules('deny', options.proxyDeny)],
+    expires_at: options.expiresAt,
+    ...(options.rateLimit !== undefined && { rate_limit: Number(options.rateLimit) }),
+    ...(options.replaces !== undefined && { replaces: Number(options.replaces) }),
   });
-  if (!given.success) throw new Error(given.error.issues.map((issue) => messageOf(issue, values)).join('\n'));
+  if (!given.success)
+    throw new UsageError(given.error.issues.map((issue) => messageOf(issue, options)).join('\n'));
   const {
     name,
     scopes,
@@ -60,11 +53,11 @@ async function createKeyCommand(args: string[]): Promise<number> {
   } = given.data;
   const expiresAt = expires_at === undefined ? undefined : readExpiry(expires_at, new Date());
   if (expires_at !== undefined && expiresAt === undefined)
-    throw new Error(`--expires-at "${expires_at}" is not a time in the future.`);
+    throw new UsageError(`--expires-at "${expires_at}" is not a time in the future.`);
   const config = loadConfigWithoutKeys();
   const secret = await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
-      const environment = await getEnvironment(tx, values.environment);
+      const environment = await getEnvironment(tx, options.environment);
       const environmentId = environment.id;
       const firstKeyId =
         replaces && (await firstKeyOf(tx, { environmentId, replaces, scopes, now: new Date() }));
@@ -83,7 +76,7 @@ async function createKeyCommand(args: string[]): Promise<number> {
   console.log(secret);
   const isWhole =
     scopes.includes('*') && proxyRules.length === 0 && expiresAt === undefined && rateLimit === undefined;
-  if (values.environment === 'dev' && isWhole) await fillDevKey(config, secret);
+  if (options.environment === 'dev' && isWhole) await fillDevKey(config, secret);
   return 0;
 }
 
@@ -110,16 +103,20 @@ async function firstKeyOf(...given: Parameters<typeof requireReplaceable>): Prom
 
 /** Names the option of a field that is not valid. */
 function messageOf({ path, message }: { path: PropertyKey[]; message: string }, options: object): string {
-  const name = String(path[0]).replaceAll('_', '-');
+  const field = String(path[0]);
+  const name = field.replace(/_(.)/g, (_, letter: string) => letter.toUpperCase());
   const given = new Map(Object.entries(options)).get(name);
-  return given === undefined ? message : `--${name} "${given}": ${message}`;
+  return given === undefined ? message : `--${field.replaceAll('_', '-')} "${given}": ${message}`;
 }
 
 /** `trellis key list`: a line for each key that was not revoked, tabs between the columns. */
-async function listKeysCommand(args: string[]): Promise<number> {
-  const { values } = parseArgs({ args, options: ofEnvironment });
+export async function listKeysCommand({ environment, json }: InEnvironment & JsonOption): Promise<number> {
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
-    const { id } = await getEnvironment(db, values.environment);
+    const keys = await listKeys(db, (await getEnvironment(db, environment)).id);
+    if (json) {
+      printJson(keys.map(keyToWire));
+      return 0;
+    }
     const columns = [
       'id',
       'name',
@@ -132,7 +129,7 @@ async function listKeysCommand(args: string[]): Promise<number> {
       'per minute',
     ];
     console.log(columns.join('\t'));
-    for (const key of await listKeys(db, id)) console.log(lineOf(key));
+    for (const key of keys) console.log(lineOf(key));
     return 0;
   });
 }
@@ -141,17 +138,15 @@ async function listKeysCommand(args: string[]): Promise<number> {
  * `trellis key revoke <id>`: running nodes reject the key and its tickets within a second. A restored database rejects it
  * if its file of keys was written afterwards.
  */
-async function revokeKeyCommand(args: string[]): Promise<number> {
-  const { values, positionals } = parseArgs({ args, options: ofEnvironment, allowPositionals: true });
-  const [given = ''] = positionals;
-  if (!/^[1-9]\d{0,14}$/.test(given) || positionals.length !== 1)
-    throw new Error('The command is: key revoke <id> [--environment dev]. "trellis key list" lists the IDs.');
+export async function revokeKeyCommand(given: string, options: InEnvironment): Promise<number> {
+  if (!/^[1-9]\d{0,14}$/.test(given))
+    throw new UsageError(`"${given}" is not the ID of a key; "trellis key list" lists the IDs.`);
   const id = Number(given);
   return withDatabase(loadConfigWithoutKeys(), async (db) => {
     const { name } = await db.transaction(async (tx) => {
-      const environment = await getEnvironment(tx, values.environment);
+      const environment = await getEnvironment(tx, options.environment);
       const revoked = await revokeKey(tx, { id, environmentId: environment.id, at: new Date() });
-      if (revoked === undefined) throw new Error(`${values.environment} has no key ${id}.`);
+      if (revoked === undefined) throw new Error(`${options.environment} has no key ${id}.`);
       await auditKey(tx, {
         environmentId: environment.id,
         actor: commandLine,
@@ -182,10 +177,10 @@ function lineOf(key: Key): string {
   ].join('\t');
 }
 
-function readRules(effect: ProxyRule['effect'], texts: readonly string[]): ProxyRule[] {
+function readRules(effect: ProxyRule['effect'], texts: readonly string[] = []): ProxyRule[] {
   return texts.map((text) => {
     const rule = readProxyRule(effect, text);
     if (rule !== undefined) return rule;
-    throw new Error(`--proxy-${effect} "${text}" is not a rule such as "GET,POST /v4/spreadsheets/**".`);
+    throw new UsageError(`--proxy-${effect} "${text}" is not a rule such as "GET,POST /v4/spreadsheets/**".`);
   });
 }

@@ -1,4 +1,3 @@
-import { type ParseArgsOptionsConfig, parseArgs } from 'node:util';
 import { commandLine, writeCommandAudit } from '../activity/audit.ts';
 import { type Activity, createActivity, loggedFault, noActivity } from '../activity/writer.ts';
 import { loadConfigWithoutKeys } from '../config/config.ts';
@@ -17,84 +16,90 @@ import { exportKeys, readKeyFile } from '../ops/backup/key-file.ts';
 import { type Restored, restoreKeys, tryRestoreKeys } from '../ops/backup/keys-restore.ts';
 import type { Vault } from '../vault.ts';
 import { readVault, withDatabase } from './database.ts';
-import { createProgress, oneLine } from './terminal.ts';
+import { createProgress, type JsonOption, oneLine, printJson } from './terminal.ts';
 
-type KeysContext = {
-  readVault: () => Promise<Vault>;
-  file: string;
-  activity: Activity;
-  has: (option: Option) => boolean;
-};
-type Option = 'dry-run' | 'back' | 'drop-newer';
-type Command = {
-  run: (db: Db, context: KeysContext) => Promise<number>;
-  files: 0 | 1;
-  options: readonly Option[];
-};
+type RotateOptions = { dryRun?: boolean | undefined; back?: boolean | undefined };
+export type RestoreOptions = RotateOptions & { dropNewer?: boolean | undefined };
 
-const commands = new Map<string, Command>([
-  ['list', { run: list, files: 0, options: [] }],
-  ['rotate', { run: rotate, files: 0, options: ['dry-run', 'back'] }],
-  ['export', { run: (db, { file }) => exportKeysTo(db, file), files: 1, options: [] }],
-  ['restore', { run: restore, files: 1, options: ['dry-run', 'back', 'drop-newer'] }],
-]);
+type KeysContext = { readVault: () => Promise<Vault>; activity: Activity };
 
-/** `trellis keys ...`: the master keys and the data keys that they wrap. Each command works while the service runs. */
-export async function keysCommand(args: string[]): Promise<number> {
-  const [name = '', ...rest] = args;
-  const command = commands.get(name);
-  if (command === undefined)
-    throw new Error('The command is one of: keys list, keys rotate, keys export FILE, keys restore FILE.');
-  const options: ParseArgsOptionsConfig = {};
-  for (const option of command.options) options[option] = { type: 'boolean' };
-  const { values, positionals } = parseArgs({ args: rest, allowPositionals: true, options });
-  if (positionals.length !== command.files)
-    throw new Error(`keys ${name} takes ${command.files === 0 ? 'no file' : 'one file'}.`);
+/** Lends the database to a `trellis keys` command: the master keys and the data keys that they wrap. */
+async function withKeys(work: (db: Db, context: KeysContext) => Promise<number>): Promise<number> {
   const config = loadConfigWithoutKeys();
   return withDatabase(config, async (db) => {
     const log = createLog({ level: 'warn', format: 'json' });
     const activity = config.activity.isOn
       ? createActivity({ db, log, settings: { sampleRate: 1 } })
       : noActivity;
-    const context: KeysContext = {
-      readVault: () => readVault(config),
-      file: positionals[0] ?? '',
-      activity,
-      has: (option) => values[option] === true,
-    };
-    return command.run(db, context).finally(() => activity.stop());
+    return work(db, { readVault: () => readVault(config), activity }).finally(() => activity.stop());
   });
 }
 
-/** Exits with 1 if the service would refuse to start. */
-async function list(db: Db, { readVault }: KeysContext): Promise<number> {
-  const vault = await readVault();
+/** `trellis keys list`: exits with 1 if the service would refuse to start. */
+export const listMasterKeysCommand = ({ json }: JsonOption) =>
+  withKeys(async (db, { readVault }) => {
+    const rows = await masterKeyRows(db, await readVault());
+    if (json) printJson(rows);
+    else printMasterKeys(rows);
+    return rows.some(({ state }) => state === 'different' || state === 'missing') ? 1 : 0;
+  });
+
+/** `trellis keys rotate`: wraps all data keys with the first master key, also while the service runs. */
+export const rotateCommand = (options: RotateOptions) =>
+  withKeys((db, context) => rotate(db, { ...context, ...options }));
+
+/** `trellis keys export`: writes the wrapped data keys to a file, also while the service runs. */
+export const exportKeysCommand = (file: string) => withKeys((db) => exportKeysTo(db, file));
+
+/** `trellis keys restore`: restores the data keys of a restored database, also while the service runs. */
+export const restoreKeysCommand = (file: string, options: RestoreOptions) =>
+  withKeys((db, context) => restore(db, { ...context, ...options, file }));
+
+type MasterKeyState = 'seals' | 'listed' | 'retired' | 'missing' | 'different';
+type MasterKeyRow = { id: string; data_keys: number; state: MasterKeyState; retired_at: string | null };
+
+async function masterKeyRows(db: Db, vault: Vault): Promise<MasterKeyRow[]> {
   const known = await listMasterKeys(db);
   const sealing = vault.masterKeys.find(
     ({ id }) => known.find((key) => key.id === id)?.retiredAt === undefined,
   );
-  const rows: [id: string, dataKeys: number, state: string][] = known.map((key) => {
+  const rows = known.map((key): MasterKeyRow => {
     const { id, dataKeys, retiredAt } = key;
     const given = vault.masterKeys.find((one) => one.id === id);
-    if (given && !isSameKey(key, given)) return [id, dataKeys, 'NOT the key that was used before'];
-    if (retiredAt) return [id, dataKeys, `retired ${retiredAt.toISOString()}, can be removed`];
-    if (!given) return [id, dataKeys, 'MISSING from the settings'];
-    return [id, dataKeys, id === sealing?.id ? 'seals' : 'listed'];
+    const row = { id, data_keys: dataKeys, retired_at: retiredAt?.toISOString() ?? null };
+    if (given && !isSameKey(key, given)) return { ...row, state: 'different' };
+    if (retiredAt) return { ...row, state: 'retired' };
+    if (!given) return { ...row, state: 'missing' };
+    return { ...row, state: id === sealing?.id ? 'seals' : 'listed' };
   });
   for (const { id } of vault.masterKeys) {
     if (known.some((key) => key.id === id)) continue;
-    rows.push([id, 0, id === sealing?.id ? 'seals' : 'listed, wraps no data key yet']);
+    const state = id === sealing?.id ? 'seals' : 'listed';
+    rows.push({ id, data_keys: 0, state, retired_at: null });
   }
-  const width = Math.max('master key'.length, ...rows.map(([id]) => id.length));
-  console.log(`${'master key'.padEnd(width)}  ${'data keys'.padStart(9)}  state`);
-  for (const [id, count, state] of rows)
-    console.log(`${id.padEnd(width)}  ${String(count).padStart(9)}  ${state}`);
-  return rows.some(([, , state]) => /^(NOT|MISSING)/.test(state)) ? 1 : 0;
+  return rows;
 }
 
-async function rotate(db: Db, { readVault, has, activity }: KeysContext): Promise<number> {
+function printMasterKeys(rows: readonly MasterKeyRow[]): void {
+  const width = Math.max('master key'.length, ...rows.map(({ id }) => id.length));
+  console.log(`${'master key'.padEnd(width)}  ${'data keys'.padStart(9)}  state`);
+  for (const row of rows)
+    console.log(`${row.id.padEnd(width)}  ${String(row.data_keys).padStart(9)}  ${describeState(row)}`);
+}
+
+function describeState({ state, data_keys: dataKeys, retired_at: retiredAt }: MasterKeyRow): string {
+  if (state === 'different') return 'NOT the key that was used before';
+  if (state === 'missing') return 'MISSING from the settings';
+  if (state === 'retired') return `retired ${retiredAt}, can be removed`;
+  return state === 'listed' && dataKeys === 0 ? 'listed, wraps no data key yet' : state;
+}
+
+async function rotate(
+  db: Db,
+  { readVault, activity, dryRun, back = false }: KeysContext & RotateOptions,
+): Promise<number> {
   const vault = await readVault();
-  if (has('dry-run')) return tryRotation(db, { vault, goesBack: has('back') });
+  if (dryRun) return tryRotation(db, { vault, goesBack: back });
   const environments = await db.query<{ id: number }>('select id from environment');
   const startedAt = performance.now();
   const run = { rewrapped: 0, retired: 0, left: 0 };
@@ -113,7 +118,7 @@ async function rotate(db: Db, { readVault, has, activity }: KeysContext): Promis
       });
   };
   try {
-    await proveRotation(db, { vault, goesBack: has('back') });
+    await proveRotation(db, { vault, goesBack: back });
     await rotateAll(db, { vault, run });
   } catch (error) {
     log('failed', loggedFault(error).errorCode);
@@ -203,13 +208,16 @@ export async function exportKeysTo(db: Db, file: string): Promise<number> {
   return 0;
 }
 
-async function restore(db: Db, { readVault, file, has }: KeysContext): Promise<number> {
+async function restore(
+  db: Db,
+  { readVault, file, dryRun, back, dropNewer = false }: KeysContext & RestoreOptions & { file: string },
+): Promise<number> {
   const vault = await readVault();
-  if (!has('back')) await proveOrder(db, vault.masterKeys);
+  if (!back) await proveOrder(db, vault.masterKeys);
   const keyFile = await readKeyFile(file);
-  const given = { vault, keyFile, dropsNewer: has('drop-newer'), at: new Date() };
-  printRestored(has('dry-run') ? await tryRestoreKeys(db, given) : await restoreKeys(db, given));
-  if (has('dry-run')) console.log('nothing was changed');
+  const given = { vault, keyFile, dropsNewer: dropNewer, at: new Date() };
+  printRestored(dryRun ? await tryRestoreKeys(db, given) : await restoreKeys(db, given));
+  if (dryRun) console.log('nothing was changed');
   return 0;
 }
 

@@ -1,25 +1,20 @@
-import { parseArgs } from 'node:util';
 import { loadConfigWithoutKeys } from '../config/config.ts';
-import type { Db } from '../db/pool.ts';
 import { listNodes, type Node } from '../nodes/nodes.ts';
 import { withDatabase } from './database.ts';
-import { flag, oneLine } from './terminal.ts';
+import { type JsonOption, oneLine, printJson } from './terminal.ts';
 
-/** `trellis nodes [--json]`: exits with 1 if no node runs, or none of them does background work. */
-export async function nodesCommand(args: string[]): Promise<number> {
-  const { json } = parseArgs({ args, options: { json: flag } }).values;
-  return withDatabase(loadConfigWithoutKeys(), json ? printJson : printTable);
-}
-
-async function printJson(db: Db): Promise<number> {
-  const nodes = await listNodes(db);
-  console.log(JSON.stringify(nodes.map(toWire), undefined, 2));
-  return isWhole(nodes) ? 0 : 1;
+/** `trellis nodes`: exits with 1 if no node runs, or none of them does background work. */
+export async function nodesCommand({ json }: JsonOption): Promise<number> {
+  return withDatabase(loadConfigWithoutKeys(), async (db) => {
+    const nodes = await listNodes(db);
+    if (!json) return printTable(nodes);
+    printJson(nodes.map(toWire));
+    return isWhole(nodes) ? 0 : 1;
+  });
 }
 
 /** A line for each, tabs between the columns. */
-async function printTable(db: Db): Promise<number> {
-  const nodes = await listNodes(db);
+function printTable(nodes: readonly Node[]): number {
   console.log(['node', 'role', 'version', 'migration', 'started', 'state'].join('\t'));
   for (const node of nodes) {
     const { role, version, migration, startedAt, seenAt } = node;

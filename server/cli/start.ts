@@ -1,15 +1,12 @@
 import { relative } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { parseArgs } from 'node:util';
 import { loadConfigWith } from '../config/config.ts';
 import { devKeyPath } from '../data-dir.ts';
 import { createLog } from '../log.ts';
 import { type Service, startService } from '../main.ts';
-import { text } from './terminal.ts';
 
-/** `trellis start [--role api|worker|all]`: runs until SIGTERM or SIGINT; returns the exit code. */
-export async function start(args: string[]): Promise<number> {
-  const { role } = parseArgs({ args, options: { role: text } }).values;
+/** `trellis start`: runs until SIGTERM or SIGINT; returns the exit code. */
+export async function startCommand({ role }: { role?: string | undefined }): Promise<number> {
   const config = loadConfigWith(role === undefined ? {} : { TRELLIS_ROLE: role });
   const log = createLog({ level: config.logLevel, format: config.logFormat });
   const signalled = new Promise<string>((resolve) => {

@@ -1,9 +1,13 @@
-/** Input and output of commands: options, names in lines, progress, and secrets that are typed. */
+/** Input and output of commands: JSON, names in lines, progress, and secrets that are typed. */
 import { readFile } from 'node:fs/promises';
 import type { WriteStream } from 'node:tty';
 
-export const flag = { type: 'boolean', default: false } as const;
-export const text = { type: 'string' } as const;
+export type JsonOption = { json?: true | undefined };
+
+/** The output of `--json`. */
+export function printJson(value: unknown): void {
+  console.log(JSON.stringify(value, undefined, 2));
+}
 
 /** Prints a message to standard error, apart from the result of a command. */
 export const log = (message: string) => console.error(message);

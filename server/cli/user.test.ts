@@ -30,6 +30,11 @@ test('the list has a line for each user, whatever their names hold', async () =>
   const { stdout, code } = await trellis(['list']);
   assert.equal(code, 0);
   assert.match(stdout, /^owner@example\.com\tAda Owner\towner\t-\tno\t-$/m);
+  const [user] = JSON.parse((await trellis(['list', '--json'])).stdout) as object[];
+  assert.partialDeepStrictEqual(user, {
+    ...{ name: 'Ada\tOwner', email, role: 'owner', environments: [] },
+    ...{ two_factor: false, last_signed_in_at: null },
+  });
 });
 
 test('an invitation is printed as a link that is good, and nothing else', async () => {
@@ -39,14 +44,15 @@ test('an invitation is printed as a link that is good, and nothing else', async 
   const found = await getInvitation(database.db, { token, at: new Date() });
   assert.deepEqual([found.role, found.email], ['owner', 'bob@example.com']);
   assert.deepEqual(await lastAudit(), { actor: 'command line', action: 'invitation.created' });
-  for (const [args, words] of [
-    [['invite', '--role', 'owner', '--environment', 'dev'], /--environment is required for/],
-    [['invite', '--role', 'viewer', '--environment', 'none'], /no environment "none"/],
-    [['invite', '--role', 'owner', '--email', 'bob@localhost'], /not a valid e-mail address/],
-    [['invite', '--role', 'owner', '--email', email], /user has this e-mail address already/],
+  for (const [code, args, words] of [
+    [2, ['invite', '--role', 'owner', '--environment', 'dev'], /--environment is required for/],
+    [2, ['invite', '--role', 'boss'], /Allowed choices are owner, developer, viewer/],
+    [1, ['invite', '--role', 'viewer', '--environment', 'none'], /no environment "none"/],
+    [2, ['invite', '--role', 'owner', '--email', 'bob@localhost'], /not a valid e-mail address/],
+    [1, ['invite', '--role', 'owner', '--email', email], /user has this e-mail address already/],
   ] as const) {
     const refused = await trellis([...args]);
-    assert.equal(refused.code, 1);
+    assert.equal(refused.code, code);
     assert.match(refused.stderr, words);
   }
 });
@@ -79,10 +85,10 @@ test('a second factor is taken away once, with the sessions', async () => {
 });
 
 test('an unknown command is reported, and without sign-in there are no users', async () => {
-  for (const args of [[], ['reset-link', 'a', 'b']]) {
+  for (const args of [['reset-link'], ['reset-link', 'a', 'b']]) {
     const { code, stderr } = await trellis(args);
-    assert.equal(code, 1);
-    assert.match(stderr, /The commands are: user list/);
+    assert.equal(code, 2);
+    assert.match(stderr, /trellis user reset-link/);
   }
   const off = { TRELLIS_SIGN_IN: 'off', BASE_URL: 'http://localhost:3003' };
   assert.match((await trellis(['list'], off)).stderr, /TRELLIS_SIGN_IN is off/);

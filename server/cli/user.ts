@@ -1,36 +1,33 @@
-import { parseArgs } from 'node:util';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { writeCommandAudit } from '../activity/audit.ts';
 import { type Config, loadConfigWithoutKeys } from '../config/config.ts';
-import type { Db, Tx } from '../db/pool.ts';
+import type { Tx } from '../db/pool.ts';
 import { emailAddress } from '../email-address.ts';
-import { isRole, roles } from '../http/auth/caller.ts';
+import type { Role } from '../http/auth/caller.ts';
 import { createInvitation } from '../users/invitations.ts';
 import { invitationLink, makeReset } from '../users/links.ts';
 import { environmentIdsOf, type Grant } from '../users/members.ts';
+import { userToWire } from '../users/routes.ts';
 import { listUsers, removeSecondFactor, type User } from '../users/users.ts';
 import { withDatabase } from './database.ts';
-import { oneLine, text } from './terminal.ts';
+import { type JsonOption, oneLine, printJson } from './terminal.ts';
 
-const usage =
-  'The commands are: user list, user invite --role ROLE [--environment NAME]... [--email ADDRESS], user reset-link ADDRESS, ' +
-  'user remove-second-factor ADDRESS.';
-
-/** `trellis user ...`: for an owner who cannot sign in, and for the operator; also while the service runs. */
-export async function userCommand([command, ...args]: string[]): Promise<number> {
+/** For an owner who cannot sign in, and for the operator; also while the service runs. */
+function loadUserConfig(): Config {
   const config = loadConfigWithoutKeys();
   if (config.signIn.isOff) throw new Error('TRELLIS_SIGN_IN is off: there are no users.');
-  if (command === 'list' && args.length === 0) return withDatabase(config, listCommand);
-  if (command === 'invite') return inviteCommand(config, args);
-  const [email = ''] = args;
-  if (args.length === 1 && command === 'reset-link') return resetCommand(config, email);
-  if (args.length === 1 && command === 'remove-second-factor') return secondFactorCommand(config, email);
-  throw new Error(usage);
+  return config;
 }
 
-/** A line for each user, tabs between the columns. */
-async function listCommand(db: Db): Promise<number> {
+/** `trellis user list`: a line for each user, tabs between the columns. */
+export async function listUsersCommand({ json }: JsonOption): Promise<number> {
+  const users = await withDatabase(loadUserConfig(), listUsers);
+  if (json) {
+    printJson(users.map(userToWire));
+    return 0;
+  }
   console.log(['address', 'name', 'role', 'environments', 'second factor', 'last sign-in'].join('\t'));
-  for (const user of await listUsers(db)) {
+  for (const user of users) {
     const places = user.places.map(({ environment, role }) => `${environment}:${role}`).join(',');
     const second = user.hasTwoFactor ? 'yes' : 'no';
     const last = user.lastSignedInAt?.toISOString() ?? '-';
@@ -39,24 +36,21 @@ async function listCommand(db: Db): Promise<number> {
   return 0;
 }
 
-/** Prints a link that makes one user, valid for seven days. */
-async function inviteCommand({ baseUrl }: Config, args: string[]): Promise<number> {
-  const { values } = parseArgs({
-    args,
-    options: {
-      role: { ...text, default: '' },
-      environment: { ...text, multiple: true, default: [] },
-      email: text,
-    },
-  });
-  const { role, environment: environments, email } = values;
-  if (!isRole(role)) throw new Error(`--role must be one of ${roles.join(', ')}.`);
+type InviteOptions = { role: Role; environment?: string[] | undefined; email?: string | undefined };
+
+/** `trellis user invite`: prints a link that makes one user, valid for seven days. */
+export async function inviteCommand({
+  role,
+  environment: environments = [],
+  email,
+}: InviteOptions): Promise<number> {
+  const { baseUrl } = loadUserConfig();
   if ((role === 'owner') !== (environments.length === 0))
-    throw new Error(
+    throw new UsageError(
       '--environment is required for the roles developer and viewer, and not allowed for owner.',
     );
   if (email !== undefined && !emailAddress.safeParse(email).success)
-    throw new Error(`--email "${email}" is not a valid e-mail address.`);
+    throw new UsageError(`--email "${email}" is not a valid e-mail address.`);
   const at = new Date();
   const link = await withDatabase(loadConfigWithoutKeys(), (db) =>
     db.transaction(async (tx) => {
@@ -72,8 +66,12 @@ async function inviteCommand({ baseUrl }: Config, args: string[]): Promise<numbe
   return 0;
 }
 
-/** Prints a link that sets a new password once and within an hour, and ends the sessions of the user. */
-async function resetCommand(config: Config, email: string): Promise<number> {
+/**
+ * `trellis user reset-link`: prints a link that sets a new password once and within an hour, and ends the sessions of the
+ * user.
+ */
+export async function resetLinkCommand(email: string): Promise<number> {
+  const config = loadUserConfig();
   const link = await withDatabase(config, (db) =>
     db.transaction(async (tx) => {
       const { id } = await userOf(tx, email);
@@ -86,9 +84,9 @@ async function resetCommand(config: Config, email: string): Promise<number> {
   return 0;
 }
 
-/** For a user whose device and backup codes are lost. Ends the user's sessions. */
-async function secondFactorCommand(config: Config, email: string): Promise<number> {
-  await withDatabase(config, (db) =>
+/** `trellis user remove-second-factor`: for a user whose device and backup codes are lost. Ends the user's sessions. */
+export async function removeSecondFactorCommand(email: string): Promise<number> {
+  await withDatabase(loadUserConfig(), (db) =>
     db.transaction(async (tx) => {
       const { id } = await userOf(tx, email);
       if (!(await removeSecondFactor(tx, id))) throw new Error(`${email} has no second factor.`);

@@ -64,7 +64,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
         response: { 200: z.object({ data: z.array(keyWire) }) },
       },
     },
-    async ({ caller }) => ({ data: (await listKeys(db, caller.environmentId)).map(toWire) }),
+    async ({ caller }) => ({ data: (await listKeys(db, caller.environmentId)).map(keyToWire) }),
   );
 
   app.post(
@@ -106,7 +106,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
         return created;
       });
       reply.code(201);
-      return { data: { ...toWire(key), secret } };
+      return { data: { ...keyToWire(key), secret } };
     },
   );
 
@@ -157,7 +157,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
         return key;
       });
       afterChange(id);
-      return { data: toWire(changed) };
+      return { data: keyToWire(changed) };
     },
   );
 
@@ -187,7 +187,8 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
   );
 }
 
-function toWire(key: Key): z.input<typeof keyWire> {
+/** The wire format of a key, also of `trellis key list --json`. */
+export function keyToWire(key: Key): z.input<typeof keyWire> {
   return {
     id: key.id,
     name: key.name,

@@ -135,7 +135,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         return getUser(tx, userId);
       });
       afterChange();
-      return { data: toWire(changed) };
+      return { data: userToWire(changed) };
     },
   );
 
@@ -150,7 +150,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         response: { 200: z.object({ data: z.array(userWire) }) },
       },
     },
-    async () => ({ data: (await listUsers(db)).map(toWire) }),
+    async () => ({ data: (await listUsers(db)).map(userToWire) }),
   );
 
   app.patch(
@@ -187,7 +187,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         return getUser(tx, id);
       });
       afterChange();
-      return { data: toWire(changed) };
+      return { data: userToWire(changed) };
     },
   );
 
@@ -296,7 +296,8 @@ function meToWire({ userId, name, email, isOwner, hasTwoFactor, places }: Person
   };
 }
 
-function toWire(user: User): z.input<typeof userWire> {
+/** The wire format of a user, also of `trellis user list --json`. */
+export function userToWire(user: User): z.input<typeof userWire> {
   return {
     id: user.id,
     name: user.name,

@@ -87,16 +87,6 @@ test('every route is mentioned in some page', async () => {
   assert.deepEqual([...new Set(unsaid.map(({ path }) => path))], []);
 });
 
-test('every command of the command line is in the pages', () => {
-  const text = pages().map(read).join('\n');
-  assert.deepEqual(
-    reader.commands.filter(
-      (name) => !new RegExp(`\`?trellis ${name}\\b|^\\| \`${name}\`|\`${name}\``, 'm').test(text),
-    ),
-    [],
-  );
-});
-
 function all(): Block[] {
   return pages().flatMap(blocksOf);
 }

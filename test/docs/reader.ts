@@ -1,9 +1,7 @@
-import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { promisify } from 'node:util';
 import { surroundings } from '../support/command.ts';
 import { openTestDatabase, urlOf } from '../support/database.ts';
 import { startRunningService } from '../support/service.ts';
@@ -14,8 +12,6 @@ import { openShell } from './shell.ts';
 /** A running service with a connected account, for the commands of the pages. */
 export type Reader = {
   service: Pick<TestTrellis, 'call'>;
-  /** The commands of `trellis --help`, with their second words. */
-  commands: string[];
   /** A terminal for one page. */
   sitDown(page: string): Promise<Terminal>;
   /** Throws unless PostgreSQL can parse the statement. Changes nothing. */
@@ -33,7 +29,6 @@ type Terminal = {
   close(): Promise<void>;
 };
 
-const run = promisify(execFile);
 const email = 'ada@example.com';
 const json = { 'content-type': 'application/json' };
 
@@ -106,7 +101,6 @@ export async function openReader(): Promise<Reader> {
     service: {
       call: async (method, path) => readAnswer(await fetch(baseUrl + path, { method, headers: json })),
     },
-    commands: await listCommands(),
     async sitDown(page) {
       const cwd = join(home, page.replaceAll('/', '-'));
       await mkdir(cwd);
@@ -204,15 +198,6 @@ async function prepareHome(home: string, dataDir: string): Promise<void> {
   }
   await symlink(dataDir, join(home, '.trellis'));
   await symlink(join(root, 'node_modules'), join(home, 'node_modules'));
-}
-
-/** Commands of the help: one per line, after two blanks. */
-async function listCommands(): Promise<string[]> {
-  const { stdout } = await run(process.execPath, [join(root, 'server/cli/main.ts'), 'help'], {
-    env: surroundings,
-  });
-  const lines = [...stdout.matchAll(/^ {2}([a-z][a-z-]*(?: [a-z][a-z-]+)?)(?=[ \n])/gm)];
-  return [...new Set(lines.map(([, name]) => name!))];
 }
 
 async function readAnswer(response: Response): Promise<Answer> {

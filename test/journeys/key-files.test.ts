@@ -61,21 +61,26 @@ async function says(ring: string, ...args: string[]): Promise<string> {
   assert.deepEqual([code, stderr], [0, ''], args.join(' '));
   return stdout;
 }
-async function refuses(word: RegExp, ring: string, ...args: string[]): Promise<void> {
+const refuses = (word: RegExp, ring: string, ...args: string[]) => refusesWith(1, { word, ring, args });
+const isWrongUsage = (word: RegExp, ...args: string[]) => refusesWith(2, { word, ring: k1, args });
+async function refusesWith(
+  expected: number,
+  { word, ring, args }: { word: RegExp; ring: string; args: string[] },
+): Promise<void> {
   const { code, stdout, stderr } = await keys(ring, ...args);
-  assert.equal(code, 1, `${args.join(' ')}: ${stdout}`);
+  assert.equal(code, expected, `${args.join(' ')}: ${stdout}`);
   assert.match(stderr, word);
   assert.doesNotMatch(stderr, /configuration|^ +at /m);
 }
 
 test('options and files are taken where they mean something, and nowhere else', async () => {
-  await refuses(/dry-run/, k1, 'export', file, '--dry-run');
+  await isWrongUsage(/dry-run/, 'export', file, '--dry-run');
   await assert.rejects(readFile(file), { code: 'ENOENT' });
-  await refuses(/drop-newer/, k1, 'rotate', '--drop-newer');
-  await refuses(/keys list takes no file/, k1, 'list', 'x');
-  await refuses(/keys restore takes one file/, k1, 'restore');
+  await isWrongUsage(/drop-newer/, 'rotate', '--drop-newer');
+  await isWrongUsage(/too many arguments for 'list'/, 'list', 'x');
+  await isWrongUsage(/missing required argument 'file'/, 'restore');
   await refuses(/ENOENT/, k1, 'restore', join(dir, 'missing'));
-  await refuses(/one of: keys list/, k1, 'nonsense');
+  await isWrongUsage(/unknown command 'nonsense'/, 'nonsense');
 });
 
 test('a start that fails is none that a rotation may go by', async () => {
@@ -119,9 +124,14 @@ test('a key ring in the old order, or another one than before, is reported, and 
   await refuses(/"k1" is not the key that was used before/, `${k2},${newKey('k1')}`, 'rotate', '--dry-run');
   const listed = await keys(`${k2},${newKey('k1')}`, 'list');
   assert.match(listed.stdout, /^k1 +3 {2}NOT the key that was used before\nk2 +0 {2}seals$/m);
+  const json = await keys(`${k2},${newKey('k1')}`, 'list', '--json');
+  assert.deepEqual(JSON.parse(json.stdout), [
+    { id: 'k1', data_keys: 3, state: 'different', retired_at: null },
+    { id: 'k2', data_keys: 0, state: 'seals', retired_at: null },
+  ]);
   const lacking = await keys(k2, 'list');
   assert.match(lacking.stdout, /^k1 +3 {2}MISSING from the settings$/m);
-  assert.deepEqual([listed.code, lacking.code], [1, 1]);
+  assert.deepEqual([listed.code, json.code, lacking.code], [1, 1, 1]);
 });
 
 test('a rotation reports that key files still need the old master key, and --back allows an earlier master key', async () => {

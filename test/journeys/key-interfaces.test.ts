@@ -62,6 +62,11 @@ test('dev.key takes a key that may do all, and no other; a key counts though it 
     assert.deepEqual([code, stderr], [0, ''], option.join(' '));
   }
   assert.match((await key('data', 'list')).stdout, /\t600$/m);
+  const listed = JSON.parse((await key('data', 'list', '--json')).stdout) as { rate_limit: number | null }[];
+  assert.deepEqual(
+    listed.filter((one) => one.rate_limit !== null).map((one) => one.rate_limit),
+    [600],
+  );
   assert.deepEqual(await readdir(join(dir, 'data')), []);
   const whole = await key('data', 'create');
   assert.match(whole.stderr, /^also written to /);
@@ -92,7 +97,7 @@ test('what HTTP refuses of a key the command line refuses, by the name of the op
   ];
   for (const [word, ...options] of wrong) {
     const { code, stdout, stderr } = await key('data', 'create', ...options);
-    assert.deepEqual([code, stdout], [1, ''], options.join(' '));
+    assert.deepEqual([code, stdout], [2, ''], options.join(' '));
     assert.match(stderr, word);
     assert.doesNotMatch(stderr, /configuration|^ +at /m);
   }

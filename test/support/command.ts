@@ -1,6 +1,7 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
+import { runCommandLine } from '../../server/cli/run.ts';
 import { openSecretWatch, type SecretKind } from './secret-watch.ts';
 
 const root = join(import.meta.dirname, '../..');
@@ -35,6 +36,17 @@ export function runCommand(args: string[], env: Record<string, string>): Promise
       },
     );
   });
+}
+
+/** Like `runCommand`, but in this process, which saves the start of one. For developer commands, and for wrong usage. */
+export async function callCommand(args: string[], env: Record<string, string> = {}): Promise<CommandEnd> {
+  const [stdout, stderr]: [string[], string[]] = [[], []];
+  const code = await runCommandLine(args, {
+    env,
+    print: (line) => void stdout.push(`${line}\n`),
+    printError: (line) => void stderr.push(`${line}\n`),
+  });
+  return { code, stdout: stdout.join(''), stderr: stderr.join('') };
 }
 
 /** The secrets among a command's settings; none of them is for it to print. */

@@ -47,10 +47,6 @@ export type Scope = (typeof scopes)[number];
 export const roles = ['owner', 'developer', 'viewer'] as const;
 export type Role = (typeof roles)[number];
 
-export function isRole(text: string): text is Role {
-  return roles.some((role) => role === text);
-}
-
 /**
  * Scopes that no role has, so that no key that a person makes has them: a compromised page must not be able to read the
  * credentials of connections and the values of variables.
