@@ -262,6 +262,16 @@ test('every setting is documented, and no other', () => {
     [...read('docs/reference/settings.md').matchAll(/^\| `([A-Z][A-Z_]+)` \|/gm)].map(([, name]) => name!),
   );
   assert.deepEqual([...documented].sort(), [...used].sort());
+  const secrets = [...settingsText.matchAll(/\.secret\('([A-Z][A-Z_]+)'\)/g)].map(([, name]) => name!);
+  const [, list = ''] =
+    /^## Secrets from files$([\s\S]*?)^## /m.exec(read('docs/reference/settings.md')) ?? [];
+  const fromFiles = [...list.matchAll(/`([A-Z][A-Z_]+)_FILE`/g)].map(([, name]) => name!);
+  assert.deepEqual(fromFiles.sort(), secrets.sort());
+  // Every setting that is a secret by its name.
+  assert.deepEqual(
+    [...used].filter((name) => /(_KEYS?|TOKEN|SECRET|PASSWORD|PASSPHRASE|HEADERS)$/.test(name)).sort(),
+    secrets.filter((name) => !['DATABASE_URL', 'SMTP_URL'].includes(name)).sort(),
+  );
 });
 
 /** The table `errand`, the columns `withheld` and `withheld_until`, and the names of a job and of spans stay. */

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { test } from 'node:test';
-import { ConfigError, loadConfig } from './config.ts';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { ConfigError, loadConfig, readCommandSecrets } from './config.ts';
 import { isLoopback } from './setting-values.ts';
 
 const key = (id: string) => `${id}:${randomBytes(32).toString('base64')}`;
@@ -95,6 +98,100 @@ test('an encryption key in place of its ID is not printed', () => {
     const faults = faultsOf({ TRELLIS_ENCRYPTION_KEYS: `${text}:k1` });
     assert.ok(faults.length > 0 && !faults.join().includes(text.slice(0, 20)), faults.join());
   }
+});
+
+function fileOf(t: TestContext, text: string): string {
+  const directory = mkdtempSync(join(tmpdir(), 'setting-'));
+  t.after(() => rmSync(directory, { recursive: true }));
+  const path = join(directory, 'secret');
+  writeFileSync(path, text);
+  return path;
+}
+
+/** Each secret setting, with a value, the settings that it requires, and the value in the configuration. */
+const secrets: [string, string, Record<string, string>, (env: Record<string, string>) => unknown][] = [
+  [
+    'DATABASE_URL',
+    'postgres://u:p@db/x',
+    { TRELLIS_ENCRYPTION_KEYS: key('a') },
+    (env) => loadConfig(env, false).databaseUrl,
+  ],
+  [
+    'TRELLIS_ENCRYPTION_KEYS',
+    key('a'),
+    {},
+    (env) =>
+      loadConfig(env, false).encryptionKeys?.map((one) => `${one.id}:${one.key.export().toString('base64')}`),
+  ],
+  ['TRELLIS_SECRET_KEY', 'k'.repeat(20), {}, (env) => loadConfig(env, false).secretKey],
+  ['SANDBOX_KEY', 'a-control-key', {}, (env) => loadConfig(env, false).sandbox?.controlKey],
+  [
+    'SMTP_URL',
+    'smtp://u:p@mail.example.com',
+    { SMTP_FROM: 'a@example.com' },
+    (env) => loadConfig(env, false).smtp?.url,
+  ],
+  [
+    'TRELLIS_ADMIN_PASSWORD',
+    ' with spaces at both ends ',
+    { TRELLIS_ADMIN_EMAIL: 'ada@example.com' },
+    (env) => loadConfig(env, false).signIn.admin?.password,
+  ],
+  [
+    'TRELLIS_OIDC_CLIENT_SECRET',
+    'client secret',
+    { TRELLIS_OIDC_ISSUER: 'https://login.example.com', TRELLIS_OIDC_CLIENT_ID: 'a' },
+    (env) => loadConfig(env, false).signIn.oidc?.clientSecret,
+  ],
+  ['TRELLIS_METRICS_TOKEN', 'metrics-token-of-a-node', {}, (env) => loadConfig(env, false).metricsToken],
+  [
+    'OTEL_EXPORTER_OTLP_HEADERS',
+    'authorization=abc',
+    { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' },
+    (env) => loadConfig(env, false).tracing?.headers.authorization,
+  ],
+  ['TRELLIS_PEER_KEY', 'key-of-the-peer', {}, (env) => readCommandSecrets(env).peerKey],
+  ['TRELLIS_EXPORT_PASSPHRASE', ' a passphrase', {}, (env) => readCommandSecrets(env).passphrase],
+];
+for (const [name, value, others, read] of secrets) {
+  test(`${name} may stand in a file, and not in both places`, (t) => {
+    const faultsWith = (env: Record<string, string>) => {
+      try {
+        read({ ...others, ...env });
+        return [];
+      } catch (error) {
+        assert.ok(error instanceof ConfigError);
+        return error.faults;
+      }
+    };
+    for (const text of [value, `${value}\n`, `${value}\r\n`]) {
+      const found = read({ ...others, [`${name}_FILE`]: fileOf(t, text) });
+      assert.equal([found].flat().join(), name === 'OTEL_EXPORTER_OTLP_HEADERS' ? 'abc' : value);
+    }
+    const path = fileOf(t, value);
+    assert.deepEqual(
+      faultsWith({ [name]: value, [`${name}_FILE`]: path }).map((fault) => fault.replace(/:.*/, '')),
+      [`${name} and ${name}_FILE must not both be set`],
+    );
+    for (const [wrong, reason] of [
+      [`${path}.absent`, 'cannot be read (ENOENT)'],
+      [tmpdir(), 'cannot be read (EISDIR)'],
+      [fileOf(t, '\n'), 'is empty'],
+    ] as const) {
+      const [fault = ''] = faultsWith({ [`${name}_FILE`]: wrong });
+      assert.equal(fault, `${name}_FILE: the file ${wrong} ${reason}`);
+    }
+  });
+}
+
+test('a file with wrong master keys is one fault, and no fault repeats what a file holds', (t) => {
+  const faults = faultsOf({
+    DATABASE_URL: 'postgres://localhost/x',
+    TRELLIS_ENCRYPTION_KEYS_FILE: fileOf(t, 'swapped-and-secret'),
+    TRELLIS_METRICS_TOKEN_FILE: fileOf(t, 'not a token'),
+  });
+  assert.equal(faults.length, 2, faults.join());
+  assert.doesNotMatch(faults.join(), /swapped-and-secret|not a token/);
 });
 
 test('the first encryption key is the one that seals', () => {

@@ -81,7 +81,12 @@ export class ConfigError extends Error {
 /** The whole configuration out of environment variables; throws ConfigError. */
 export function loadConfig(env: Env = process.env, isTerminal = process.stdout.isTTY === true): Config {
   const { config, faults } = readConfig(env, isTerminal);
-  if (config.databaseUrl !== undefined && config.encryptionKeys === undefined) {
+  const isFaultOfKeys = (fault: string) => fault.startsWith('TRELLIS_ENCRYPTION_KEYS');
+  if (
+    config.databaseUrl !== undefined &&
+    config.encryptionKeys === undefined &&
+    !faults.some(isFaultOfKeys)
+  ) {
     faults.push(
       'TRELLIS_ENCRYPTION_KEYS is required with DATABASE_URL, as id:base64 of 32 bytes: every node needs the same ' +
         'keys, and a database without them cannot be read. Make one with: echo "k1:$(openssl rand -base64 32)"',
@@ -109,15 +114,19 @@ export function loadConfigWithoutKeys(): Config {
   return config;
 }
 
-/** Secrets of single commands, beside the settings of the service. */
+/** Secrets of single commands, beside the settings of the service. Throws ConfigError. */
 export function readCommandSecrets(env: Env = process.env): {
   /** Of the installation that `trellis import nango` reads. */
   peerKey: string | undefined;
   /** Of the file that `trellis export` writes and `trellis import` reads. */
   passphrase: string | undefined;
 } {
-  const read = (name: string): string | undefined => env[name] || undefined;
-  return { peerKey: read('TRELLIS_PEER_KEY')?.trim(), passphrase: read('TRELLIS_EXPORT_PASSPHRASE') };
+  const settings = new Settings(env);
+  const peerKey = settings.secret('TRELLIS_PEER_KEY');
+  const passphrase = settings.secret('TRELLIS_EXPORT_PASSPHRASE');
+  if (settings.faults.length > 0) throw new ConfigError(settings.faults);
+  // Spaces at the ends of a passphrase belong to it.
+  return { peerKey, passphrase: env.TRELLIS_EXPORT_PASSPHRASE || passphrase };
 }
 
 function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: string[] } {
@@ -128,12 +137,12 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   const host = read('HOST') ?? '127.0.0.1';
   const port = settings.port('PORT', 3003);
   const baseUrl = settings.url('BASE_URL', `http://localhost:${port}`);
-  const databaseUrl = read('DATABASE_URL');
+  const databaseUrl = settings.secret('DATABASE_URL');
   if (databaseUrl !== undefined && !/^postgres(ql)?:\/\//.test(databaseUrl)) {
     faults.push('DATABASE_URL must begin with postgres:// or postgresql://');
   }
-  const encryptionKeys = readMasterKeys(read('TRELLIS_ENCRYPTION_KEYS'), faults);
-  const secretKey = read('TRELLIS_SECRET_KEY');
+  const encryptionKeys = readMasterKeys(settings.secret('TRELLIS_ENCRYPTION_KEYS'), faults);
+  const secretKey = settings.secret('TRELLIS_SECRET_KEY');
   if (secretKey !== undefined && !isSecretKey(secretKey)) {
     faults.push('TRELLIS_SECRET_KEY must be 20 to 200 characters of A-Z a-z 0-9 - _');
   }
@@ -225,7 +234,7 @@ function readSandbox(
   const isOn = settings.isOn('TRELLIS_SANDBOX', isLocal ? 'on' : 'off');
   const port = settings.port('SANDBOX_PORT', node.port === 0 ? 0 : node.port + 1);
   const url = settings.url('SANDBOX_URL', `http://localhost:${port}`);
-  const controlKey = settings.read('SANDBOX_KEY');
+  const controlKey = settings.secret('SANDBOX_KEY');
   if (!isOn) return undefined;
   if (controlKey === undefined && !isLocal) {
     settings.faults.push(

@@ -18,7 +18,7 @@ export type TracingConfig = {
 };
 
 export function readMonitoring(settings: Settings): MonitoringConfig {
-  const metricsToken = settings.read('TRELLIS_METRICS_TOKEN');
+  const metricsToken = settings.secret('TRELLIS_METRICS_TOKEN');
   if (metricsToken !== undefined && !/^[A-Za-z0-9._~+/=-]{16,200}$/.test(metricsToken)) {
     settings.faults.push('TRELLIS_METRICS_TOKEN must be 16 to 200 characters of A-Z a-z 0-9 . _ ~ + / = -');
   }
@@ -31,7 +31,7 @@ function readTracing(settings: Settings): TracingConfig | undefined {
   const share = settings.share('OTEL_TRACES_SAMPLER_ARG');
   return {
     url: `${settings.url('OTEL_EXPORTER_OTLP_ENDPOINT', '')}/v1/traces`,
-    headers: readPairs(settings.read('OTEL_EXPORTER_OTLP_HEADERS'), settings.faults),
+    headers: readPairs(settings.secret('OTEL_EXPORTER_OTLP_HEADERS'), settings.faults),
     serviceName: settings.read('OTEL_SERVICE_NAME') ?? 'trellis',
     share,
   };

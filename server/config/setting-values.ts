@@ -2,6 +2,7 @@
  * Parsers of settings. A fault is added to `faults`, with the name of the setting, and a harmless value is returned.
  * `config.ts` lists the settings.
  */
+import { readFileSync } from 'node:fs';
 import { BlockList, isIP } from 'node:net';
 
 export type Env = Readonly<Record<string, string | undefined>>;
@@ -18,6 +19,28 @@ export class Settings {
   /** Without surrounding spaces; undefined if it is empty. */
   read(name: string): string | undefined {
     return this.#env[name]?.trim() || undefined;
+  }
+
+  /** A secret: as `read`, or from the file whose path is in NAME_FILE, without the newline at its end. */
+  secret(name: string): string | undefined {
+    const path = this.read(`${name}_FILE`);
+    if (path === undefined) return this.read(name);
+    if (this.read(name) !== undefined)
+      this.faults.push(`${name} and ${name}_FILE must not both be set: each gives the same secret`);
+    return this.#contentOf(`${name}_FILE`, path);
+  }
+
+  /** No fault contains anything of the file's content. */
+  #contentOf(name: string, path: string): string | undefined {
+    try {
+      const text = readFileSync(path, 'utf8').replace(/\r?\n$/, '');
+      // Without this, an empty file would count as a setting without a value: no DATABASE_URL is another database.
+      if (text.trim() === '') this.faults.push(`${name}: the file ${path} is empty`);
+      return text.trim() === '' ? undefined : text;
+    } catch (error) {
+      this.faults.push(`${name}: the file ${path} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+      return undefined;
+    }
   }
 
   port(name: string, fallback: number): number {

@@ -23,7 +23,7 @@ export function readSignIn(settings: Settings, at: { host: string; baseUrl: stri
     );
   }
   const email = settings.read('TRELLIS_ADMIN_EMAIL');
-  const password = settings.read('TRELLIS_ADMIN_PASSWORD');
+  const password = settings.secret('TRELLIS_ADMIN_PASSWORD');
   if ((email === undefined) !== (password === undefined)) {
     faults.push('TRELLIS_ADMIN_EMAIL and TRELLIS_ADMIN_PASSWORD must be set together');
   }
@@ -39,7 +39,7 @@ export function readSignIn(settings: Settings, at: { host: string; baseUrl: stri
 
 export function readSmtp(settings: Settings): MailConfig | undefined {
   const { faults } = settings;
-  const [url, from] = [settings.read('SMTP_URL'), settings.read('SMTP_FROM')];
+  const [url, from] = [settings.secret('SMTP_URL'), settings.read('SMTP_FROM')];
   if ((url === undefined) !== (from === undefined))
     faults.push('SMTP_URL and SMTP_FROM must be set together');
   if (url !== undefined && !/^smtps?:$/.test(URL.parse(url)?.protocol ?? '')) {
@@ -55,7 +55,7 @@ function readOidc(settings: Settings): OidcConfig | undefined {
   const { faults } = settings;
   const issuer = settings.read('TRELLIS_OIDC_ISSUER');
   const clientId = settings.read('TRELLIS_OIDC_CLIENT_ID');
-  const clientSecret = settings.read('TRELLIS_OIDC_CLIENT_SECRET');
+  const clientSecret = settings.secret('TRELLIS_OIDC_CLIENT_SECRET');
   const name = settings.read('TRELLIS_OIDC_NAME') ?? 'OpenID Connect';
   if (issuer === undefined && clientId === undefined && clientSecret === undefined) return undefined;
   if (issuer === undefined || clientId === undefined || clientSecret === undefined) {

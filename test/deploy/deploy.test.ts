@@ -122,6 +122,21 @@ test('the chart takes no setting twice, and no secret, but every other one', () 
   );
 });
 
+test('the chart mounts volumes of the operator, from which secrets are read', () => {
+  const volumes = [{ name: 'secrets', secret: { secretName: 'of-csi' } }];
+  const volumeMounts = [{ name: 'secrets', mountPath: '/secrets', readOnly: true }];
+  const settings = { DATABASE_URL_FILE: '/secrets/database-url' };
+  for (const part of ['api', 'worker']) {
+    const one = named(chartOf({ volumes, volumeMounts, settings }), 'Deployment', `prod-trellis-${part}`);
+    assert.equal(envOf(one).DATABASE_URL_FILE, '/secrets/database-url');
+    assert.deepEqual(containerOf(one).volumeMounts.at(-1), volumeMounts[0]);
+    assert.deepEqual(
+      one.spec.template.spec.volumes.map(({ name }: { name: string }) => name),
+      ['data', 'tmp', 'secrets'],
+    );
+  }
+});
+
 test('a start that migrates for long is not killed on its way', () => {
   const hour = 3600;
   for (const { spec } of chartOf().filter(({ kind }) => kind === 'Deployment')) {

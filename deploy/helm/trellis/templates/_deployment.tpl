@@ -111,12 +111,18 @@ spec:
               mountPath: /data
             - name: tmp
               mountPath: /tmp
+            {{- with $values.volumeMounts }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
       # Nothing in it outlives a pod: everything is in the database.
       volumes:
         - name: data
           emptyDir: {}
         - name: tmp
           emptyDir: {}
+        {{- with $values.volumes }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- with .node.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
