@@ -12,6 +12,7 @@ const maxParagraphWords = 80;
 const index = 'docs/README.md';
 /** Scripts and tests write these pages, or large parts of them, from the code. */
 const generated = [
+  'docs/reference/cli.md',
   'docs/reference/event-types.md',
   'docs/reference/providers.md',
   'docs/reference/proxy-conformance.md',
