@@ -11,6 +11,7 @@ import { startRunningService } from '../test/support/service.ts';
  * compared with the service by `sdk/client/generated.test.ts`.
  */
 type Schema = {
+  $ref?: string;
   type?: string | string[];
   properties?: Record<string, Schema>;
   required?: string[];
@@ -22,13 +23,15 @@ type Schema = {
   oneOf?: Schema[];
   allOf?: Schema[];
 };
+type Parameter = { $ref?: string; name: string; in: string; required?: boolean; schema?: Schema };
 type Content = { content?: Record<string, { schema?: Schema }> };
 type Operation = {
-  parameters?: { name: string; in: string; required?: boolean; schema?: Schema }[];
+  parameters?: Parameter[];
   requestBody?: Content;
   responses?: Record<string, Content>;
 };
 export type OpenApi = {
+  components: { schemas: Record<string, Schema>; parameters: Record<string, Parameter> };
   paths: Record<string, Record<string, Operation>>;
   webhooks: Record<string, Record<string, Operation & { description?: string }>>;
 };
@@ -42,7 +45,7 @@ export function generatedFiles(document: OpenApi): Record<string, string> {
   };
 }
 
-function apiTypes({ paths }: OpenApi): string {
+function apiTypes({ paths, components }: OpenApi): string {
   const routes = Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => ({
       name: `${method.toUpperCase()} ${path}`,
@@ -51,9 +54,16 @@ function apiTypes({ paths }: OpenApi): string {
   );
   const lines = routes
     .sort((a, b) => (a.name < b.name ? -1 : 1))
-    .map(({ name, operation }) => `  ${JSON.stringify(name)}: ${routeType(operation)};`);
+    .map(({ name, operation }) => `  ${JSON.stringify(name)}: ${routeType(operation, components)};`);
+  // Errors are instances of TrellisError.
+  const { Error: _, ...schemas } = components.schemas;
   return [
     '// Written by scripts/api-types.ts out of /openapi.json.',
+    '',
+    '/** The objects of the API by their names in the OpenAPI document. */',
+    'export type Schemas = {',
+    ...Object.entries(schemas).map(([name, schema]) => `  ${name}: ${typeOf(schema)};`),
+    '};',
     '',
     '/** The routes of the service by name: parameters and response body. */',
     'export type Routes = {',
@@ -63,12 +73,13 @@ function apiTypes({ paths }: OpenApi): string {
   ].join('\n');
 }
 
-function eventTypes({ webhooks }: OpenApi): string {
+function eventTypes({ webhooks, components }: OpenApi): string {
+  const named = ({ $ref, ...schema }: Schema) => ($ref ? components.schemas[nameIn($ref)] : schema);
   const lines = Object.entries(webhooks)
     .sort(([one], [other]) => (one < other ? -1 : 1))
     .flatMap(([name, { post }]) => {
       const schema = post?.requestBody?.content?.['application/json']?.schema;
-      const data = schema?.properties?.data;
+      const data = schema && named(schema)?.properties?.data;
       return [
         `  /** ${post?.description ?? ''} */`,
         `  ${JSON.stringify(name)}: ${data ? typeOf(data) : 'unknown'};`,
@@ -76,6 +87,7 @@ function eventTypes({ webhooks }: OpenApi): string {
     });
   return [
     '// Written by scripts/api-types.ts out of /openapi.json.',
+    "import type { Schemas } from './routes.ts';",
     '',
     '/** What the event of each type carries as its `data`. */',
     'export type EventData = {',
@@ -98,7 +110,11 @@ function errorCodes(): string {
   ].join('\n');
 }
 
-function routeType({ parameters = [], requestBody, responses = {} }: Operation): string {
+function routeType(
+  { parameters: given = [], requestBody, responses = {} }: Operation,
+  components: OpenApi['components'],
+): string {
+  const parameters = given.map((one) => (one.$ref ? components.parameters[nameIn(one.$ref)]! : one));
   const placed = (place: string) => {
     const own = parameters.filter((parameter) => parameter.in === place);
     return typeOf({
@@ -117,7 +133,8 @@ function routeType({ parameters = [], requestBody, responses = {} }: Operation):
 }
 
 function typeOf(schema: Schema): string {
-  const { anyOf, oneOf, allOf, enum: values, type } = schema;
+  const { $ref, anyOf, oneOf, allOf, enum: values, type } = schema;
+  if ($ref !== undefined) return `Schemas['${nameIn($ref)}']`;
   if ('const' in schema) return JSON.stringify(schema.const);
   if (values) return values.map((value) => JSON.stringify(value)).join(' | ');
   const alternatives = anyOf ?? oneOf;
@@ -139,6 +156,11 @@ function typeOf(schema: Schema): string {
     default:
       return 'unknown';
   }
+}
+
+/** The name of a schema that `#/components/schemas/<name>` refers to. */
+function nameIn(reference: string): string {
+  return reference.slice(reference.lastIndexOf('/') + 1);
 }
 
 function objectType({ properties = {}, required = [], additionalProperties }: Schema): string {

@@ -21,6 +21,7 @@ const elsewhere: Record<string, string> = {
   EventData: 'The type of `data`, by event type: [event-types.md](event-types.md).',
   Routes:
     'The routes of the service by name: parameters (`path`, `query`, `headers`, `body`) and response body (`answer`), generated from `/openapi.json`.',
+  Schemas: "The objects of the API by their names in the OpenAPI document, such as `Schemas['Connection']`.",
 };
 
 /** A statement of a declaration file, with the comment before it. */

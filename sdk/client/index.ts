@@ -56,7 +56,7 @@ export type {
   Variables,
 } from './resources.ts';
 export type { Answer, Arguments, Body, CallOptions, Given, Query, Route } from './route-call.ts';
-export type { Routes } from './routes.ts';
+export type { Routes, Schemas } from './routes.ts';
 export type { SyncName, SyncNames, Syncs, TriggerOptions } from './syncs.ts';
 export type { Fetch, Key } from './transport.ts';
 export { Trellis, type TrellisOptions } from './trellis.ts';

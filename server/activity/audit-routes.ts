@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type Db, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { chainAll } from './audit-chain.ts';
@@ -16,6 +17,7 @@ const entry = z.object({
   target: z.string(),
   details: z.record(z.string(), z.unknown()),
 });
+nameSchemas({ AuditEntry: entry });
 
 /** Reading the audit log. */
 export function auditRoutes(app: App, { db }: { db: Db }): void {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
 import { fieldError } from '../errors.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
@@ -54,6 +55,13 @@ const grouped = z.object({
   failed: z.number(),
   p50_ms: z.number().nullable(),
   p95_ms: z.number().nullable(),
+});
+const wholeOperationWire = operationWire.extend({ messages: z.array(message) });
+nameSchemas({
+  OperationDetails: wholeOperationWire,
+  OperationGroup: grouped,
+  OperationMessage: message,
+  OperationStep: point,
 });
 
 /** Reading the activity log. */
@@ -201,7 +209,7 @@ export function activityRoutes(
           'A proxy call, a run, a delivery or an authorization of an end user, with the messages that were logged for it.',
         errors: ['not_found'],
         params: z.object({ id: z.uuid() }),
-        response: { 200: operationWire.extend({ messages: z.array(message) }) },
+        response: { 200: wholeOperationWire },
       },
     },
     async ({ params: { id }, caller }) => {

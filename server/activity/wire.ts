@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Caller } from '../http/auth/caller.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { text } from '../http/text.ts';
 import {
   type OperationFilter,
@@ -37,6 +38,7 @@ export const operationWire = z.object({
   body_ms: z.number().nullable(),
   details: z.record(z.string(), z.unknown()),
 });
+nameSchemas({ Operation: operationWire });
 
 export function operationToWire(row: OperationRow): z.input<typeof operationWire> {
   const { created_at: createdAt, integration, connection, ...same } = row;

@@ -10,7 +10,7 @@ export const none: AuthMode<NoCredentials> = {
   ownCredentialsOnly: false,
   form: {
     path: '/auth/unauthenticated',
-    operationId: 'connectByNothing',
+    operationId: 'connectWithoutCredentials',
     summary: 'Connect without credentials',
     example: {},
     fields: {},

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { authModes, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import type { Connection } from '../connections/store/store.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { listIntegrations } from '../integrations/store.ts';
 import type { FormField } from '../providers/definition.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
@@ -26,6 +27,7 @@ const field = z.object({
   required: z.boolean().nullable(),
   example: z.string().nullable(),
 });
+nameSchemas({ ConnectField: field });
 const choiceWire = (modes: readonly string[]) =>
   z.object({
     unique_key: z.string(),
@@ -58,7 +60,7 @@ export const choicesWire = () =>
         organization: z.string().nullable(),
       })
       .nullable(),
-    choices: z.array(choiceWire([...authModes.keys()])),
+    choices: z.array(choiceWire([...authModes.keys()]).meta({ title: 'ConnectChoice' })),
   });
 type Choices = z.input<ReturnType<typeof choicesWire>>;
 type Choice = Choices['choices'][number];

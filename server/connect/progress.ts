@@ -3,6 +3,7 @@ import { writeAudit } from '../activity/audit.ts';
 import { findConnection, findHead } from '../connections/store/store.ts';
 import { connectWire } from '../environments/connect-settings.ts';
 import { AppError } from '../errors.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { findIntegration } from '../integrations/store.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
 import { hasAttempt } from './attempts.ts';
@@ -47,6 +48,7 @@ export const progressWire = z.object({
   /** The appearance of the page, on request: a logo is too large for every response. */
   settings: connectWire.optional(),
 });
+nameSchemas({ ConnectProgress: progressWire });
 
 /**
  * Also of a used or expired session. An expired session without a pending authorization makes no connection any more.

@@ -15,6 +15,7 @@ import {
 } from '../environments/connect-settings.ts';
 import { fieldError } from '../errors.ts';
 import { type Access, type Caller, requireScope } from '../http/auth/caller.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { privateHeaders } from '../http/pages/page.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration } from '../integrations/store.ts';
@@ -36,9 +37,9 @@ import {
 import { connectSocket } from './socket.ts';
 import type { ConnectDeps } from './target.ts';
 
-const created = {
-  201: z.object({ data: z.object({ token: z.string(), connect_link: z.string(), expires_at: z.string() }) }),
-};
+const sessionWire = z.object({ token: z.string(), connect_link: z.string(), expires_at: z.string() });
+nameSchemas({ ConnectSession: sessionWire });
+const created = { 201: z.object({ data: sessionWire }) };
 const json = z.record(z.string(), z.unknown());
 
 /** The tolerated difference of a browser's clock. */

@@ -4,6 +4,7 @@ import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { eventWire } from '../events/catalogue.ts';
 import { eventTypes } from '../events/event-types.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import {
   type Delivery,
@@ -30,6 +31,8 @@ const deliveryWire = z.object({
   last_attempt: z.record(z.string(), z.unknown()).nullable(),
   settled_at: z.string().nullable(),
 });
+const wholeDeliveryWire = deliveryWire.extend({ event: eventWire });
+nameSchemas({ Delivery: wholeDeliveryWire, ListedDelivery: deliveryWire });
 const time = z.iso.datetime({ offset: true }).transform((given) => new Date(given));
 const position = z.string().regex(/^\d{1,15}$/, 'is not a valid position of the feed');
 
@@ -76,7 +79,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
           'The event that was sent, the number of attempts, and the last response of the endpoint.',
         errors: ['not_found'],
         params: idParams,
-        response: { 200: deliveryWire.extend({ event: eventWire }) },
+        response: { 200: wholeDeliveryWire },
       },
     },
     async ({ params: { id }, caller: { environmentId, environment } }) => {
@@ -101,7 +104,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
         errors: ['not_found'],
         params: idParams,
         body: z.strictObject({}),
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { id }, caller }) => {

@@ -4,6 +4,7 @@ import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { typesNamed } from '../events/catalogue.ts';
 import type { Caller } from '../http/auth/caller.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text, webAddress } from '../http/text.ts';
 import type { Outbound } from '../outbound/outbound.ts';
@@ -156,7 +157,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
           'Deliveries that wait for the endpoint are never sent, and all its deliveries are removed from the list.',
         errors: ['not_found', 'endpoint_of_setting'],
         params: idParams,
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { id }, caller }) => {
@@ -245,6 +246,7 @@ const endpointWire = z.object({
   last_failure: z.looseObject({ at: z.string() }).nullable(),
   created_at: z.string(),
 });
+nameSchemas({ WebhookEndpoint: endpointWire });
 
 /** A place in the list, in the form of `next_after`: `own.7`, `override.7`. */
 const listPlace = z

@@ -12,6 +12,7 @@ import {
   writeConnectSettings,
 } from '../environments/connect-settings.ts';
 import { type EventSwitch, eventSwitches } from '../events/compat-types.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { webAddress } from '../http/text.ts';
 import type { Outbound } from '../outbound/outbound.ts';
@@ -51,6 +52,7 @@ const keyWire = z.object({
   /** Earlier keys that still sign. */
   earlier: z.array(z.object({ created_at: z.string(), retires_at: z.string().nullable() })),
 });
+nameSchemas({ EnvironmentSettings: settingsWire, WebhookSigningKey: keyWire });
 const hourMs = 3_600_000;
 
 /** Settings of the environment: the addresses and signing keys of its events, and the look of its connect page. */

@@ -6,6 +6,7 @@
  */
 import { z } from 'zod';
 import { type Queryable, type Tx, tables } from '../db/pool.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { text } from '../http/text.ts';
 
 const themes = ['system', 'light', 'dark'] as const;
@@ -145,6 +146,11 @@ export const connectWarning = z.object({
   contrast: z.number(),
   needed: z.number(),
   message: z.string(),
+});
+nameSchemas({
+  ConnectSettings: connectWire,
+  ConnectSettingsChange: connectInput,
+  ConnectWarning: connectWarning,
 });
 
 /** Warnings about colors that are hard to read. They are accepted all the same. */

@@ -4,6 +4,7 @@ import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { type Caller, holdsScope, lacking, type UserCaller } from '../http/auth/caller.ts';
 import { proxyRule, proxyRules } from '../http/auth/proxy-rule.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import {
   auditKey,
@@ -46,6 +47,8 @@ const keyWire = z.object({
   rate_limit: z.number().int().nullable(),
   last_used_at: z.string().nullable(),
 });
+const newKeyWire = keyWire.extend({ secret: z.string() });
+nameSchemas({ ApiKey: keyWire, NewApiKey: newKeyWire });
 const params = z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) });
 
 /** Keys of the caller's environment; changes are in the audit log. */
@@ -80,7 +83,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
           'of TRELLIS_RATE_LIMIT, cannot create keys. With `replaces`, the ID of a key, the new key owns the same ' +
           'consumers as that key.',
         body: newKey,
-        response: { 201: z.object({ data: keyWire.extend({ secret: z.string() }) }) },
+        response: { 201: z.object({ data: newKeyWire }) },
       },
     },
     async ({ body, caller }, reply) => {
@@ -172,7 +175,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
           'A key can also revoke itself. All nodes reject the key and its tickets within a second.',
         errors: ['not_found'],
         params,
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { id }, caller }) => {

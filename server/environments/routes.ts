@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { writeUserAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { Vault } from '../vault.ts';
 import { deleteEnvironment, ensureEnvironment, listEnvironments, renameEnvironment } from './store.ts';
@@ -11,6 +12,7 @@ const environmentName = z
   .string()
   .regex(/^[a-z0-9][a-z0-9_-]{0,63}$/, 'must be 1 to 64 of a-z 0-9 _ -, and begin with a letter or digit');
 const environmentWire = z.object({ name: z.string(), created_at: z.string() });
+nameSchemas({ Environment: environmentWire });
 const params = z.object({ name: environmentName });
 const one = z.object({ data: environmentWire });
 
@@ -119,7 +121,7 @@ export function environmentRoutes(
           '`dev` and `prod` cannot be deleted.',
         errors: ['not_found', 'environment_in_use'],
         params,
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { name }, person }) => {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { type Caller, hasScope } from '../http/auth/caller.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import type { Vault } from '../vault.ts';
@@ -14,7 +15,9 @@ const name = z
     /^[A-Za-z_][A-Za-z0-9_]{0,254}$/,
     'must be up to 255 of A-Z a-z 0-9 _, and must not begin with a digit',
   );
-const wire = z.array(z.object({ name: z.string(), value: z.string().nullable() }));
+const variableWire = z.object({ name: z.string(), value: z.string().nullable() });
+nameSchemas({ Variable: variableWire });
+const wire = z.array(variableWire);
 const value = text({ max: 65_536 });
 const variables = z
   .array(z.strictObject({ name, value: value.nullish() }))

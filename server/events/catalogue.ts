@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Brand } from '../brand.ts';
 import type { PathItem } from '../http/openapi/openapi-operation.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { type DescribedType, type EventType, eventCatalogue, eventTypes } from './event-types.ts';
 
 /** The types of events in the API and in the OpenAPI document. */
@@ -28,6 +29,7 @@ export const typeWire = z.object({
   data_schema: z.record(z.string(), z.unknown()),
   example: eventWire,
 });
+nameSchemas({ Event: eventWire, EventType: typeWire });
 
 export function typesToWire(): z.infer<typeof typeWire>[] {
   return Object.entries<DescribedType>(eventCatalogue).map(([type, { meaning, data, example }]) => ({
@@ -91,14 +93,16 @@ export function eventWebhooks(brand: Brand): Record<string, PathItem> {
 }
 
 function envelopeOf(type: string, data: z.ZodObject) {
+  const name = type.split(/[._]/).map(capital).join('');
   return {
+    title: `${name}Event`,
     type: 'object',
     properties: {
       id: { type: 'string', description: 'The same in each attempt.' },
       type: { const: type },
       environment: { type: 'string' },
       created_at: { type: 'string', format: 'date-time' },
-      data: withoutDialect(toJsonSchema(data)),
+      data: { title: `${name}EventData`, ...withoutDialect(toJsonSchema(data)) },
     },
     required: ['id', 'type', 'environment', 'created_at', 'data'],
   };

@@ -1,6 +1,7 @@
 /** The route that returns all functions of an environment, for official clients and for OpenAI models. */
 import { z } from 'zod';
 import type { Db } from '../db/pool.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { type DeployedFunction, listFunctions } from './deploys/store.ts';
 import { functionType, schemasOf, toWire } from './wire.ts';
@@ -39,6 +40,7 @@ const openai = z.object({
   description: z.string(),
   parameters: z.record(z.string(), z.unknown()),
 });
+nameSchemas({ FunctionConfig: flow, IntegrationFunctions: ofIntegration, OpenAiTool: openai });
 
 export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promise<void> }): void {
   app.get(

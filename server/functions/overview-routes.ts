@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { connectionId } from '../connections/routes/wire.ts';
 import type { Db } from '../db/pool.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import type { Vault } from '../vault.ts';
@@ -32,6 +33,7 @@ const listed = functionWire
     /** Runs that failed in the last 24 hours; counted up to 1000. */
     failures: z.int(),
   });
+nameSchemas({ ListedFunction: listed });
 
 export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;

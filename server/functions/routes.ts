@@ -4,6 +4,7 @@ import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import type { Caller } from '../http/auth/caller.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { functionName } from './deploys/definition.ts';
@@ -32,7 +33,15 @@ type FunctionRoutesDeps = { db: Db; now: () => Date; open: () => Promise<void> }
 const typed = z.strictObject({ type: type.optional() });
 const params = z.object({ key: integrationKey, name: functionName });
 const one = { 200: z.object({ data: functionWire }) };
-const success = z.object({ success: z.literal(true) });
+const versionWire = z.object({
+  version: z.int(),
+  version_label: z.string(),
+  deployed_at: z.string(),
+  deployed_by: z.string(),
+  /** Whether it is the one that runs. */
+  current: z.boolean(),
+});
+nameSchemas({ FunctionVersion: versionWire });
 const path = '/integrations/:key/functions';
 const ofOne = `${path}/:name`;
 const ofOneErrors = ['functions_off', 'not_found', 'ambiguous_function'] as const;
@@ -124,20 +133,7 @@ export function functionRoutes(app: App, { db, now, open }: FunctionRoutesDeps):
         description: 'Newest first, at most 1000.',
         params,
         querystring: typed,
-        response: {
-          200: z.object({
-            data: z.array(
-              z.object({
-                version: z.int(),
-                version_label: z.string(),
-                deployed_at: z.string(),
-                deployed_by: z.string(),
-                /** Whether it is the one that runs. */
-                current: z.boolean(),
-              }),
-            ),
-          }),
-        },
+        response: { 200: z.object({ data: z.array(versionWire) }) },
       },
     },
     async ({ params, query, caller }) => {

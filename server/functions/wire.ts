@@ -1,5 +1,6 @@
 /** Functions as JSON, and the fields that several routes share. */
 import { z } from 'zod';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { text } from '../http/text.ts';
 import { type JsonSchema, type Kind, occasions } from './deploys/definition.ts';
 import { type DeployedFunction, wireKind } from './deploys/store.ts';
@@ -52,6 +53,7 @@ export const functionWire = z.object({
   /** For event functions. */
   event: z.enum(occasions).optional(),
 });
+nameSchemas({ DeployedFunction: functionWire, Pagination: pagination });
 type FunctionWire = z.input<typeof functionWire>;
 
 export function toWire(found: DeployedFunction): FunctionWire {

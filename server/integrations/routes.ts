@@ -4,6 +4,7 @@ import { modeNamed } from '../auth-modes/modes.ts';
 import { type Db, retryOnViolation, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type Caller, hasScope, requireScope } from '../http/auth/caller.ts';
+import { success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { requireMayMove } from './destinations.ts';
@@ -271,7 +272,7 @@ export function integrationRoutes(
         description: 'Only an integration without connections can be deleted.',
         errors: ['not_found', 'integration_in_use'],
         params,
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { key }, caller }) => {

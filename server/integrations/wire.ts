@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { proxyRule, proxyRules } from '../http/auth/proxy-rule.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { text } from '../http/text.ts';
 import type { Integration } from './store.ts';
 
@@ -156,6 +157,12 @@ export const integrationWire = z.object({
     })
     .nullable()
     .optional(),
+});
+nameSchemas({
+  Integration: integrationWire,
+  IntegrationCredentials: integrationCredentials,
+  IntegrationCredentialsChange: changedCredentials,
+  IntegrationUsage: usageWire,
 });
 
 /** An integration as callers see it, without secrets. */

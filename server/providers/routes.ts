@@ -3,6 +3,7 @@ import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { AppError } from '../errors.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { Catalog } from './catalog.ts';
 import type { AuthModeTable, FormField, ProviderDefinition } from './definition.ts';
@@ -14,6 +15,7 @@ const provider = z.looseObject({
   /** Whether an integration of this provider has an OAuth client of yours. */
   oauth_client: z.enum(['required', 'optional', 'none']),
 });
+nameSchemas({ Provider: provider });
 
 /** The catalogue, for applications and connect pages. */
 export function providerRoutes(

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { ProviderDefinition } from './definition.ts';
 
 export const explainedScopeWire = z.object({
@@ -8,6 +9,7 @@ export const explainedScopeWire = z.object({
   /** By language: `de`, `fr`, `es`, `ja`, as far as the definition has them. */
   translations: z.record(z.string(), z.string()),
 });
+nameSchemas({ Scope: explainedScopeWire });
 
 /** The description of a scope for the end user who grants it. */
 export function explainScope(

@@ -12,6 +12,7 @@ import { proxyRule } from '../http/auth/proxy-rule.ts';
 import { methods } from '../http/cors.ts';
 import { byStatus, connectionErrors, type RouteError } from '../http/openapi/describe.ts';
 import { failed, type Operation, type PathItem } from '../http/openapi/openapi-operation.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import type { Vault } from '../vault.ts';
@@ -28,6 +29,8 @@ const maxLifetimeS = 3_600;
 const maxCharacters = 4_096;
 const action = z.string().regex(/^([A-Za-z0-9_-]{1,255}|\*)$/, 'must be the name of an action, or * for all');
 const method = z.enum(methods, 'must be a method in capitals, such as GET');
+const ticketWire = z.object({ id: z.string(), ticket: z.string(), expires_at: z.string() });
+nameSchemas({ Ticket: ticketWire });
 
 /** The format of tickets is in `environments/tickets.ts`. */
 export function proxyRoutes(app: App, { db, vault, connections, now }: TicketDeps): void {
@@ -53,9 +56,7 @@ export function proxyRoutes(app: App, { db, vault, connections, now }: TicketDep
           actions: z.array(action).min(1).max(50).optional(),
           expires_in: z.number().int().min(1).max(maxLifetimeS).default(600),
         }),
-        response: {
-          201: z.object({ data: z.object({ id: z.string(), ticket: z.string(), expires_at: z.string() }) }),
-        },
+        response: { 201: z.object({ data: ticketWire }) },
       },
     },
     async ({ body, caller }, reply) => {

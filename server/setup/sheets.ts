@@ -18,6 +18,7 @@ import type { Actions } from '../functions/actions/actions.ts';
 import type { ShippedFunctions } from '../functions/deploys/shipped.ts';
 import { queueRuns } from '../functions/runs/queue.ts';
 import { addVariant, lockSyncs, makeBaseSyncs, resetSyncs, startSyncs } from '../functions/syncs/syncs.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { Vault } from '../vault.ts';
 
 /** The fields of sheets that a connect page receives: a part of the outputs of the shipped actions. */
@@ -89,6 +90,13 @@ export const chosenWire = z.object({
   provider_config_key: z.string(),
   connection_id: z.string(),
   variant: z.string(),
+});
+nameSchemas({
+  ChosenSheet: chosenWire,
+  SetUp: setUpWire,
+  SheetPreview: previewWire,
+  Spreadsheet: bookWire,
+  SpreadsheetPage: spreadsheetsWire,
 });
 
 const rows = 'rows';

@@ -3,6 +3,7 @@ import { writeUserAudit } from '../activity/audit.ts';
 import { emailAddress } from '../email-address.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { roles } from '../http/auth/caller.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import {
   acceptInvitation,
@@ -32,6 +33,8 @@ const invitationWire = z.object({
   created_at: z.string(),
   expires_at: z.string(),
 });
+const newInvitationWire = invitationWire.extend({ link: z.string(), mailed: z.boolean() });
+nameSchemas({ Invitation: invitationWire, NewInvitation: newInvitationWire });
 
 /** Invitations: owners create and revoke them, and any user that has the link accepts. */
 export function invitationRoutes(app: App, { config, db, signIn, mailer, rights, now }: UserDeps): void {
@@ -63,9 +66,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
         errors: ['user_exists', 'not_found'],
         example: { body: { role: 'developer', environments: ['dev'], email: 'ada@customer.example' } },
         body: z.strictObject({ ...grantInput, email: emailAddress.optional() }),
-        response: {
-          201: z.object({ data: invitationWire.extend({ link: z.string(), mailed: z.boolean() }) }),
-        },
+        response: { 201: z.object({ data: newInvitationWire }) },
       },
     },
     async ({ body, person }, reply) => {
@@ -117,7 +118,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
         description: 'Its link is rejected from now on.',
         errors: ['not_found'],
         params: z.object({ id: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER) }),
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { id }, person }) => {

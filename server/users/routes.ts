@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { type Person, roles, scopesOfRole } from '../http/auth/caller.ts';
+import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
 import { endInvitationsBy } from './invitations.ts';
@@ -46,6 +47,15 @@ const userWire = z.object({
   created_at: z.string(),
   last_signed_in_at: z.string().nullable(),
 });
+const signedInWire = z.object({
+  id: z.string(),
+  name: z.string(),
+  email: z.string(),
+  role: role.nullable(),
+  two_factor: z.boolean(),
+  environments: z.array(z.object({ name: z.string(), role, scopes: z.array(z.string()) })),
+});
+nameSchemas({ SignedInUser: signedInWire, User: userWire });
 /** A role, and its environments, except for owners. */
 export const grantInput = {
   role,
@@ -98,18 +108,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
         operationId: 'getMe',
         summary: 'Get the signed-in user',
         description: 'The user of the cookie, with a role and its scopes for each environment.',
-        response: {
-          200: z.object({
-            data: z.object({
-              id: z.string(),
-              name: z.string(),
-              email: z.string(),
-              role: role.nullable(),
-              two_factor: z.boolean(),
-              environments: z.array(z.object({ name: z.string(), role, scopes: z.array(z.string()) })),
-            }),
-          }),
-        },
+        response: { 200: z.object({ data: signedInWire }) },
       },
     },
     async ({ person }) => ({ data: meToWire(person) }),
@@ -203,7 +202,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
           'created stay.',
         errors: ['not_found', 'last_owner'],
         params,
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ params: { id }, person }) => {

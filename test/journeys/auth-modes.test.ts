@@ -13,6 +13,7 @@ import { authModes, type Credentials } from '../../server/auth-modes/modes.ts';
 import { type Catalog, loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
 import { skipBrowser } from '../support/browser.ts';
 import { openDashboard, type TestDashboard } from '../support/dashboard.ts';
+import { readDocument } from '../support/openapi.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 /** A mode that does not ship: an account number and a PIN, in one header. */
@@ -113,14 +114,10 @@ describe('a mode that is only in the list of modes', () => {
   after(() => trellis.close());
 
   test('has its route, its body and its name in the OpenAPI document', async () => {
-    const { body } = await trellis.call('GET', '/openapi.json');
-    const { paths } = body as { paths: Record<string, Record<string, unknown>> };
-    const { operationId, requestBody } = paths['/api-auth/pin/{key}']!.post as {
-      operationId: string;
-      requestBody: { content: { 'application/json': { schema: object } } };
-    };
+    const { paths } = await readDocument(trellis);
+    const { operationId, requestBody } = paths['/api-auth/pin/{key}']!.post!;
     assert.equal(operationId, 'connectByPin');
-    assert.partialDeepStrictEqual(requestBody.content['application/json'].schema, {
+    assert.partialDeepStrictEqual(requestBody!.content['application/json']!.schema, {
       properties: { account: { type: 'string' }, pin: { type: 'string' } },
       required: ['account', 'pin'],
       additionalProperties: false,

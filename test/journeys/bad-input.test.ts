@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { readDocument } from '../support/openapi.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 import type { Fixture } from './scenario.ts';
 import { prepareScenarios, scenarios } from './scenarios.ts';
@@ -27,7 +28,7 @@ let documented: Record<string, Record<string, Operation>>;
 before(async () => {
   trellis = await openTrellis();
   given = await prepareScenarios(trellis);
-  documented = (await trellis.call('GET', '/openapi.json')).body.paths as typeof documented;
+  documented = (await readDocument(trellis)).paths as unknown as typeof documented;
 });
 after(() => trellis.close());
 

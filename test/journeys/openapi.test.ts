@@ -7,12 +7,14 @@ import { errorCatalogue } from '../../server/errors.ts';
 import { eventTypes } from '../../server/events/event-types.ts';
 import { exampleOf, UnknownExample } from '../../server/http/openapi/examples.ts';
 import {
+  codesOf,
   createJudge,
   type Media,
   type OpenApi,
   operationsOf,
   type Placed,
   readDocument,
+  readRawDocument,
 } from '../support/openapi.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -123,18 +125,14 @@ test('every operation documents its errors: the format, and the codes with their
   const ofRoutes = operationsOf(document.paths).filter(({ name }) => name !== 'GET /');
   for (const { name, operation } of ofRoutes) {
     const { responses, security = [], requestBody } = operation;
-    const errors = Object.entries(responses).filter(
-      ([, { content }]) => content?.['application/json']?.examples,
-    );
-    for (const [status, { content }] of errors) {
-      const { schema, examples = {} } = content!['application/json']!;
-      assert.match(JSON.stringify(schema), /"#\/components\/schemas\/Error"/, name);
-      for (const [code, { $ref }] of Object.entries(examples)) {
-        assert.ok(statuses[code]?.includes(Number(status)), `${name}: ${code} with ${status}`);
-        assert.ok(document.components.examples[$ref.split('/').at(-1)!], `${name}: ${$ref}`);
-      }
-    }
-    const reported = errors.map(([status]) => Number(status));
+    const errors = Object.keys(responses).flatMap((status) => {
+      const codes = codesOf(operation, Number(status));
+      return codes.length > 0 ? [{ status: Number(status), codes }] : [];
+    });
+    for (const { status, codes } of errors)
+      for (const code of codes)
+        assert.ok(statuses[code]?.includes(status), `${name}: ${code} with ${status}`);
+    const reported = errors.map(({ status }) => status);
     const wanted = [...(security.length > 0 ? [401] : []), ...(requestBody ? [400, 413, 415] : []), 500, 503];
     const isOfProxy = name.includes(' /proxy/');
     assert.deepEqual(
@@ -145,13 +143,57 @@ test('every operation documents its errors: the format, and the codes with their
   }
 });
 
-test('the examples of errors have the form of errors', () => {
-  const judge = createJudge(document);
-  for (const [code, { value }] of Object.entries(document.components.examples))
-    assert.equal(judge(document.components.schemas.Error!, value), undefined, code);
-  assert.deepEqual(Object.keys(document.components.examples).sort(), Object.keys(errorCatalogue).sort());
-});
-
 test('every type of event is among the webhooks', () => {
   assert.deepEqual(Object.keys(document.webhooks).sort(), [...eventTypes].sort());
+});
+
+test('the objects of the API have names, and each name is used', async () => {
+  const raw = await readRawDocument(trellis);
+  const { schemas, responses, parameters } = raw.components;
+  for (const name of ['ApiKey', 'Connection', 'Delivery', 'Environment', 'Integration', 'Record', 'Run'])
+    assert.ok(name in schemas, name);
+  const text = JSON.stringify(raw);
+  const used = new Set([...text.matchAll(/"\$ref":"#\/components\/(\w+\/[^"]+)"/g)].map(([, name]) => name));
+  const known = [
+    ...Object.keys(schemas).map((name) => `schemas/${name}`),
+    ...Object.keys(responses).map((name) => `responses/${name}`),
+    ...Object.keys(parameters).map((name) => `parameters/${name}`),
+  ];
+  const ofHeaders = ['headers/Retry-After'];
+  assert.deepEqual([...used].sort(), [...known, ...ofHeaders].sort());
+  const unnamed = operationsOf(raw.paths).flatMap(
+    ({ name, operation: { requestBody, responses: answers } }) => {
+      const succeeded = Object.entries(answers).filter(([status]) => status.startsWith('2'));
+      const parts = [requestBody, ...succeeded.map(([, answer]) => answer)];
+      return parts.some((part) => part?.content?.['application/json']?.schema?.properties) ? [name] : [];
+    },
+  );
+  assert.deepEqual(unnamed, []);
+});
+
+test('the document is below 460 KB, compressed on request, and sent again only if it changed', async () => {
+  const get = (headers: Record<string, string>) => fetch(`${trellis.baseUrl}/openapi.json`, { headers });
+  const plain = await get({ 'accept-encoding': 'identity' });
+  const text = await plain.text();
+  assert.equal(plain.headers.get('content-encoding'), null);
+  assert.ok(Buffer.byteLength(text) < 460_000, `${Buffer.byteLength(text)} bytes`);
+  for (const [accepted, coding] of [
+    ['gzip', 'gzip'],
+    ['gzip, deflate, br', 'br'],
+    ['br;q=0, gzip', 'gzip'],
+  ] as const) {
+    const packed = await get({ 'accept-encoding': accepted });
+    assert.equal(packed.headers.get('content-encoding'), coding);
+    assert.equal(packed.headers.get('vary'), 'accept-encoding');
+    assert.ok(Number(packed.headers.get('content-length')) < 60_000);
+    assert.equal(await packed.text(), text);
+  }
+  const etag = plain.headers.get('etag')!;
+  const same = await get({ 'if-none-match': `"other", ${etag}` });
+  assert.deepEqual([same.status, await same.text(), same.headers.get('etag')], [304, '', etag]);
+  const other = await get({ 'if-none-match': '"other"' });
+  assert.equal(other.status, 200);
+  assert.equal(await other.text(), text);
+  // The pages at /docs show the same document.
+  assert.equal(await (await fetch(`${trellis.baseUrl}/docs/json`)).text(), text);
 });

@@ -34,13 +34,42 @@ export type OpenApi = {
   paths: Record<string, Record<string, Described>>;
   webhooks: Record<string, Record<string, Described>>;
   tags: { name: string; description: string }[];
-  components: { schemas: Record<string, JsonSchema>; examples: Record<string, { value: unknown }> };
+  components: {
+    schemas: Record<string, JsonSchema>;
+    parameters: Record<string, unknown>;
+    responses: Record<string, unknown>;
+  };
 };
 /** An operation and where it is: `name` as `GET /records`. */
 export type Placed = { name: string; method: string; path: string; operation: Described };
 
+/** The document with what a reference names in its place, apart from the schema of errors. */
 export async function readDocument(trellis: Pick<TestTrellis, 'call'>): Promise<OpenApi> {
+  return resolved(await readRawDocument(trellis));
+}
+
+/** The document as it is served. */
+export async function readRawDocument(trellis: Pick<TestTrellis, 'call'>): Promise<OpenApi> {
   return (await trellis.call('GET', '/openapi.json', { key: undefined })).body as unknown as OpenApi;
+}
+
+function resolved(document: OpenApi): OpenApi {
+  const named = new Map<string, unknown>();
+  const resolve = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(resolve);
+    if (typeof value !== 'object' || value === null) return value;
+    const { $ref } = value as { $ref?: unknown };
+    const [text, kind, name = ''] =
+      /^#\/components\/(parameters|responses|schemas)\/(?!Error$)(.+)$/.exec(String($ref)) ?? [];
+    if (text === undefined)
+      return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, resolve(part)]));
+    // One object for a name, so that its judge is compiled once.
+    if (!named.has(text))
+      named.set(text, resolve(document.components[kind as 'parameters' | 'responses' | 'schemas'][name]));
+    return named.get(text);
+  };
+  const { paths, webhooks } = document;
+  return { ...document, paths: resolve(paths), webhooks: resolve(webhooks) } as OpenApi;
 }
 
 /** Of `paths` or of `webhooks`. */
@@ -77,7 +106,9 @@ export function createJudge({
 
 /** The codes that an answer of this status may have. */
 export function codesOf({ responses }: Described, status: number): string[] {
-  return Object.keys(responses[status]?.content?.['application/json']?.examples ?? {});
+  const { description = '', content } = responses[status] ?? {};
+  const isOfErrors = JSON.stringify(content ?? {}).includes('#/components/schemas/Error"');
+  return isOfErrors ? [...description.matchAll(/`(\w+)`/g)].map(([, code = '']) => code) : [];
 }
 
 /** A call of an operation, all of it text. */

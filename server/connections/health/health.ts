@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { grantTypeOf } from '../../auth-modes/modes.ts';
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import { AppError } from '../../errors.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import { type IntegrationFault, isOfClient, keepsFromRefresh } from '../../integrations/fault.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
 import { missingScopes } from '../../providers/scopes.ts';
@@ -99,6 +100,7 @@ export const healthWire = z.object({
     }),
   ),
 });
+nameSchemas({ ConnectionHealth: healthWire });
 export type HealthWire = z.output<typeof healthWire>;
 
 /** Causes that may end without the user, so that later refreshes may succeed. */

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { AppError } from '../../errors.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
+import { success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
@@ -42,7 +43,6 @@ const statuses = text({ max: 255 }).transform((given, context) => {
   return z.NEVER;
 });
 const flag = z.enum(['true', 'false']).default('false');
-const success = z.object({ success: z.literal(true) });
 const params = z.object({ id: connectionId });
 /** The errors of all routes that read a connection. */
 const readErrors = [
@@ -163,7 +163,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
   // Deprecated; the official command line still calls it.
   app.get(
     '/connection/:id',
-    { ...readOne, schema: { ...readOne.schema, operationId: 'getConnectionOfOldClients', deprecated: true } },
+    { ...readOne, schema: { ...readOne.schema, operationId: 'getConnectionDeprecated', deprecated: true } },
     async (request, reply) => {
       reply.header('deprecation', '@1767225600');
       return getOne(request);

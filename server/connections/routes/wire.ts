@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { isRenewable, modeNamed, renewalOf } from '../../auth-modes/modes.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { Catalog } from '../../providers/catalog.ts';
 import { healthToWire, healthWire } from '../health/health.ts';
 import type { Connection, EndUser, ListedConnection } from '../store/store.ts';
@@ -48,6 +49,7 @@ export const connectionWire = z.object({
   last_fetched_at: z.string().nullable(),
   credentials: json.optional(),
 });
+nameSchemas({ Connection: connectionWire, ListedConnection: connectionSummary });
 
 /** A connection in lists, without credentials. */
 export function toSummary(

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type Db, retryOnViolation } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { webAddress } from '../../http/text.ts';
 import { getIntegration } from '../../integrations/store.ts';
@@ -139,6 +140,7 @@ const metadataBody = z.strictObject({
   provider_config_key: integrationKey,
   metadata: z.record(z.string(), z.unknown()),
 });
+nameSchemas({ MetadataChange: metadataBody });
 
 /** Changes the metadata of all named connections, or of none. */
 export function metadataRoutes(

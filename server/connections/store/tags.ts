@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import { text } from '../../http/text.ts';
 import type { ConnectionHead, EndUser } from './store.ts';
 
@@ -46,6 +47,7 @@ export const endUserInput = z.strictObject({
   tags: z.record(text({ max: 255 }), text({ max: 8192 })).nullish(),
 });
 export const organizationInput = z.strictObject({ id: text({ min: 1, max: 255 }), display_name: name });
+nameSchemas({ EndUser: endUserInput, Organization: organizationInput });
 
 /** The tags of a connection that stay when `next` becomes its end user: the previous end user's tags are removed. */
 export function tagsKept(

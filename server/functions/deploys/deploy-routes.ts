@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { actorOf } from '../../activity/audit.ts';
 import type { Queryable } from '../../db/pool.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import { functionType, kindOf } from '../wire.ts';
@@ -12,9 +13,24 @@ import { wireKind } from './store.ts';
 
 const maxBytes = 64 * 1024 * 1024;
 const named = { providerConfigKey: z.string(), name: z.string() };
-const syncs = z.array(z.object({ ...named, connections: z.number(), auto_start: z.boolean() }));
-const actions = z.array(z.object(named));
-const onEvents = z.array(z.object({ ...named, event: z.enum(occasions) }));
+const plannedSync = z.object({ ...named, connections: z.number(), auto_start: z.boolean() });
+const plannedAction = z.object(named);
+const plannedEventFunction = z.object({ ...named, event: z.enum(occasions) });
+const deployedWire = z.object({
+  ...named,
+  version: z.string(),
+  type: functionType,
+  models: z.array(z.string()),
+});
+nameSchemas({
+  DeployedVersion: deployedWire,
+  PlannedAction: plannedAction,
+  PlannedEventFunction: plannedEventFunction,
+  PlannedSync: plannedSync,
+});
+const syncs = z.array(plannedSync);
+const actions = z.array(plannedAction);
+const onEvents = z.array(plannedEventFunction);
 
 /** `open` throws if functions are turned off. */
 export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () => Promise<void> }): void {
@@ -73,16 +89,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
           'version.',
         errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
         body: deployBody,
-        response: {
-          200: z.array(
-            z.object({
-              ...named,
-              version: z.string(),
-              type: functionType,
-              models: z.array(z.string()),
-            }),
-          ),
-        },
+        response: { 200: z.array(deployedWire) },
       },
     },
     async ({ body, caller }) => {
@@ -198,6 +205,7 @@ const deployBody = z.looseObject({
   debug: z.boolean().optional(),
   sdkVersion: z.string().max(100).optional(),
 });
+nameSchemas({ Deploy: deployBody, FunctionCode: fileBody });
 type DeployBody = z.infer<typeof deployBody>;
 
 /** The functions of a body, and which of the functions that it does not name are removed. */

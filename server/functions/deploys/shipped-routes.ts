@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { actorOf } from '../../activity/audit.ts';
 import { AppError } from '../../errors.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
@@ -20,6 +21,7 @@ const shippedWire = functionWire
     ...{ runs: true, frequency_s: true, auto_start: true, track_deletes: true, read_only: true },
   })
   .extend({ provider: z.string() });
+nameSchemas({ ShippedFunction: shippedWire });
 const list = { 200: z.object({ data: z.array(shippedWire) }) };
 
 export function shippedRoutes(app: App, { catalog, shipped, open }: ShippedRoutesDeps): void {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { connectionId } from '../../connections/routes/wire.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import type { DataKey, Vault } from '../../vault.ts';
@@ -61,6 +62,7 @@ const lineWire = z.object({
   /** A line of the code whose connection was deleted: the message states this. */
   deleted: z.boolean(),
 });
+nameSchemas({ Run: runWire, RunCounts: counts, RunLine: lineWire });
 const one = z.object({ id: z.uuid() });
 
 export function runRoutes(app: App, { db, vault, now, poke, open }: RunRoutesDeps): void {

@@ -1,6 +1,7 @@
 /** The list of syncs for the dashboard: by function, connection and state, in pages. */
 import { z } from 'zod';
 import type { Queryable } from '../../db/pool.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { spellFrequency } from '../deploys/frequency.ts';
 import { runStates } from '../runs/runs.ts';
@@ -59,6 +60,7 @@ export const syncCountsWire = z.object({
   failing: z.number(),
   active: z.number(),
 });
+nameSchemas({ RunReference: runRef, Sync: listedSyncWire, SyncCounts: syncCountsWire, SyncError: fault });
 
 type SyncFilter = {
   environmentId: number;

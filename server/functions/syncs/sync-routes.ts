@@ -7,6 +7,7 @@ import type { Db, Tx } from '../../db/pool.ts';
 import { AppError, fieldError } from '../../errors.ts';
 import type { Caller } from '../../http/auth/caller.ts';
 import { connectionErrors, type RouteError } from '../../http/openapi/describe.ts';
+import { nameSchemas, success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { integrationKey } from '../../integrations/wire.ts';
@@ -77,9 +78,10 @@ const syncErrors = [
   'no_syncs_found',
   'unknown_sync',
 ] as const satisfies readonly RouteError[];
-const done = { 200: z.object({ success: z.literal(true) }) };
+const done = { 200: success };
 const ofVariant = z.object({ name: functionName, variant: functionName });
 const variantBody = z.strictObject({ provider_config_key: integrationKey, connection_id: connectionId });
+nameSchemas({ ConnectionPlace: variantBody });
 
 export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: SyncRoutesDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { ConnectionReader } from '../../connections/store/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { Vault } from '../../vault.ts';
 import { openCheckpoint } from '../context/checkpoint.ts';
 import type { ModelCounts, RunCounts } from '../context/service-call.ts';
@@ -46,6 +47,7 @@ export const syncStatusWire = z.object({
     })
     .nullable(),
 });
+nameSchemas({ SyncChanges: counts, SyncError: error, SyncStatus: syncStatusWire });
 type SyncStatus = z.input<typeof syncStatusWire>;
 
 type StatusRow = {

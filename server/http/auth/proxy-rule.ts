@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameSchemas } from '../openapi/schema-names.ts';
 
 /** A rule of a key or an integration for calls through the proxy, by method and path. `proxy/rules.ts` applies the rules. */
 export type ProxyRule = z.output<typeof proxyRule>;
@@ -30,6 +31,7 @@ export const proxyRule = z.strictObject({
     .optional(),
   path: pathPattern,
 });
+nameSchemas({ ProxyRule: proxyRule });
 
 /** Deny rules win. If there are allow rules, a call must match one of them. Without rules every call is permitted. */
 export const proxyRules = z.array(proxyRule).max(100);

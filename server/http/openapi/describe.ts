@@ -75,6 +75,15 @@ const ofAccess: Record<Access['by'], readonly RouteError[]> = {
   'session in query': ofSessions,
 };
 
+/** The errors that most routes have, by status. */
+export const usualErrors: ReadonlyMap<number, readonly ErrorCode[]> = byStatus([
+  ...ofAll,
+  ...ofKeys,
+  'body_too_large',
+  'invalid_content_type',
+  'request_timeout',
+]);
+
 /** All errors of a route by status, each once, in the order of the catalogue. */
 export function errorsOf({
   method,

@@ -388,6 +388,8 @@ export function fieldOf(name: string): Field | undefined {
 }
 
 export type JsonSchema = {
+  $ref?: string;
+  title?: string;
   type?: string | string[];
   properties?: Record<string, JsonSchema>;
   required?: string[];

@@ -11,12 +11,12 @@ import { exampleOf, fieldOf, type JsonSchema, UnknownExample } from './examples.
 export type RouteFacts = { url: string; method: string; access: Access; schema: FastifySchema };
 
 type MediaType = { schema?: JsonSchema; example?: unknown; examples?: Record<string, unknown> };
-type Response = {
+export type Response = {
   description: string;
   headers?: Record<string, unknown>;
   content?: Record<string, MediaType>;
 };
-type Parameter = {
+export type Parameter = {
   name: string;
   in: string;
   required?: boolean;
@@ -45,7 +45,6 @@ const said: Record<number, string> = {
   202: 'Accepted; the work is not done yet.',
   204: 'Done. The response has no body.',
 };
-const requestId = { 'X-Request-Id': { $ref: '#/components/headers/X-Request-Id' } };
 const retryAfter = { 'Retry-After': { $ref: '#/components/headers/Retry-After' } };
 
 /** Completes the paths with the facts of their routes. */
@@ -119,7 +118,6 @@ function succeeded(
       const described: Response = {
         ...answer,
         description: isUnsaid ? (said[Number(status)] ?? 'Done.') : answer.description,
-        headers: { ...requestId, ...answer.headers },
         ...(answer.content && { content }),
       };
       return [status, described];
@@ -153,20 +151,17 @@ function responseOf({ description, type, schema, example: given }: Answer): Resp
   return { description, content: { [type]: { ...(schema && { schema }), example: given } } };
 }
 
-/** One response for all errors of a status, with an example each. */
+/** One response for all errors of a status, whose description lists the codes. */
 export function failed(errors: ReadonlyMap<number, readonly ErrorCode[]>): Record<string, Response> {
   return Object.fromEntries(
     [...errors].map(([status, codes]) => [
       status,
       {
         description: `${codes.map((code) => `\`${code}\``).join(', ')}.`,
-        headers: { ...requestId, ...([429, 503].includes(status) && retryAfter) },
+        ...([429, 503].includes(status) && { headers: retryAfter }),
         content: {
           [json]: {
             schema: { $ref: '#/components/schemas/Error' } as JsonSchema,
-            examples: Object.fromEntries(
-              codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]),
-            ),
           },
         },
       },
@@ -189,6 +184,9 @@ function example(
   }
 }
 
-function mapValues<V, W>(given: Readonly<Record<string, V>>, change: (value: V) => W): Record<string, W> {
+export function mapValues<V, W>(
+  given: Readonly<Record<string, V>>,
+  change: (value: V) => W,
+): Record<string, W> {
   return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, change(value)]));
 }

@@ -4,9 +4,12 @@ import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import type { Brand } from '../../brand.ts';
 import type { Config } from '../../config/config.ts';
-import { type ErrorCode, errorCatalogue } from '../../errors.ts';
+import { errorCatalogue } from '../../errors.ts';
+import { version } from '../../version.ts';
 import type { Access } from '../auth/caller.ts';
+import { withNames } from './names.ts';
 import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
+import { serveDocument } from './serve-document.ts';
 
 type DocumentPart = { paths?: Record<string, PathItem>; webhooks?: Record<string, PathItem> };
 
@@ -50,7 +53,7 @@ export async function describeRoutes(
       openapi: '3.1.0',
       info: {
         title: 'Trellis',
-        version: '0.1.0',
+        version,
         description:
           'Connections, a proxy and a cache of synced records for the APIs that your users connect. Errors are `{"error": ' +
           '{code, message, errors?, payload?}}`, and every response has X-Request-Id.',
@@ -82,17 +85,14 @@ export async function describeRoutes(
     },
     transformObject: (made) => {
       const document = ('openapiObject' in made ? made.openapiObject : made.swaggerObject) as Document;
-      const paths = completed(document.paths, routes);
-      return {
-        ...document,
-        paths: { ...paths, ...more.paths },
-        webhooks: more.webhooks,
-        components: shared,
-      } as never;
+      const paths = { ...completed(document.paths, routes), ...more.paths };
+      const { schemas, responses, parameters, ...named } = withNames({ paths, webhooks: more.webhooks });
+      const components = { ...shared, schemas: { ...shared.schemas, ...schemas }, responses, parameters };
+      return { ...document, ...named, components } as never;
     },
   });
   const access = { by: 'anyone', isLimited: false } as const;
-  let text: string | undefined;
+  const serve = serveDocument(() => app.swagger());
   app.get(
     '/openapi.json',
     {
@@ -100,8 +100,11 @@ export async function describeRoutes(
       schema: {
         operationId: 'getOpenApi',
         summary: 'This document',
-        description: 'The API as an OpenAPI 3.1 document. /docs has pages to read it.',
+        description:
+          'The API as an OpenAPI 3.1 document. /docs has pages to read it. The response has an ETag, and is compressed if ' +
+          'Accept-Encoding permits it.',
         answers: {
+          304: { description: 'The document is the one that If-None-Match names.' },
           200: {
             description: 'The document.',
             type: 'application/json',
@@ -111,15 +114,12 @@ export async function describeRoutes(
         },
       },
     },
-    async (_request, reply) => {
-      // Made once: it is large, public, and does not change.
-      text ??= JSON.stringify(app.swagger());
-      return reply.type('application/json; charset=utf-8').send(text);
-    },
+    serve,
   );
   await app.register(async (docs) => {
     docs.addHook('onRoute', (route) => {
       route.config = { ...route.config, access };
+      if (route.url === '/docs/json') route.handler = serve;
     });
     await docs.register(swaggerUi, {
       routePrefix: '/docs',
@@ -209,20 +209,12 @@ function components(brand: Brand) {
     },
     schemas: { Error: errorSchema },
     headers: {
-      'X-Request-Id': {
-        description: 'The ID of this request in the log.',
-        schema: { type: 'string' },
-        example: 'req-7f3k2m',
-      },
       'Retry-After': {
         description: 'Seconds to wait before a retry, if they are known.',
         schema: { type: 'string' },
         example: '10',
       },
     },
-    examples: Object.fromEntries(
-      Object.keys(errorCatalogue).map((code) => [code, errorExample(code as ErrorCode)]),
-    ),
   } as const;
 }
 
@@ -259,8 +251,3 @@ const errorSchema = {
   required: ['error'],
   additionalProperties: false,
 } as const;
-
-function errorExample(code: ErrorCode) {
-  const { message } = errorCatalogue[code];
-  return { summary: message, value: { error: { code, message } } };
-}

@@ -3,6 +3,7 @@ import { listOwningKeys } from '../../environments/keys.ts';
 import { AppError } from '../../errors.ts';
 import type { Caller } from '../../http/auth/caller.ts';
 import { connectionErrors } from '../../http/openapi/describe.ts';
+import { nameSchemas, success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import {
   acknowledge,
@@ -34,6 +35,7 @@ const consumerWire = z.object({
   key_id: z.number().int().nullable(),
   stalled_since: z.string().nullable(),
 });
+nameSchemas({ Consumer: consumerWire });
 
 /** Consumers of datasets: each is a bookmark for its reader, and a retention policy waits for it. */
 export function consumerRoutes(app: App, { db, connections, now }: RecordRouteDeps): void {
@@ -158,7 +160,7 @@ export function consumerRoutes(app: App, { db, connections, now }: RecordRouteDe
         headers: connectionHeaders,
         params: consumerParams,
         querystring: z.strictObject(datasetInput),
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async (request) => {

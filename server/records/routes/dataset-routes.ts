@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type Db, first } from '../../db/pool.ts';
 import { connectionErrors } from '../../http/openapi/describe.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { readCursor } from '../cursor.ts';
 import { type DatasetName, findDatasetForReading } from '../dataset.ts';
@@ -31,6 +32,7 @@ const datasetWire = z.object({
   mass_delete: z.object({ share: z.number(), number: z.number() }),
   delete_tracking: z.enum(['open', 'held']).nullable(),
 });
+nameSchemas({ Dataset: datasetWire });
 
 /** The datasets of a connection, their settings, and the estimate of a prune. */
 export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): void {

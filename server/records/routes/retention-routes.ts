@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { actorOf, writeAudit } from '../../activity/audit.ts';
 import { AppError, fieldError } from '../../errors.ts';
 import type { Caller } from '../../http/auth/caller.ts';
+import { nameSchemas, success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import { listPolicies, removePolicy, type ScopedPolicy, setPolicy } from '../retention/policy.ts';
@@ -17,6 +18,7 @@ const policyWire = z.object({
   wait_for_consumers: z.boolean(),
   updated_at: z.string(),
 });
+nameSchemas({ RetentionPolicy: policyWire });
 
 /** Policies that prune and remove records by age. */
 export function retentionRoutes(app: App, { db }: RecordRouteDeps): void {
@@ -87,7 +89,7 @@ export function retentionRoutes(app: App, { db }: RecordRouteDeps): void {
           'Payloads and tombstones there are no longer removed by age. Removed payloads and tombstones are not restored.',
         errors: ['not_found', 'unknown_provider_config'],
         querystring: z.strictObject({ provider_config_key: integrationKey.optional() }),
-        response: { 200: z.object({ success: z.literal(true) }) },
+        response: { 200: success },
       },
     },
     async ({ query: { provider_config_key: key }, caller }) => {

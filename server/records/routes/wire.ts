@@ -6,6 +6,7 @@
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import type { Brand } from '../../brand.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import { cursorWriter } from '../cursor.ts';
 import { cursorAfter, type Portion, type StoredRecord } from '../read/portion.ts';
 import type { SaveResult } from '../write/save.ts';
@@ -23,11 +24,14 @@ const metadataWire = z.object({
     .nullable()
     .optional(),
 });
+nameSchemas({ RecordMetadata: metadataWire });
 
 /** Each record of a page is its payload with `id` and the metadata. A pruned record has only these two. */
 export const pageWire = (brand: Brand) =>
   z.object({
-    records: z.array(z.looseObject({ id: z.string(), [brand.metadataKey]: metadataWire })),
+    records: z.array(
+      z.looseObject({ id: z.string(), [brand.metadataKey]: metadataWire }).meta({ title: 'Record' }),
+    ),
     next_cursor: z.string().nullable(),
   });
 
