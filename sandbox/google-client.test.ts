@@ -3,7 +3,7 @@ import test from 'node:test';
 import { auth, sheets } from '@googleapis/sheets';
 import { openBench, REDIRECT_URI, SPREADSHEETS } from './testing.ts';
 
-test("Google's own client gets consent, tokens and cells, refreshes by itself and revokes", async (t) => {
+test("Google's own client gets consent, tokens and cells, refreshes automatically and revokes", async (t) => {
   const bench = await openBench(t);
   const { url, client } = bench.sandbox;
   const google = new auth.OAuth2({

@@ -88,7 +88,7 @@ test('a single token is named by its hash, never by itself', async (t) => {
   assert.equal(subject.token, hash(hash('1//0abc')).toString('base64'));
 });
 
-test('receivers on other machines are refused; one that does not answer is told as unreachable', async (t) => {
+test('receivers on other machines are refused; one that does not answer is reported as unreachable', async (t) => {
   const bench = await openBench(t);
   const event = { account: 'ada@example.com', type: 'verification' };
   for (const receiver of [

@@ -35,7 +35,7 @@ function letters(length: number): string {
   return 'aB3dE5gH'.repeat(30).slice(0, length);
 }
 
-test('each kind of secret is found, in code and in a settings file, and shown to nobody', async () => {
+test('each kind of secret is found, in code and in a settings file, and is not printed', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'trellis-scan-'));
   try {
     for (const [kind, secret] of Object.entries(examples)) {

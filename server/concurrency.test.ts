@@ -30,7 +30,7 @@ test('twenty at once run three at a time, in their order, also where some fail',
   assert.equal(await inTurn(async () => 'again'), 'again');
 });
 
-test('what comes while a batch is under way is done together, in its order, and one that fails fails alone', async () => {
+test('items that arrive during a batch are processed together, in their order, and one that fails fails alone', async () => {
   const batches: (readonly number[])[] = [];
   const first = Promise.withResolvers<void>();
   const double = inBatches(

@@ -21,7 +21,7 @@ function byHand(endOf?: (value: string) => number) {
   return { cache, clock, reads };
 }
 
-test('twenty that ask at once cause one read, and for a second from its beginning nobody waits', async () => {
+test('twenty concurrent callers cause one read, and for a second from its beginning no caller waits', async () => {
   const { cache, clock, reads } = byHand();
   const asked = Array.from({ length: 20 }, () => cache.get('a'));
   clock.ms = 400;

@@ -78,7 +78,7 @@ test('a renewed task continues', async (t) => {
   assert.deepEqual(interruptions, ['lost']);
 });
 
-test('a stop begins nothing more, waits for its grace period, and gives back what is left', async (t) => {
+test('a stop begins nothing more, waits for its grace period, and releases the remaining rows', async (t) => {
   let looks = 0;
   const left: number[] = [];
   const quick = Promise.withResolvers<void>();
@@ -101,7 +101,7 @@ test('a stop begins nothing more, waits for its grace period, and gives back wha
   assert.deepEqual([looks, left], [looked, [1]]);
 });
 
-test('what is due is worked on until a look finds nothing and no task is under way', async (t) => {
+test('due rows are processed until a query finds none and no task is running', async (t) => {
   let due = 5;
   const { worker } = open(t, {
     async look() {

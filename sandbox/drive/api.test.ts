@@ -123,7 +123,7 @@ test('parts of a file are answered by range', async (t) => {
   assert.deepEqual(reasonOf(await part('bytes=10-')), [416, 'requestedRangeNotSatisfiable']);
 });
 
-test('a resumable upload goes on where it was, in both dialects, without a token', async (t) => {
+test('a resumable upload continues at its position, in both dialects, without a token', async (t) => {
   const { call } = await openDrive(t);
   const big = Buffer.alloc(256 * 1024, 'a');
   const begun = await call('/upload/drive/v3/files?uploadType=resumable', { body: { name: 'one' } });
@@ -183,7 +183,7 @@ test('lists are filtered, ordered and paged', async (t) => {
   assert.deepEqual(reasonOf(await call('/drive/v3/files?pageToken=x')), [400, 'invalidParameter']);
 });
 
-test('who watches a file or an account is told of each change until the channel ends', async (t) => {
+test('a channel for a file or an account gets each change until it ends', async (t) => {
   const { bench, call, put } = await openDrive(t, { scopes: `${DRIVE} ${SPREADSHEETS}` });
   const got: { channel: unknown; state: unknown; number: unknown; token: unknown }[] = [];
   const server = createServer((request, response) => {
@@ -271,7 +271,7 @@ test('spreadsheets are files too, the same in both APIs', async (t) => {
   ]);
 });
 
-test('what is wrong is refused by name, and changes nothing', async (t) => {
+test('an invalid field is refused by name, and changes nothing', async (t) => {
   const { call } = await openDrive(t);
   const multipart = (type: string, body: string) =>
     call('/upload/drive/v3/files?uploadType=multipart', { headers: { 'content-type': type }, body });

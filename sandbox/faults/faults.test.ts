@@ -87,7 +87,7 @@ test('an unknown fault is refused with the list of known ones', async (t) => {
   for (const name of Object.keys(FAULT_CASES)) assert.ok(error.message.includes(name), name);
 });
 
-test('a refresh answers as each fault says, and works again afterwards', async (t) => {
+test('a refresh answers as each fault defines, and works again afterwards', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   const cases: [string, number, string][] = [
@@ -150,7 +150,7 @@ test('a refresh with fewer scopes leaves the sign-in scopes, and the API refuses
   assert.ok((await readTokens(await bench.refresh(refreshToken))).scope.includes(SPREADSHEETS));
 });
 
-test('in testing mode the refresh token says that it lives seven days, and does', async (t) => {
+test('in testing mode the refresh token has a stated lifetime of seven days, and expires then', async (t) => {
   const bench = await openBench(t);
   await bench.control('POST /faults', { case: 'testing_mode', times: 1 });
   const tokens = await bench.connect();
@@ -196,7 +196,7 @@ test('an access token ended early stays dead; a 401 for a good token passes', as
   assert.equal((await read(fresh)).status, 200);
 });
 
-test('the API answers as each fault says', async (t) => {
+test('the API answers as each fault defines', async (t) => {
   const bench = await openBench(t);
   const { read } = await connected(bench);
   const cases: [string, number, string, string?][] = [

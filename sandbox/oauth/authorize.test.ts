@@ -84,7 +84,7 @@ test('an address typed into the page becomes an account; what is no address is a
   assert.equal(accounts[2]?.name, 'New Person');
 });
 
-test('who says no is sent back with access_denied and the state', async (t) => {
+test('a user who declines is sent back with access_denied and the state', async (t) => {
   const browser = await openBrowser(t);
   await browser.open(browser.bench.authorizationUrl({ login_hint: 'ada@example.com' }));
   const redirect = redirectOf(

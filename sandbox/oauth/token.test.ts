@@ -36,7 +36,7 @@ test('the answer names what was granted by full scope names and cannot be cached
   assert.equal(response.headers.get('content-type'), 'application/json; charset=utf-8');
 });
 
-test('a code works once, for ten minutes, and is told from one never issued', async (t) => {
+test('a code works once, for ten minutes, and is distinguished from a code that was never issued', async (t) => {
   const bench = await openBench(t);
   const used = await code(bench);
   assert.match(used, /^4\/0A/);
@@ -81,7 +81,7 @@ test('once a challenge was sent, the verifier is demanded and checked; a wrong o
   }
 });
 
-test('each fault of a token request has the status and the words of Google', async (t) => {
+test('each fault of a token request has the status and the message of Google', async (t) => {
   const bench = await openBench(t);
   const tokens = await bench.connect();
   const other = await bench.control<Record<string, string>>('POST /clients', {
@@ -196,7 +196,7 @@ test('the hundred-and-first refresh token of an account and client ends the olde
     assert.equal((await bench.refresh(alive)).status, 200);
 });
 
-test('a refresh token dies after six months without use', async (t) => {
+test('a refresh token expires after six months without use', async (t) => {
   const bench = await openBench(t);
   const { refresh_token: refreshToken } = await bench.connect();
   const months = (count: number) => bench.control('POST /clock', { advance_s: count * 30 * 86_400 });
@@ -212,7 +212,7 @@ test('a refresh token dies after six months without use', async (t) => {
   ]);
 });
 
-test('revocation by any token ends all tokens of the project for that account, and of nobody else', async (t) => {
+test('revocation by any token ends all tokens of the project for that account, and of no other account', async (t) => {
   const bench = await openBench(t);
   const { url, client } = bench.sandbox;
   const add = (body: object) =>

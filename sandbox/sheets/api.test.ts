@@ -57,7 +57,7 @@ test('a broken percent-encoding is a bad request', async () => {
   assert.equal((await raw('GET', book('/values/%zz'), { authorization: 'Bearer ann' })).status, 400);
 });
 
-test('no token and a bad token are told apart as at Google', async () => {
+test('no token and a bad token get different errors, as at Google', async () => {
   const missing = await bench.call('GET', book(), { token: '' });
   assert.equal(missing.status, 401);
   assert.equal(missing.headers.get('www-authenticate'), 'Bearer realm="https://accounts.google.com/"');

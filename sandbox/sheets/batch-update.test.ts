@@ -33,7 +33,7 @@ test('a batch happens together or not at all', async () => {
   assert.deepEqual(await rowsOf(id), [['a']]);
 });
 
-test('faults in a request are told with its place', async () => {
+test('faults in a request are reported with their place', async () => {
   const id = await bench.spreadsheet([['a']]);
   for (const [request, message] of [
     [
@@ -199,7 +199,7 @@ test('rules, sizes and merges are kept and shown', async () => {
   assert.equal((await get(id)).sheets[0].merges, undefined);
 });
 
-test('the answer holds the new spreadsheet when asked for', async () => {
+test('the response contains the new spreadsheet on request', async () => {
   const id = await bench.spreadsheet([['a', 'b']]);
   const answer = await bench.call('POST', `/v4/spreadsheets/${id}:batchUpdate`, {
     body: {

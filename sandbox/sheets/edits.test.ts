@@ -86,7 +86,7 @@ test('metadata of a row stays with the row until the row is gone', async () => {
   assert.equal((await bench.call('GET', `/v4/spreadsheets/${id}/developerMetadata/5`)).status, 404);
 });
 
-test('ranges shift their neighbours and nobody else', async () => {
+test('ranges shift only their neighbours', async () => {
   const id = await bench.spreadsheet([
     ['a', 'b', 'c'],
     ['d', 'e', 'f'],

@@ -86,7 +86,7 @@ test('formulas come out as in Sheets', () => {
   }
 });
 
-test('a function that the sandbox does not know says so', () => {
+test('an unknown function is reported as such', () => {
   const spreadsheet = sheetWith([[{ formula: '=TEXTJOIN(",",TRUE,B1)' }]]);
   const [sheet] = spreadsheet.sheets;
   assert.ok(sheet);

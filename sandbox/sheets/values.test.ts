@@ -261,7 +261,7 @@ test('append to an empty sheet starts at its first cell', async () => {
   });
 });
 
-test('OVERWRITE writes over what stands below, INSERT_ROWS pushes it down', async () => {
+test('OVERWRITE replaces the cells below, INSERT_ROWS moves them down', async () => {
   const rows: Rows = [['a', 'b'], [], ['below']];
   const over = await bench.spreadsheet(rows);
   await append(over, 'A1', [['1'], ['2']]);

@@ -67,7 +67,7 @@ const bearer = { authorization: `Bearer ${key}` };
 const bodyOf = (response: { body: string }) =>
   JSON.parse(response.body) as { error: Record<string, unknown> };
 
-describe('who is calling', () => {
+describe('the caller of a request', () => {
   const cases: [string, Record<string, string>, number, string][] = [
     ['no header', {}, 401, 'missing_auth_header'],
     ['the bare key', { authorization: key }, 401, 'malformed_auth_header'],

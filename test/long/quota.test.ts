@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fairness, simulate } from './quota.ts';
 
-test('a greedy connection starves nobody, and no call meets the quota of the provider', async () => {
+test('a greedy connection starves no other, and no call reaches the quota of the provider', async () => {
   // Ten calls a second, which any machine makes: it is the quota that they wait for.
   const outcome = await simulate({
     windowS: 3,

@@ -160,7 +160,7 @@ describe('each provider of the catalogue', { concurrency: 4 }, () => {
   }
 });
 
-describe('a definition that does not know its provider', { concurrency: 4 }, () => {
+describe('a definition that does not match its provider', { concurrency: 4 }, () => {
   type Change = (definition: ProviderDefinition) => unknown;
   const token = (definition: ProviderDefinition) => definition.token as NonNullable<typeof definition.token>;
   const authorization = (definition: ProviderDefinition) =>
@@ -206,7 +206,7 @@ describe('a definition that does not know its provider', { concurrency: 4 }, () 
   }
 });
 
-describe('what was connected by an earlier definition goes on', () => {
+describe('connections of an earlier definition continue', () => {
   const exchanged = async (
     t: TestContext,
     name: string,

@@ -119,7 +119,7 @@ test('what no longer fits into memory is looked through, also for secrets that w
   ]);
 });
 
-test('a refresh token is given only where it was asked for, by a key that may have it', () => {
+test('a refresh token is returned only on request, to a key that may read it', () => {
   const watch = openSecretWatch();
   watch.made('refresh_token', token);
   const scopes = ['connections:credentials', 'connections:refresh_tokens'];

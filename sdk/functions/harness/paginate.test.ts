@@ -117,7 +117,7 @@ test('each kind of pagination requires its options', async () => {
   await assert.rejects(pagesOf(given, { type: 'link' }), /by link needs link_rel_in_response_header or/);
 });
 
-test('of POST, PUT and PATCH cursor and limit go into the body, unless the call says otherwise', async () => {
+test('cursor and limit of POST, PUT and PATCH are put into the body, unless the call has another setting', async () => {
   const search = () =>
     provider((query, { data }) => {
       const page = Number((data as { c?: number }).c ?? query.get('c') ?? 0);

@@ -76,7 +76,7 @@ test('a refusal of the provider is thrown with its answer', async () => {
   });
 });
 
-test("where no answer came the service's code stands on the error", async () => {
+test("without a response the error has the service's code", async () => {
   const { service } = serviceOf(200);
   service.call = () => Promise.reject(Object.assign(new Error('No answer.'), { code: 'upstream_timeout' }));
   await assert.rejects(proxiedCall(service, get({})), { isAxiosError: true, code: 'upstream_timeout' });

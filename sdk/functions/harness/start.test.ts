@@ -61,6 +61,6 @@ test('a tracking is open around a run whose code begins none', async () => {
   assert.deepEqual(await asked('sync', { deletesByRun: false }), ['batchSave', 'trackDeletesEnd']);
 });
 
-test('a webhook does not end the tracking of a run that goes on', async () => {
+test('a webhook does not end the tracking of a run in progress', async () => {
   assert.deepEqual(await asked('webhook', { deletesByRun: false }), ['batchSave', 'no_delete_tracking']);
 });

@@ -474,7 +474,7 @@ test('a command line may report its steps, and nothing is kept of them', async (
   assert.equal(answer.status, 204);
 });
 
-test('turned off, all of it says so', async () => {
+test('with functions turned off, every route reports this', async () => {
   const off = await openTrellis({ TRELLIS_FUNCTIONS: 'off' });
   try {
     await off.call('POST', '/integrations/quickstart', {

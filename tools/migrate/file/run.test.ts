@@ -248,7 +248,7 @@ test('what an environment holds is in another installation as it was, under anot
   assert.equal(await here.count('event'), 0);
 });
 
-test('records, tombstones and those who follow come over; what is pruned is told', async () => {
+test('records, tombstones and consumers are imported; pruned records are reported', async () => {
   const report = await take(await exported());
   const { records } = report as { records: Record<string, unknown> };
   assert.deepEqual(records, {
@@ -312,7 +312,7 @@ for (const entries of [1, 600, 1_200])
     assert.deepEqual([records.records, records.deleted, records.unfinished], [1_189, 13, 0]);
   });
 
-test('what is here is left alone and told, and a connection only overwritten where that is asked for', async () => {
+test('existing objects are kept and reported, and a connection is only overwritten on request', async () => {
   const { db, vault, reading, environment } = here;
   const environmentId = environment.id;
   await db.transaction(async (tx) => {
@@ -399,7 +399,7 @@ test('a connection that is made again gets its records, settings and consumers a
   assert.deepEqual(dataset, { ignore_fields: ['seen'] });
 });
 
-test('a run that was cut off before a restore goes on after it', async () => {
+test('a run that was interrupted before a restore continues after it', async () => {
   const bytes = await exported();
   await takeUntilKilled(bytes, 12);
   await raisePositions(here.db);
@@ -427,7 +427,7 @@ test('a connection is in the file as it is when its turn comes', async () => {
   assert.deepEqual(written[1]!.credentials, { type: 'API_KEY', apiKey: 'key-of-bob-0002' });
 });
 
-test('a dry run tells what would come, and changes nothing', async () => {
+test('a dry run reports what it would import, and changes nothing', async () => {
   const bytes = await exported();
   const { db, reading } = here;
   const dry = (environmentName?: string): Promise<Reported[]> =>
@@ -449,7 +449,7 @@ test('a dry run tells what would come, and changes nothing', async () => {
   assert.deepEqual(outcomesOf(again.report), { made: 3 });
 });
 
-test('a key that is here in another environment, or revoked, is told', async () => {
+test('a key that exists in another environment, or is revoked, is reported', async () => {
   const bytes = await exported();
   const told = ({ next_steps: steps }: Report) => steps.filter((step) => step.startsWith('The API key'));
   assert.deepEqual(told(await take(bytes)), []);

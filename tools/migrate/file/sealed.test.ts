@@ -50,7 +50,7 @@ for (const size of [0, 1, chunk - 1, chunk, chunk + 1, 3 * chunk, 200_000])
     if (size > 100) assert.equal(bytes.indexOf(plain.subarray(0, 16)), -1);
   });
 
-test('the head says what it is, and can be read by anybody', async () => {
+test('the head describes the file, and is readable without a passphrase', async () => {
   const path = join(folder, 'head');
   await writeFile(path, await sealed(Buffer.from('x')));
   const [first, second] = (await readFile(path, 'latin1')).split('\n');
@@ -61,7 +61,7 @@ test('the head says what it is, and can be read by anybody', async () => {
   await file.close();
 });
 
-test('a passphrase that is not the one, and a head that was changed, are told', async () => {
+test('a wrong passphrase and a changed head are reported', async () => {
   const bytes = await sealed(Buffer.from('x'));
   await assert.rejects(opened(bytes, 'correct horse batterY'), /passphrase is wrong/);
   const changed = Buffer.from(bytes.toString('latin1').replace('"prod"', '"test"'), 'latin1');

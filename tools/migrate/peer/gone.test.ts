@@ -99,7 +99,7 @@ test('one that goes between the list and the look at it is named, too', async ()
   assert.deepEqual(outcomesOf(report), { 'gone still_here': 1 });
 });
 
-test('a list that was not read to its end says nothing of what is gone', async () => {
+test('an incomplete list is not used to find missing connections', async () => {
   for (let n = 0; n < 20; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'sheets' }));
   await run();

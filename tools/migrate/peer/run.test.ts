@@ -289,7 +289,7 @@ test('connections that come and go while the list is read are neither lost nor t
   assert.equal(outcomesOf(report).gone, 1);
 });
 
-test('limits are waited out, and broken answers asked for again', async () => {
+test('rate limits are awaited, and broken responses are requested again', async () => {
   for (let n = 0; n < 3; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   const asked = new Map<string, number>();
@@ -302,7 +302,7 @@ test('limits are waited out, and broken answers asked for again', async () => {
   assert.equal(await here.count('connection'), 3);
 });
 
-test('a peer that is lost on the way ends the run, which the next one goes on with', async () => {
+test('a lost peer ends the run, and the next run continues it', async () => {
   for (let n = 0; n < 60; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   peer.trouble = (number) => (number > 30 ? 'drop' : undefined);
@@ -324,7 +324,7 @@ test('one whose answer never comes fails alone', async () => {
   assert.deepEqual(outcomesOf(await run()), { made: 10 });
 });
 
-test('a wrong key, a page in place of the interface and a scope that lacks are told at once', async () => {
+test('a wrong key, a page in place of the interface and a missing scope are reported at once', async () => {
   await assert.rejects(
     runPeer(move.open({}, { url: peer.url, key: 'wrong' })),
     (error) => error instanceof PeerLostError && /rejects the key/.test(error.message),

@@ -17,7 +17,7 @@ const model = z.object({
 const schema = z.toJSONSchema(model, { io: 'input' }) as Record<string, unknown>;
 const fields = formOf(schema)!;
 
-test('a form asks for each field of an input by its kind', () => {
+test('a form has a control for each field of an input by its kind', () => {
   assert.deepEqual(
     fields.map(({ name, control, isRequired }) => `${name} ${control}${isRequired ? '' : '?'}`),
     [

@@ -42,7 +42,7 @@ test('a pasted spreadsheet URL is converted to its ID', () => {
   assert.equal(requestOf(form({ path, fields })).target, '/v4/spreadsheets/1Ab-c_D');
 });
 
-test('a body is JSON unless a header says otherwise, and a GET has none', () => {
+test('a body is JSON unless a header has another type, and a GET has none', () => {
   assert.deepEqual(requestOf(form({ method: 'POST', path: '/a', body: '{}' })).headers, [
     ['Content-Type', 'application/json'],
   ]);

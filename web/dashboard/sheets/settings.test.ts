@@ -28,7 +28,7 @@ test('a variant gets a name that none has', () => {
   assert.equal(named('表', 'base'), 'buro-2');
 });
 
-test('records keep their ids while rows are told apart in the same way', () => {
+test('records keep their IDs while rows are identified in the same way', () => {
   const one = { spreadsheetId: 'a', sheetId: 0, headerRow: 1, identity: 'key', keyColumn: 'ID' } as const;
   assert.ok(keepsIds(one, { ...one, headerRow: 2 }));
   assert.ok(!keepsIds(one, { ...one, keyColumn: 'E-mail' }));
