@@ -651,6 +651,9 @@ create table node (
   started_at timestamp with time zone not null default clock_timestamp(),
   seen_at timestamp with time zone not null default clock_timestamp(),
   is_stopping boolean not null default false,
+  reload_request uuid,
+  reload_answer uuid,
+  reload_fault text,
   constraint node_pkey PRIMARY KEY (id),
   constraint node_role CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 );

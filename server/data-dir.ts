@@ -1,7 +1,14 @@
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ConfigError, type MasterKey, readMasterKeys } from './config/config.ts';
+import {
+  type Config,
+  ConfigError,
+  type MasterKey,
+  readMasterKeys,
+  readWrappedKeys,
+} from './config/config.ts';
+import { unwrapMasterKeys, wrapMasterKey } from './kms.ts';
 import { writeWhole } from './whole-file.ts';
 
 /**
@@ -19,24 +26,43 @@ export function masterKeyPath(dataDir: string): string {
   return join(dataDir, 'master.key');
 }
 
-/** The generated master keys of this DATA_DIR; undefined if there is no file. Throws ConfigError. */
-export async function readMasterKeyFile(dataDir: string): Promise<MasterKey[] | undefined> {
-  const path = masterKeyPath(dataDir);
-  const found = await readIfThere(path);
-  if (found === undefined) return undefined;
-  const faults: string[] = [];
-  const keys = readMasterKeys(found.trim(), faults);
-  if (keys === undefined || faults.length > 0) throw new ConfigError([`${path}: ${faults.join('; ')}`]);
-  return keys;
+type KeyPlaces = Pick<Config, 'encryptionKeys' | 'wrappedKeys' | 'kms' | 'databaseUrl' | 'dataDir'>;
+
+/**
+ * The master keys of the settings, otherwise those of DATA_DIR, unwrapped. Undefined if there are none. Throws ConfigError.
+ */
+export async function readMasterKeyRing(given: KeyPlaces): Promise<MasterKey[] | undefined> {
+  const { encryptionKeys, wrappedKeys, kms, databaseUrl, dataDir } = given;
+  if (encryptionKeys !== undefined) return encryptionKeys;
+  if (kms !== undefined && wrappedKeys !== undefined) return unwrapMasterKeys(kms, wrappedKeys);
+  return databaseUrl === undefined ? readMasterKeyFile({ dataDir, kms }) : undefined;
 }
 
-/** Makes a master key and writes it, before anything is sealed with it. */
-export async function createMasterKeyFile(dataDir: string): Promise<MasterKey[]> {
+/** The generated master keys of this DATA_DIR; undefined if there is no file. Throws ConfigError. */
+async function readMasterKeyFile({
+  dataDir,
+  kms,
+}: Pick<KeyPlaces, 'dataDir' | 'kms'>): Promise<MasterKey[] | undefined> {
+  const path = masterKeyPath(dataDir);
+  const found = (await readIfThere(path))?.trim();
+  if (found === undefined) return undefined;
+  const faults: string[] = [];
+  const plain = kms === undefined ? readMasterKeys(found, faults) : undefined;
+  const wrapped = kms === undefined ? undefined : readWrappedKeys(found, faults);
+  if (faults.length > 0) throw new ConfigError([`${path}: ${faults.join('; ')}`]);
+  return kms !== undefined && wrapped !== undefined ? unwrapMasterKeys(kms, wrapped) : plain;
+}
+
+/** Makes a master key and writes it, before anything is sealed with it; wrapped if there is a command for that. */
+export async function createMasterKeyFile({
+  dataDir,
+  kms,
+}: Pick<KeyPlaces, 'dataDir' | 'kms'>): Promise<MasterKey[]> {
   const bytes = randomBytes(32);
-  const id = `k${randomBytes(3).toString('hex')}`;
-  const text = `${id}:${bytes.toString('base64')}\n`;
-  await writeWhole(masterKeyPath(dataDir), (file) => file.writeFile(text));
-  return [{ id, key: createSecretKey(bytes) }];
+  const made = { id: `k${randomBytes(3).toString('hex')}`, key: createSecretKey(bytes) };
+  const text = kms === undefined ? bytes.toString('base64') : (await wrapMasterKey(kms, made)).wrapped;
+  await writeWhole(masterKeyPath(dataDir), (file) => file.writeFile(`${made.id}:${text}\n`));
+  return [made];
 }
 
 export function devKeyPath(dataDir: string): string {

@@ -12,7 +12,8 @@ import { join } from 'node:path';
 import { hashPassword } from 'better-auth/crypto';
 import type { Sandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
-import { createApp, providersDirectory } from './app/app.ts';
+import { createApp } from './app/app.ts';
+import { createReload, requireDefinitions } from './app/provider-reload.ts';
 import { authModes } from './auth-modes/modes.ts';
 import { type Config, ConfigError, type MasterKey, type Role } from './config/config.ts';
 import {
@@ -20,7 +21,7 @@ import {
   ensureDataDir,
   masterKeyPath,
   readDevKey,
-  readMasterKeyFile,
+  readMasterKeyRing,
   writeDevKey,
 } from './data-dir.ts';
 import { isSealed, proveKeyRing } from './data-keys/master-keys.ts';
@@ -39,7 +40,7 @@ import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { joinNodes, type Presence } from './nodes/nodes.ts';
 import { createOutbound } from './outbound/outbound.ts';
-import { loadCatalog } from './providers/catalog.ts';
+import { openCatalog } from './providers/catalog.ts';
 import { startTracing } from './tracing/tracing.ts';
 import { prepareOwner } from './users/invitations.ts';
 import { openVault, type Vault } from './vault.ts';
@@ -64,6 +65,8 @@ export type Service = {
   stop(): Promise<void>;
   /** Resolves with the reason if the service cannot continue. */
   failed: Promise<Error>;
+  /** Reads the provider definitions again, on this node. Never rejects: a fault is logged, and the previous ones stay. */
+  reloadProviders(): Promise<void>;
 };
 
 /** Most callers have timed out by then. */
@@ -93,15 +96,17 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
   const onError = (error: unknown) =>
     log.warn({ err: error }, 'the collector does not accept traces: they are discarded');
   parts.push({ name: 'traces', stop: await startTracing(config.tracing, { version, onError }) });
-  const catalog = loadCatalog(providersDirectory, authModes);
+  const catalog = openCatalog(config.providersDir, authModes);
   const { target, failed } = await startDatabase({ config, log, parts });
   const onIdleError = (error: Error) => log.debug({ err: error }, 'a database connection ended');
   await migrateDatabase(target, { log, onIdleError });
   const db = openDb(target, { onIdleError, silentMs: silentDatabaseMs });
   parts.push({ name: 'database connections', stop: () => db.end() });
-  const vault = openVault(config.encryptionKeys ?? (await ownMasterKeys(db, config)));
+  const vault = openVault((await readMasterKeyRing(config)) ?? (await newMasterKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
   await proveEnvironmentKeys(db);
+  await requireDefinitions(db, { catalog });
+  const reload = createReload({ db, catalog, log });
   const startingSandbox = startSandboxOf(config, log);
   // Registered now, so that a failure of another part stops it.
   parts.push({ name: 'sandbox', stop: async () => (await startingSandbox.catch(() => undefined))?.close() });
@@ -111,6 +116,7 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
   ]);
   const outbound = createOutbound({
     allow: config.outboundAllow,
+    proxy: config.outboundProxy,
     ...(sandbox && { sandbox: { origin: new URL(sandbox.url).origin } }),
   });
   parts.push({ name: 'outbound', stop: () => outbound.close() });
@@ -126,7 +132,7 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
   });
   // Continues immediately with the work that a stop has interrupted.
   housekeeping.removeOrphans();
-  const presence = await enterNodes({ config, db, log });
+  const presence = await enterNodes({ config, db, log, reload });
   parts.push({ name: 'row of this node', stop: () => presence.stop() });
   const drain = createDrain(app);
   const limits = { delayMs: config.drainDelayMs, limitMs: config.drainMs };
@@ -150,6 +156,7 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
     setUpLink,
     hasDevKeyFile: (await readDevKey(config.dataDir)) !== undefined,
     failed,
+    reloadProviders: async () => void (await reload()),
   };
 }
 
@@ -167,7 +174,7 @@ async function migrateDatabase(
 
 /** Undefined if it is switched off. */
 async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | undefined> {
-  const { sandbox, dataDir, baseUrl } = config;
+  const { sandbox, dataDir, baseUrl, callbackBaseUrl = baseUrl } = config;
   if (sandbox === undefined) return undefined;
   try {
     // Not loaded in production, where it is off.
@@ -175,7 +182,7 @@ async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | un
     return await startSandbox({
       port: sandbox.port,
       dataDir: join(dataDir, 'sandbox'),
-      redirectUris: [`${baseUrl}/oauth/callback`],
+      redirectUris: [`${callbackBaseUrl}/oauth/callback`],
       ...(sandbox.port !== 0 && { url: sandbox.url }),
       ...(sandbox.controlKey !== undefined && { key: sandbox.controlKey }),
       log: (message, error) => log.warn({ err: error }, message),
@@ -185,16 +192,14 @@ async function startSandboxOf(config: Config, log: Logger): Promise<Sandbox | un
   }
 }
 
-/** The keys of DATA_DIR. Only the first start makes them: a database with sealed data needs the old ones. */
-async function ownMasterKeys(db: Db, { dataDir }: Config): Promise<MasterKey[]> {
-  const found = await readMasterKeyFile(dataDir);
-  if (found !== undefined) return found;
+/** Only the first start makes keys: a database with sealed data needs the old ones. */
+async function newMasterKeys(db: Db, { dataDir, kms }: Config): Promise<MasterKey[]> {
   if (await isSealed(db)) {
     throw new ConfigError([
       `${masterKeyPath(dataDir)} is missing: the database is encrypted with the key in it`,
     ]);
   }
-  return createMasterKeyFile(dataDir);
+  return createMasterKeyFile({ dataDir, kms });
 }
 
 async function startDatabase(starting: Starting): Promise<{ target: DbTarget; failed: Promise<Error> }> {
@@ -234,11 +239,21 @@ async function prepareEnvironments(given: {
 }
 
 /** Registers this node, and logs if no node does background work any more. */
-function enterNodes({ config, db, log }: { config: Config; db: Db; log: Logger }): Promise<Presence> {
+function enterNodes({
+  config,
+  db,
+  log,
+  reload,
+}: {
+  config: Config;
+  db: Db;
+  log: Logger;
+  reload: () => Promise<string | undefined>;
+}): Promise<Presence> {
   let wereThere = true;
   return joinNodes(db, {
     name: `${hostname()}:${config.port}`,
-    ...{ role: config.role, version },
+    ...{ role: config.role, version, reload },
     onError: (error) => log.warn({ err: error }, "this node's heartbeat could not be written; it is retried"),
     onWorkers: (areThere) => {
       if (wereThere && !areThere)

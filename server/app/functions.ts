@@ -35,12 +35,12 @@ const remoteCallPollMs = { worker: 100, all: 500 };
 
 /** Ends with the server. No process of customer code is started before one is needed, and none on a node that serves alone. */
 export function createFunctions(app: App, parts: Parts) {
-  const { config, log, db, vault, catalog, outbound, brand, baseUrl } = parts;
+  const { config, log, db, vault, catalog, outbound, brand, baseUrl, webhookBaseUrl } = parts;
   const { now, nowMs, reader, credentials, activity, proxying } = parts;
   const runtime = createRuntime(sdkParts, { maxProcesses: maxQueued + maxWaitedFor });
   const candidates = createUnsavedConnections(reader, { vault, now });
   const executing = {
-    ...{ db, vault, brand, baseUrl, reader, credentials, outbound, runtime },
+    ...{ db, vault, brand, baseUrl, webhookBaseUrl, reader, credentials, outbound, runtime },
     proxy: createInnerProxy({
       brand,
       createFront: (known, causeOf) =>
@@ -57,7 +57,7 @@ export function createFunctions(app: App, parts: Parts) {
     await runtime.close();
   });
   const watching = {
-    ...{ db, catalog, reader, credentials, baseUrl, log, now },
+    ...{ db, catalog, reader, credentials, webhookBaseUrl, log, now },
     fetchFor: outbound.fetchFor,
     isSandboxOn: parts.isSandboxOn,
   };

@@ -40,7 +40,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   const nowMs = clock === undefined ? Date.now : () => clock().getTime();
   // Caches and limits need a clock that is never set back. A given clock serves as both.
   const steadyMs = clock === undefined ? () => performance.now() : nowMs;
-  const { brand, baseUrl } = config;
+  const { brand, baseUrl, callbackBaseUrl = baseUrl, webhookBaseUrl = baseUrl } = config;
   const reading = { vault, catalog, testClient };
   const aliases = catalog.list().flatMap((definition) => definition.api.root_aliases);
   const isRootAlias = (path: string) =>
@@ -73,7 +73,8 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
     authModeOf: (provider) => catalog.find(provider)?.auth_mode,
   });
   return {
-    ...{ config, log, db, vault, catalog, outbound, testClient, brand, baseUrl },
+    ...{ config, log, db, vault, catalog, outbound, testClient, brand },
+    ...{ baseUrl, callbackBaseUrl, webhookBaseUrl },
     ...{ now, nowMs, steadyMs, reading, isRootAlias, reader, fetchFor, transitions, activity, credentials },
     ...{ observer, quota, proxying, deliverer },
     isSandboxOn: testClient !== undefined,

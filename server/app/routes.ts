@@ -138,7 +138,7 @@ export async function addRoutes(
   },
 ): Promise<void> {
   const { config, log, db, vault, catalog, outbound, brand, baseUrl, now, reading, reader } = parts;
-  const { fetchFor, activity, credentials, deliverer } = parts;
+  const { fetchFor, activity, credentials, deliverer, callbackBaseUrl, webhookBaseUrl } = parts;
   const { keys, mailer, passwords, signIn, people, rights, cookies, guard, rates } = callers;
   const { runner, hooks, actions, deploys, shipped, open } = functions;
 
@@ -160,9 +160,12 @@ export async function addRoutes(
     ...{ db, now, perKey: config.limits.perKey },
     ...{ requireRole: rights.requireRole, afterChange: keys.forget },
   });
-  providerRoutes(app, { catalog, baseUrl, directory: providersDirectory });
+  providerRoutes(app, {
+    ...{ catalog, baseUrl, callbackBaseUrl },
+    directories: [...(config.providersDir === undefined ? [] : [config.providersDir]), providersDirectory],
+  });
   integrationRoutes(app, {
-    ...{ db, reading, baseUrl, now },
+    ...{ db, reading, baseUrl, webhookBaseUrl, now },
     afterChange: (at) => reader.forgetIntegration(at),
     usageOf: async ({ environmentId, integrations }) => {
       const counts = await countByIntegration(db, environmentId);
@@ -180,7 +183,7 @@ export async function addRoutes(
   });
   await connectRoutes(app, {
     ...{ db, reading, reader, hooks, fetchFor, brand, baseUrl, log, activity, now, guard },
-    trustedProxies: config.trustedProxies,
+    ...{ callbackBaseUrl, trustedProxies: config.trustedProxies },
   });
   proxyRoutes(app, { db, vault, connections: reader, now });
   recordRoutes(app, { db, brand, connections: reader, activity, now });

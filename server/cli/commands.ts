@@ -152,6 +152,11 @@ function addServiceCommands({ program, end }: Table): void {
     .description('list running nodes, and nodes that were killed')
     .addOption(json)
     .action(async (options) => end(await (await import('./nodes.ts')).nodesCommand(options)));
+  const providers = program.command('providers').description('manage the provider definitions of your own');
+  providers
+    .command('reload')
+    .description('let all running nodes read the definitions of TRELLIS_PROVIDERS_DIR again')
+    .action(async () => end(await (await import('./providers.ts')).reloadProvidersCommand()));
   const audit = program.command('audit').description('check the audit log');
   audit
     .command('verify')
@@ -199,6 +204,11 @@ function addKeyCommands({ program, end }: Table): void {
     .addOption(dryRun)
     .addOption(back)
     .action(async (options) => end(await (await import('./keys.ts')).rotateCommand(options)));
+  keys
+    .command('wrap')
+    .description('print a new master key, or those of standard input, as TRELLIS_KMS_COMMAND wraps them')
+    .option('--new <id>', 'make a key with this ID')
+    .action(async (options) => end(await (await import('./keys.ts')).wrapKeysCommand(options)));
   keys
     .command('export')
     .description('write the wrapped data keys to a file for backups')

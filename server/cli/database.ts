@@ -1,6 +1,6 @@
 import { authModes } from '../auth-modes/modes.ts';
 import { type Config, ConfigError } from '../config/config.ts';
-import { masterKeyPath, readMasterKeyFile } from '../data-dir.ts';
+import { masterKeyPath, readMasterKeyRing } from '../data-dir.ts';
 import { proveKeyRing, proveStarted } from '../data-keys/master-keys.ts';
 import type { EmbeddedConnection } from '../db/embedded/embedded.ts';
 import { withEmbedded } from '../db/embedded/lend.ts';
@@ -9,7 +9,7 @@ import { readMigrationState } from '../db/migrate.ts';
 import { type Db, type DbTarget, openDb } from '../db/pool.ts';
 import { proveEnvironmentKeys } from '../environments/store.ts';
 import type { IntegrationReading } from '../integrations/store.ts';
-import { loadCatalog, providersDirectory } from '../providers/catalog.ts';
+import { openCatalog } from '../providers/catalog.ts';
 import { openVault, type Vault } from '../vault.ts';
 import { log } from './terminal.ts';
 
@@ -35,9 +35,9 @@ export async function withEmbeddedServer<T>(
 }
 
 /** With the master keys of the settings or of DATA_DIR. Throws ConfigError if they are missing. */
-export async function readVault({ encryptionKeys, databaseUrl, dataDir }: Config): Promise<Vault> {
-  if (encryptionKeys !== undefined) return openVault(encryptionKeys);
-  const found = databaseUrl === undefined ? await readMasterKeyFile(dataDir) : undefined;
+export async function readVault(config: Config): Promise<Vault> {
+  const { databaseUrl, dataDir } = config;
+  const found = await readMasterKeyRing(config);
   const missing = databaseUrl === undefined ? masterKeyPath(dataDir) : 'TRELLIS_ENCRYPTION_KEYS';
   if (found === undefined) throw new ConfigError([`${missing} is missing`]);
   return openVault(found);
@@ -60,7 +60,7 @@ export async function withStore<T>(
     await proveEnvironmentKeys(db);
     return work({
       db,
-      reading: { vault, catalog: loadCatalog(providersDirectory, authModes), testClient: undefined },
+      reading: { vault, catalog: openCatalog(config.providersDir, authModes), testClient: undefined },
     });
   });
 }

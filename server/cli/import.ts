@@ -54,7 +54,10 @@ export async function importPeerCommand(values: PeerOptions): Promise<number> {
     advice: 'Give the secret key of the source with --key-file FILE or in TRELLIS_PEER_KEY.',
   });
   const config = loadConfigWithoutKeys();
-  const outbound = createOutbound({ allow: [{ addresses: privateRanges() }] });
+  const outbound = createOutbound({
+    allow: [{ addresses: privateRanges() }],
+    proxy: config.outboundProxy,
+  });
   try {
     return await withStore(config, async ({ db, reading }) => {
       const environment = await getEnvironment(db, values.environment);

@@ -1,6 +1,7 @@
+import { randomBytes } from 'node:crypto';
 import { commandLine, writeCommandAudit } from '../activity/audit.ts';
 import { type Activity, createActivity, loggedFault, noActivity } from '../activity/writer.ts';
-import { loadConfigWithoutKeys } from '../config/config.ts';
+import { ConfigError, loadConfigWithoutKeys, readMasterKeys } from '../config/config.ts';
 import {
   isSameKey,
   listMasterKeys,
@@ -11,12 +12,13 @@ import {
 } from '../data-keys/master-keys.ts';
 import { countOthers, rotateDataKeys } from '../data-keys/rotate.ts';
 import type { Db } from '../db/pool.ts';
+import { unwrapMasterKeys, wrapMasterKey } from '../kms.ts';
 import { createLog } from '../log.ts';
 import { exportKeys, readKeyFile } from '../ops/backup/key-file.ts';
 import { type Restored, restoreKeys, tryRestoreKeys } from '../ops/backup/keys-restore.ts';
 import type { Vault } from '../vault.ts';
 import { readVault, withDatabase } from './database.ts';
-import { createProgress, type JsonOption, oneLine, printJson } from './terminal.ts';
+import { createProgress, type JsonOption, oneLine, printJson, readStandardInput } from './terminal.ts';
 
 type RotateOptions = { dryRun?: boolean | undefined; back?: boolean | undefined };
 export type RestoreOptions = RotateOptions & { dropNewer?: boolean | undefined };
@@ -54,6 +56,29 @@ export const exportKeysCommand = (file: string) => withKeys((db) => exportKeysTo
 /** `trellis keys restore`: restores the data keys of a restored database, also while the service runs. */
 export const restoreKeysCommand = (file: string, options: RestoreOptions) =>
   withKeys((db, context) => restore(db, { ...context, ...options, file }));
+
+/**
+ * `trellis keys wrap`: prints master keys as TRELLIS_ENCRYPTION_KEYS has them with TRELLIS_KMS_COMMAND: a new one, or those of
+ * standard input, `id:base64,id:base64`.
+ */
+export async function wrapKeysCommand({ new: id }: { new?: string | undefined }): Promise<number> {
+  const { kms } = loadConfigWithoutKeys();
+  if (kms === undefined) throw new ConfigError(['TRELLIS_KMS_COMMAND is missing']);
+  const faults: string[] = [];
+  const given = id === undefined ? await readStandardInput() : `${id}:${randomBytes(32).toString('base64')}`;
+  const keys = readMasterKeys(given.trim(), faults) ?? [];
+  if (faults.length > 0) throw new ConfigError(faults);
+  const wrapped: string[] = [];
+  for (const key of keys) {
+    const made = await wrapMasterKey(kms, key);
+    const [unwrapped] = await unwrapMasterKeys(kms, [made]);
+    if (!unwrapped?.key.equals(key.key))
+      throw new ConfigError([`TRELLIS_KMS_COMMAND unwraps another key than it has wrapped: "${key.id}"`]);
+    wrapped.push(`${made.id}:${made.wrapped}`);
+  }
+  console.log(wrapped.join(','));
+  return 0;
+}
 
 type MasterKeyState = 'seals' | 'listed' | 'retired' | 'missing' | 'different';
 type MasterKeyRow = { id: string; data_keys: number; state: MasterKeyState; retired_at: string | null };

@@ -13,6 +13,9 @@ export async function startCommand({ role }: { role?: string | undefined }): Pro
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, resolve);
   });
   const service = await startService({ config, log });
+  // On a terminal the signal says that it was closed.
+  if (config.providersDir !== undefined && process.stdout.isTTY !== true)
+    process.on('SIGHUP', () => void service.reloadProviders());
   console.log(greeting(service, config.dataDir));
   collectWhileIdle();
   const reason = await Promise.race([signalled, service.failed]);

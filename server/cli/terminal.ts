@@ -71,6 +71,14 @@ export async function readSecret(given: {
   return typed;
 }
 
+/** All of standard input, which must not be a terminal: what is typed would be shown. */
+export async function readStandardInput(): Promise<string> {
+  if (process.stdin.isTTY) throw new Error('Give the input on standard input, as by "< FILE".');
+  let read = '';
+  for await (const chunk of process.stdin.setEncoding('utf8')) read += chunk;
+  return read;
+}
+
 /** Reads to the end of the line; Ctrl-C and Ctrl-D cancel. */
 async function readTyped(question: string): Promise<string> {
   const { stdin, stderr } = process;

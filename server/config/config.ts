@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import { type Brand, brandNames } from '../brand.ts';
 import { type LimitsConfig, readLimits } from './limits.ts';
 import { type MonitoringConfig, readMonitoring } from './monitoring.ts';
+import { type OutboundProxyConfig, readOutboundProxy } from './outbound-proxy.ts';
 import { type AllowedRange, type Env, isLoopback, readOutboundAllow, Settings } from './setting-values.ts';
 import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './sign-in.ts';
 
@@ -17,18 +18,30 @@ export type Config = MonitoringConfig & {
   drainDelayMs: number;
   host: string;
   port: number;
-  /** Without a trailing slash. */
+  /** Without a trailing slash, as the next two. */
   baseUrl: string;
+  /** The address under which browsers reach `/oauth/callback`; undefined: `baseUrl`. */
+  callbackBaseUrl: string | undefined;
+  /** The address under which providers reach `/webhook`; undefined: `baseUrl`. */
+  webhookBaseUrl: string | undefined;
   dataDir: string;
   /** Undefined: the embedded PostgreSQL. */
   databaseUrl: string | undefined;
   /** The key of the `dev` environment, when the operator chose it. */
   secretKey: string | undefined;
-  /** Undefined: generated into DATA_DIR (embedded database only). The first one seals. */
+  /** Undefined: generated into DATA_DIR (embedded database only), or wrapped. The first one seals. */
   encryptionKeys: MasterKey[] | undefined;
+  /** The same keys, if `kms` wraps them. */
+  wrappedKeys: WrappedKey[] | undefined;
+  /** Undefined: keys are not wrapped. */
+  kms: KmsConfig | undefined;
   brand: Brand;
   sandbox: SandboxConfig | undefined;
   outboundAllow: AllowedRange[];
+  /** Undefined: outgoing calls are direct. */
+  outboundProxy: OutboundProxyConfig | undefined;
+  /** The operator's own provider definitions; absolute. Undefined: there are none. */
+  providersDir: string | undefined;
   activity: ActivityConfig;
   /** How many days deliveries of events that arrived are kept. */
   deliveryDays: number;
@@ -49,6 +62,10 @@ export type Config = MonitoringConfig & {
 };
 
 export type MasterKey = { id: string; key: KeyObject };
+/** `wrapped`: a text without spaces and commas, by the operator's command. */
+export type WrappedKey = { id: string; wrapped: string };
+/** The program and its arguments, and its environment: without the secrets among the settings. */
+export type KmsConfig = { command: string[]; env: Record<string, string> };
 /** `sampleRate`: how many of the proxied calls that succeeded are logged, 0 to 1. */
 type ActivityConfig = { isOn: boolean; sampleRate: number; keptDays: number };
 /** `directory`: of functions that this service deploys automatically; absolute, and it may not exist. */
@@ -85,6 +102,7 @@ export function loadConfig(env: Env = process.env, isTerminal = process.stdout.i
   if (
     config.databaseUrl !== undefined &&
     config.encryptionKeys === undefined &&
+    config.wrappedKeys === undefined &&
     !faults.some(isFaultOfKeys)
   ) {
     faults.push(
@@ -141,7 +159,10 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   if (databaseUrl !== undefined && !/^postgres(ql)?:\/\//.test(databaseUrl)) {
     faults.push('DATABASE_URL must begin with postgres:// or postgresql://');
   }
-  const encryptionKeys = readMasterKeys(settings.secret('TRELLIS_ENCRYPTION_KEYS'), faults);
+  const kms = readKms(settings);
+  const keys = settings.secret('TRELLIS_ENCRYPTION_KEYS');
+  const encryptionKeys = kms === undefined ? readMasterKeys(keys, faults) : undefined;
+  const wrappedKeys = kms === undefined ? undefined : readWrappedKeys(keys, faults);
   const secretKey = settings.secret('TRELLIS_SECRET_KEY');
   if (secretKey !== undefined && !isSecretKey(secretKey)) {
     faults.push('TRELLIS_SECRET_KEY must be 20 to 200 characters of A-Z a-z 0-9 - _');
@@ -153,10 +174,14 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     host,
     port,
     baseUrl,
+    callbackBaseUrl: settings.optionalUrl('TRELLIS_CALLBACK_BASE_URL'),
+    webhookBaseUrl: settings.optionalUrl('TRELLIS_WEBHOOK_BASE_URL'),
     dataDir: resolve(read('DATA_DIR') ?? './.trellis'),
     databaseUrl,
     secretKey,
     encryptionKeys,
+    wrappedKeys,
+    kms: undefined,
     brand: brandNames(word),
     logLevel: settings.oneOf('LOG_LEVEL', logLevels, 'info'),
     logFormat: settings.oneOf('LOG_FORMAT', ['pretty', 'json'], isTerminal ? 'pretty' : 'json'),
@@ -165,6 +190,8 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     smtp: readSmtp(settings),
     trustedProxies: settings.ranges('TRELLIS_TRUSTED_PROXIES'),
     outboundAllow: readOutboundAllow(read('TRELLIS_OUTBOUND_ALLOW'), faults),
+    outboundProxy: readOutboundProxy(settings),
+    providersDir: pathOf(read('TRELLIS_PROVIDERS_DIR')),
     activity: {
       isOn: settings.isOn('TRELLIS_ACTIVITY'),
       sampleRate: settings.share('TRELLIS_ACTIVITY_SAMPLE'),
@@ -186,7 +213,13 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     },
     isProduction,
   };
+  // All secrets were read.
+  if (kms !== undefined) config.kms = { command: kms, env: settings.envWithoutSecrets() };
   return { config, faults };
+}
+
+function pathOf(text: string | undefined): string | undefined {
+  return text === undefined ? undefined : resolve(text);
 }
 
 /** `ulimit -n`, which Node raises as far as it may. */
@@ -221,6 +254,28 @@ export function readMasterKeys(text: string | undefined, faults: string[]): Mast
     if (bytes.length !== 32) faults.push(`${at} (${id}): the key must be 32 bytes, it is ${bytes.length}`);
     else if (keys.some((key) => key.id === id)) faults.push(`${at}: the id ${id} is used twice`);
     else keys.push({ id, key: createSecretKey(bytes) });
+  }
+  return keys;
+}
+
+/** The program and its arguments, which contain no spaces: nothing is read by a shell. */
+function readKms(settings: Settings): string[] | undefined {
+  return settings.read('TRELLIS_KMS_COMMAND')?.split(/\s+/);
+}
+
+/** `id:wrapped,id:wrapped`. Faults never repeat an entry. */
+export function readWrappedKeys(text: string | undefined, faults: string[]): WrappedKey[] | undefined {
+  if (text === undefined) return undefined;
+  const keys: WrappedKey[] = [];
+  for (const [index, part] of text.split(',').entries()) {
+    const at = `TRELLIS_ENCRYPTION_KEYS, entry ${index + 1}`;
+    const [, id, wrapped] = /^\s*([A-Za-z0-9_.-]{1,32}):(\S{1,8192})\s*$/.exec(part) ?? [];
+    if (id === undefined || wrapped === undefined)
+      faults.push(
+        `${at}: with TRELLIS_KMS_COMMAND it must have the form id:wrapped, as "trellis keys wrap" prints it`,
+      );
+    else if (keys.some((key) => key.id === id)) faults.push(`${at}: the id ${id} is used twice`);
+    else keys.push({ id, wrapped });
   }
   return keys;
 }

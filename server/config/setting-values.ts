@@ -11,6 +11,8 @@ export type Env = Readonly<Record<string, string | undefined>>;
 export class Settings {
   readonly #env: Env;
   readonly faults: string[] = [];
+  /** Names; at first those of single commands. */
+  readonly #secrets = new Set(['TRELLIS_PEER_KEY', 'TRELLIS_EXPORT_PASSPHRASE']);
 
   constructor(env: Env) {
     this.#env = env;
@@ -23,11 +25,19 @@ export class Settings {
 
   /** A secret: as `read`, or from the file whose path is in NAME_FILE, without the newline at its end. */
   secret(name: string): string | undefined {
+    this.#secrets.add(name);
     const path = this.read(`${name}_FILE`);
     if (path === undefined) return this.read(name);
     if (this.read(name) !== undefined)
       this.faults.push(`${name} and ${name}_FILE must not both be set: each gives the same secret`);
     return this.#contentOf(`${name}_FILE`, path);
+  }
+
+  /** The environment for a program of the operator. Call it after all secrets were read. */
+  envWithoutSecrets(): Record<string, string> {
+    const isGiven = (entry: [string, string | undefined]): entry is [string, string] =>
+      entry[1] !== undefined && !this.#secrets.has(entry[0]);
+    return Object.fromEntries(Object.entries(this.#env).filter(isGiven));
   }
 
   /** No fault contains anything of the file's content. */
@@ -63,6 +73,10 @@ export class Settings {
       this.faults.push(`${name} must not contain a user, query or fragment`);
     } else return text.replace(/\/+$/, '');
     return fallback;
+  }
+
+  optionalUrl(name: string): string | undefined {
+    return this.url(name, '') || undefined;
   }
 
   /** Origins in the form of a Content-Security-Policy; `https://*.example.com` means every host below it. */

@@ -24,8 +24,8 @@ import {
 } from './target.ts';
 
 /** The only redirect URI, registered at the provider in this form. */
-export function redirectUriOf({ baseUrl }: Pick<ConnectDeps, 'baseUrl'>): string {
-  return `${baseUrl}/oauth/callback`;
+export function redirectUriOf({ callbackBaseUrl }: Pick<ConnectDeps, 'callbackBaseUrl'>): string {
+  return `${callbackBaseUrl}/oauth/callback`;
 }
 
 /** A request to begin. `url` is that of the request, with its query. */

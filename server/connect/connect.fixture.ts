@@ -107,9 +107,10 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   });
   const reader = createConnectionReader({ db, reading });
   const fetchFor = watch.watched(({ isTest }) => outbound.fetchFor({ isTest }));
-  providerRoutes(app, { catalog, baseUrl, directory: definitions });
+  providerRoutes(app, { catalog, baseUrl, callbackBaseUrl: baseUrl, directories: [definitions] });
   await connectRoutes(app, {
     ...{ db, reading, reader, fetchFor, brand, baseUrl, log, now },
+    callbackBaseUrl: baseUrl,
     activity: noActivity,
     trustedProxies: [],
   });

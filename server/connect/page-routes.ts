@@ -31,6 +31,11 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
   const { brand, baseUrl } = deps;
   const connectPath = connectPathOf(baseUrl);
   const cookies = createBrowserCookies({ brand, baseUrl });
+  const isAtCallbackHost = callbackHostCheck(deps);
+  const sendOn = (request: FastifyRequest, reply: FastifyReply) => {
+    const [, query = ''] = request.originalUrl.split(/\?(.*)/s);
+    return reply.headers(privateHeaders).redirect(`${baseUrl}/oauth/callback?${query}`, 302);
+  };
   const errorHandler = (error: Error, request: FastifyRequest, reply: FastifyReply) =>
     sendPage(reply, pageOf(error, { request, deps }));
   // Clients of that brand open this address in a window of the application and expect the provider's page at once.
@@ -94,12 +99,17 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
           'The redirect URI that is registered at the provider. Returns a page that closes itself.',
         answers: {
           200: { description: 'The account is connected.', ...pageAnswer },
-          302: { description: 'A second redirect to the provider, if it issued no refresh token.' },
+          302: {
+            description:
+              'A second redirect to the provider, if it issued no refresh token; or, on the host of TRELLIS_CALLBACK_BASE_URL, ' +
+              'a redirect to the host of BASE_URL.',
+          },
           ...faultPages,
         },
       },
     },
     async (request, reply) => {
+      if (isAtCallbackHost(request)) return sendOn(request, reply);
       const flow = { params: queryOf(request.originalUrl), secrets: cookies.read(request) };
       const finished = await finish(deps, flow).catch((error) => Promise.reject(asCallbackError(error)));
       if (finished.kind === 'again') return reply.headers(privateHeaders).redirect(finished.location, 302);
@@ -117,6 +127,18 @@ export function pageRoutes(app: App, deps: ConnectDeps): void {
       );
     },
   );
+}
+
+/**
+ * Returns whether a request came to the host of TRELLIS_CALLBACK_BASE_URL, if that is another than BASE_URL's: the browser's
+ * cookies belong to the host of BASE_URL, so it is sent on to it.
+ */
+function callbackHostCheck({
+  baseUrl,
+  callbackBaseUrl,
+}: Pick<ConnectDeps, 'baseUrl' | 'callbackBaseUrl'>): (request: FastifyRequest) => boolean {
+  const [base, callback] = [new URL(baseUrl), new URL(callbackBaseUrl)];
+  return ({ host }) => callback.host !== base.host && host.toLowerCase() === callback.host;
 }
 
 /**

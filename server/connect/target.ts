@@ -33,6 +33,8 @@ export type ConnectDeps = {
   fetchFor: (integration: Integration) => Fetch;
   brand: Brand;
   baseUrl: string;
+  /** The address under which browsers reach the callback. */
+  callbackBaseUrl: string;
   log: Logger;
   activity: Activity;
   now: () => Date;

@@ -37,6 +37,8 @@ type IntegrationRouteDeps = {
   db: Db;
   reading: IntegrationReading;
   baseUrl: string;
+  /** The address under which providers reach the webhooks. */
+  webhookBaseUrl: string;
   now: () => Date;
   usageOf: UsageOf;
   /** Called with the former ID of a changed or deleted integration, to drop its cache entries. */
@@ -50,7 +52,7 @@ const params = z.object({ key: integrationKey });
 /** CRUD of integrations; every change is in the audit log. */
 export function integrationRoutes(
   app: App,
-  { db, reading, baseUrl, now, usageOf, afterChange }: IntegrationRouteDeps,
+  { db, reading, baseUrl, webhookBaseUrl, now, usageOf, afterChange }: IntegrationRouteDeps,
 ): void {
   const wire = { baseUrl };
   /** Without the fields that an end user's browser must not see. */
@@ -202,7 +204,7 @@ export function integrationRoutes(
           ...wireFor(caller, integration),
           ...(wanted.includes('webhook') &&
             hasScope(caller, 'integrations:read') && {
-              webhook_url: `${baseUrl}/webhook/${encodeURIComponent(caller.environment)}/${encodeURIComponent(key)}`,
+              webhook_url: `${webhookBaseUrl}/webhook/${encodeURIComponent(caller.environment)}/${encodeURIComponent(key)}`,
             }),
           ...(usage && { usage: usageToWire(usage(integration)) }),
           ...(wanted.includes('credentials') && { credentials: credentialsToWire(integration) }),

@@ -292,6 +292,16 @@ function settingColumns(key: DataKey, settings: StoredSettings) {
   };
 }
 
+/** The providers of all environments' integrations, by name, each with the unique IDs of its integrations. */
+export function listUsedProviders(db: Queryable): Promise<{ provider: string; integrations: string }[]> {
+  return db.query<{ provider: string; integrations: string }>(
+    `select provider, string_agg(distinct key, ', ' order by key) as integrations
+     from integration
+     group by provider
+     order by provider`,
+  );
+}
+
 function fromRow(
   row: IntegrationRow,
   key: DataKey,

@@ -2,8 +2,8 @@
  * The nodes of an installation.
  *
  * Owns: the table `node`. A node inserts its row when it starts, renews it every few seconds, and deletes it when it ends. The
- * rows are for lists, for warnings, and for writes that nodes of earlier versions could not read. No other guarantee depends
- * on them.
+ * rows are for lists, for warnings, for requests that each node reads its provider definitions again, and for writes that
+ * nodes of earlier versions could not read. No other guarantee depends on them.
  */
 import { atMost, repeatEvery } from '../concurrency.ts';
 import type { Role } from '../config/config.ts';
@@ -41,23 +41,30 @@ const stopMs = 500;
 /** The row of a killed node is deleted after this time. */
 const rememberedS = 3_600;
 
-/** Inserts this node's row and renews it. Each renewal calls `onWorkers` with whether a node runs that does background work. */
+/**
+ * Inserts this node's row and renews it. Each renewal calls `onWorkers` with whether a node runs that does background work,
+ * and `reload` if an operator requested it; its result, a fault or undefined, is the answer to the request.
+ */
 export async function joinNodes(
   db: Db,
   {
     onError,
     onWorkers,
+    reload,
     ...own
   }: Pick<Node, 'name' | 'role' | 'version'> & {
     onError: (error: unknown) => void;
     onWorkers: (areThere: boolean) => void;
+    reload: () => Promise<string | undefined>;
   },
 ): Promise<Presence> {
   const [id, startedAt] = [crypto.randomUUID(), new Date()];
   const migration = (await listMigrations()).at(-1) ?? '';
   let isStopping = false;
   const write = async () => {
-    onWorkers(await renew(db, { ...own, id, migration, startedAt, isStopping }));
+    const { areThere, reloadRequest } = await renew(db, { ...own, id, migration, startedAt, isStopping });
+    onWorkers(areThere);
+    if (reloadRequest !== null) await answerReload(db, { id, request: reloadRequest, fault: await reload() });
   };
   await write();
   const renewals = repeatEvery(renewMs, write, { onError });
@@ -74,10 +81,12 @@ export async function joinNodes(
   };
 }
 
-/** Returns whether a node runs that does background work. */
-async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Promise<boolean> {
+/** `areThere`: whether a node runs that does background work. `reloadRequest`: null unless this node has to answer one. */
+type Renewal = { areThere: boolean; reloadRequest: string | null };
+
+async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Promise<Renewal> {
   const found = first(
-    await db.query<{ areThere: boolean }>(
+    await db.query<Renewal>(
       `with forgotten as (
          delete from node
          where id in (
@@ -90,6 +99,7 @@ async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Pr
          insert into node (id, name, role, version, migration, started_at, is_stopping)
          values ($1, $2, $3, $4, $5, $6, $7)
          on conflict (id) do update set seen_at = clock_timestamp(), is_stopping = excluded.is_stopping
+         returning case when reload_request is distinct from reload_answer then reload_request end as request
        )
        select ($3 <> 'api' and not $7) or exists (
          select
@@ -98,14 +108,53 @@ async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Pr
            and not is_stopping
            and id <> $1
            and seen_at > clock_timestamp() - make_interval(secs => $8)
-       ) as "areThere"`,
+       ) as "areThere",
+       (select request from renewed) as "reloadRequest"`,
       [
         ...[node.id, node.name, node.role, node.version, node.migration, node.startedAt, node.isStopping],
         ...[silentAfterS, rememberedS],
       ],
     ),
   );
-  return found?.areThere === true;
+  return found ?? { areThere: false, reloadRequest: null };
+}
+
+/** Requests that all running nodes read their provider definitions again. Each does at its next renewal. */
+export async function requestReload(db: Queryable): Promise<string> {
+  const request = crypto.randomUUID();
+  await db.query(
+    `update node
+     set reload_request = $1
+     where seen_at > clock_timestamp() - make_interval(secs => $2)
+       and not is_stopping`,
+    [request, silentAfterS],
+  );
+  return request;
+}
+
+/** `hasAnswered`: false also for a node of a version that knows no such requests. */
+export type ReloadAnswer = { name: string; hasAnswered: boolean; fault: string | null };
+
+/** The answers of the nodes that have the request and still run. */
+export function listReloadAnswers(db: Queryable, request: string): Promise<ReloadAnswer[]> {
+  return db.query<ReloadAnswer>(
+    `select name, reload_answer is not distinct from reload_request as "hasAnswered", reload_fault as fault
+     from node
+     where reload_request = $1
+       and seen_at > clock_timestamp() - make_interval(secs => $2)
+       and not is_stopping
+     order by name collate "C", started_at`,
+    [request, silentAfterS],
+  );
+}
+
+async function answerReload(
+  db: Queryable,
+  { id, request, fault }: { id: string; request: string; fault: string | undefined },
+): Promise<void> {
+  await db.query('update node set reload_answer = $2, reload_fault = $3 where id = $1', [
+    ...[id, request, fault ?? null],
+  ]);
 }
 
 /** Running nodes, and nodes that were killed within the last hour. */

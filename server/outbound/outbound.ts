@@ -1,6 +1,7 @@
 /**
  * Sends all requests to addresses that a definition, a user or customer code names. It checks on every connection, after the
- * name is resolved, that the address may be reached. Environment variables that name a proxy are not read.
+ * name is resolved, that the address may be reached. With TRELLIS_OUTBOUND_PROXY it then connects to the checked address
+ * through that proxy (`proxy-tunnel.ts`); the sandbox is reached without it.
  *
  * Three addresses, which the operator sets, are reached without this module: the database (`db/`), the mail server
  * (`users/mail.ts`, `ops/doctor/address.ts`) and the collector of traces (`tracing/export.ts`).
@@ -8,10 +9,12 @@
 import { type LookupAddress, type LookupOptions, lookup } from 'node:dns';
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { Agent, buildConnector, Client, type Dispatcher, Pool } from 'undici';
+import { Agent, buildConnector, Client, type Dispatcher, errors, Pool } from 'undici';
+import type { OutboundProxyConfig } from '../config/outbound-proxy.ts';
 import { type AllowedRange, type OutboundPurpose, outboundPurposes } from '../config/setting-values.ts';
 import { AppError } from '../errors.ts';
 import { isCovered, isPublicAddress } from './addresses.ts';
+import { bypassesByAddress, bypassesByName, openTunnel } from './proxy-tunnel.ts';
 
 /** Receives a response while it arrives; `undici` documents the methods. */
 export type ResponseHandler = Dispatcher.DispatchHandler & {
@@ -87,6 +90,8 @@ type Settings = {
   allow: readonly AllowedRange[];
   /** Its exact origin, `http://host:port`. */
   sandbox?: { origin: string };
+  /** Undefined: connections are direct. */
+  proxy?: OutboundProxyConfig | undefined;
   /** Resolves names; default: the system's resolver. */
   resolve?: Resolve;
 };
@@ -104,14 +109,17 @@ const connectTimeoutMs = 120_000;
 const maxHeaderBytes = 64 * 1024;
 
 /** To be closed when the service stops. */
-export function createOutbound({ allow, sandbox, resolve = lookup }: Settings): Outbound {
+export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Settings): Outbound {
   // HTTP/1.1 only: HTTP/2 would change the case of header names, and bare paths.
   const options = { allowH2: false, maxHeaderSize: maxHeaderBytes } as const;
   const connections = new Connections();
   const agentBy = (connect: Connector) => new Agent({ ...options, factory: connections.factoryBy(connect) });
   // One agent for each purpose, so that no call gets an open socket of another purpose from the pool.
   const guarded = new Map(
-    outboundPurposes.map((purpose) => [purpose, agentBy(guardedConnector({ allow, purpose, resolve }))]),
+    outboundPurposes.map((purpose) => [
+      purpose,
+      agentBy(guardedConnector({ allow, purpose, proxy, resolve })),
+    ]),
   );
   // A separate agent, so that no other call gets an open socket of the sandbox from the pool.
   const toSandbox = agentBy(unguardedConnector());
@@ -231,14 +239,17 @@ const neverStarted: ResponseController = {
 function guardedConnector({
   allow,
   purpose,
+  proxy,
   resolve,
-}: Pick<Settings, 'allow'> & { purpose: OutboundPurpose; resolve: Resolve }): Connector {
+}: Pick<Settings, 'allow' | 'proxy'> & { purpose: OutboundPurpose; resolve: Resolve }): Connector {
   const connectors = new Map<string, Connector>();
   // Plain http exposes credentials on the network, so it is permitted to the operator's ranges only.
   function connectorOf(protocol: string, port: number): Connector {
     const isReachable = (address: string) =>
       (protocol === 'https:' && isPublicAddress(address)) || isCovered(allow, { address, port, purpose });
-    return connectorTo(isReachable, resolve);
+    return proxy === undefined
+      ? connectorTo(isReachable, resolve)
+      : connectorThrough(proxy, { isReachable, resolve });
   }
   return (options, callback) => {
     const { protocol } = options;
@@ -265,6 +276,90 @@ function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve
     process.nextTick(callback, refusal(options.hostname), null);
     return undefined;
   };
+}
+
+/** As `connectorTo`, through the proxy except for the names and addresses that bypass it. */
+function connectorThrough(
+  proxy: OutboundProxyConfig,
+  { isReachable, resolve }: { isReachable: (address: string) => boolean; resolve: Resolve },
+): Connector {
+  const direct = connectorTo(isReachable, resolve);
+  const inTunnel = unguardedConnector();
+  return (options, callback) => {
+    const port = portOf(options.protocol, options.port);
+    if (bypassesByName(proxy.bypass, { hostname: options.hostname, port })) return direct(options, callback);
+    const ending = new AbortController();
+    const { signal } = ending;
+    const limit = setTimeout(() => ending.abort(new errors.ConnectTimeoutError()), connectTimeoutMs);
+    const opening = (async () => {
+      const found = await checkedAddresses(options.hostname, { isReachable, resolve });
+      signal.throwIfAborted();
+      const addresses = found.map(({ address }) => address);
+      if (bypassesByAddress(proxy.bypass, { addresses, port })) {
+        // To the addresses for which the proxy is bypassed, which another resolution might not return.
+        const connect = unguardedConnector(lookupOf(found));
+        return await connected(options, { connect, signal });
+      }
+      const tunnel = await openTunnel(proxy, { addresses, port, signal });
+      tunnel.setNoDelay(true).setKeepAlive(true, keepAliveMs);
+      if (options.protocol !== 'https:') return tunnel;
+      return await connected({ ...options, httpSocket: tunnel }, { connect: inTunnel, signal });
+    })();
+    // A name that is being resolved does not delay the end. Its result is not used then.
+    const ended = new Promise<never>((_resolve, reject) =>
+      signal.addEventListener('abort', () => reject(signal.reason)),
+    );
+    Promise.race([opening, ended])
+      .finally(() => clearTimeout(limit))
+      .then(
+        (socket) => callback(null, socket),
+        (error) => callback(error, null),
+      );
+    return { destroy: (error) => ending.abort(error) };
+  };
+}
+
+/** As undici's connectors set it. */
+const keepAliveMs = 60_000;
+
+function connected(
+  options: buildConnector.Options,
+  { connect, signal }: { connect: Connector; signal: AbortSignal },
+): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const abort = () => attempt?.destroy(signal.reason);
+    const attempt = connect(options, (...[error, socket]) => {
+      signal.removeEventListener('abort', abort);
+      // undici passes no second argument with an error.
+      if (error === null) resolve(socket as Socket);
+      else reject(error);
+    });
+    signal.addEventListener('abort', abort);
+  });
+}
+
+/** All addresses of a name, or the address itself. Throws `address_not_allowed` if any of them may not be reached. */
+async function checkedAddresses(
+  hostname: string,
+  { isReachable, resolve }: { isReachable: (address: string) => boolean; resolve: Resolve },
+): Promise<LookupAddress[]> {
+  const host = hostname.replace(/^\[|\]$/g, '');
+  const family = isIP(host);
+  const found = await new Promise<LookupAddress[]>((done, fail) => {
+    if (family !== 0) done([{ address: host, family }]);
+    else resolve(host, { all: true }, (error, addresses) => (error === null ? done(addresses) : fail(error)));
+  });
+  if (found.length === 0) throw new Error(`${host} has no address`);
+  if (!found.every(({ address }) => isReachable(address))) throw refusal(host);
+  return found;
+}
+
+/** Returns these addresses for any name. */
+function lookupOf(found: readonly LookupAddress[]): LookupFunction {
+  return guardedLookup(
+    () => true,
+    (_hostname, _options, callback) => callback(null, [...found]),
+  );
 }
 
 function unguardedConnector(lookup?: LookupFunction): Connector {
@@ -345,11 +440,13 @@ function namedHeaders(headers: Record<string, string | string[] | undefined>): W
   };
 }
 
-/** As undici's, but returns the socket that it connects; undefined: none. */
+/** As undici's, but returns the socket that it connects, or what ends its attempt; undefined: none. */
 export type Connector = (
   options: buildConnector.Options,
   callback: buildConnector.Callback,
-) => Socket | undefined;
+) => Ending | undefined;
+
+type Ending = { destroy(error?: Error): unknown };
 
 /** The connection of a call, which may not be open yet. */
 export type Connecting = {
@@ -379,7 +476,7 @@ export class Connections {
 /** The attempts of one client of a pool, one at a time. */
 class Attempt implements Connecting {
   readonly connect: buildConnector.connector;
-  #socket: Socket | undefined;
+  #socket: Ending | undefined;
 
   constructor(connect: Connector, attempts: Set<Attempt>) {
     this.connect = (options, callback) => {

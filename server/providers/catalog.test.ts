@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { authModes } from '../auth-modes/modes.ts';
-import { CatalogError, loadCatalog, UnknownProviderError } from './catalog.ts';
+import { CatalogError, loadCatalog, openCatalog, UnknownProviderError } from './catalog.ts';
 import { readFields } from './fields.ts';
 import { monogram, toWire } from './routes.ts';
 import { NoSandboxError, withSandbox } from './sandbox.ts';
@@ -144,12 +144,16 @@ describe('the shipped definitions', () => {
   test('are shown under the keys that official clients read', () => {
     const wire = toWire(shipped.get('google-sheet'), {
       logosUrl: 'https://t.example/logos',
+      redirectUri: 'https://t.example/oauth/callback',
       modes: authModes,
     });
     assert.equal(wire.logo_url, 'https://t.example/logos/google-sheet.svg');
     assert.equal(wire.auth_mode, 'OAUTH2');
     assert.equal(wire.verified?.on, '2026-11-21');
-    assert.equal(toWire(shipped.get('box'), { logosUrl: '', modes: authModes }).verified, null);
+    assert.equal(
+      toWire(shipped.get('box'), { logosUrl: '', redirectUri: '', modes: authModes }).verified,
+      null,
+    );
     assert.equal(wire.authorization_url, 'https://accounts.google.com/o/oauth2/v2/auth');
     assert.deepEqual(wire.proxy, {
       base_url: 'https://sheets.googleapis.com',
@@ -161,8 +165,11 @@ describe('the shipped definitions', () => {
     });
     assert.ok(wire.available_scopes?.includes('openid'));
     assert.equal(
-      JSON.parse(JSON.stringify(toWire(shipped.get('private-api-key'), { logosUrl: '', modes: authModes })))
-        .credentials.apiKey.secret,
+      JSON.parse(
+        JSON.stringify(
+          toWire(shipped.get('private-api-key'), { logosUrl: '', redirectUri: '', modes: authModes }),
+        ),
+      ).credentials.apiKey.secret,
       true,
     );
   });
@@ -383,5 +390,101 @@ describe('the fields of a form', () => {
     assert.doesNotMatch(JSON.stringify(read.issues), /secret/);
     assert.ok(!readFields(form, {}).ok);
     assert.ok(!readFields(form, { base_url: `https://${'a'.repeat(9000)}` }).ok);
+  });
+});
+
+describe("the operator's definitions", () => {
+  const faultsOfOwn = (directory: string): string[] => {
+    try {
+      openCatalog(directory, authModes);
+    } catch (error) {
+      assert.ok(error instanceof CatalogError);
+      return error.faults.map(({ file, line, message }) => `${file}:${line}: ${message}`);
+    }
+    assert.fail('the catalogue was accepted');
+  };
+
+  test('are added to those that ship, and may extend them', (t) => {
+    const own = folder(t, {
+      'own-crm.yaml': SOUND,
+      'own-base.yaml': `${SOUND}abstract: true\n`,
+      'own-leaf.yaml': 'extends: own-base\ndisplay_name: Leaf\n',
+      'own-hub.yaml': 'extends: github\ndisplay_name: Our GitHub\n',
+      'notes.txt': 'no definition',
+    });
+    const catalog = openCatalog(own, authModes);
+    assert.equal(catalog.list().length, shipped.list().length + 3);
+    assert.deepEqual(catalog.own(), { count: 3, replaced: [] });
+    assert.equal(catalog.get('own-leaf').display_name, 'Leaf');
+    assert.equal(catalog.get('own-hub').token?.url, shipped.get('github').token?.url);
+  });
+
+  test('replace one that ships by the same name, extend it by that name, and change no other', (t) => {
+    const own = folder(t, {
+      'github.yaml': 'extends: github\napi:\n  base_url: https://github.example.com/api/v3\n',
+      'google.yaml': `${SOUND}abstract: true\n`,
+    });
+    const catalog = openCatalog(own, authModes);
+    assert.deepEqual(catalog.own(), { count: 1, replaced: ['github'] });
+    assert.equal(catalog.get('github').api.base_url, 'https://github.example.com/api/v3');
+    assert.equal(catalog.get('github').token?.url, shipped.get('github').token?.url);
+    assert.deepEqual(catalog.get('google-sheet'), shipped.get('google-sheet'));
+  });
+
+  test('keep the auth mode of one that they replace, and take no path of the service', (t) => {
+    const own = folder(t, {
+      'github.yaml': SOUND,
+      'own-one.yaml': `${SOUND}  root_aliases: [/connections]\n`,
+      'own-two.yaml': `${SOUND}  root_aliases: [/v4/spreadsheets]\n`,
+    });
+    assert.deepEqual(faultsOfOwn(own), [
+      `${join(own, 'github.yaml')}:5: auth_mode: must be OAUTH2, as in the definition that ships by this name`,
+      `${join(own, 'own-one.yaml')}:8: api.root_aliases: may only hold paths of definitions that ship`,
+    ]);
+  });
+
+  test('have their faults with folder, file and line, and no file is passed over', (t) => {
+    const own = folder(t, {
+      'own-one.yml': SOUND,
+      'own-two.yaml': 'extends: own-two\n',
+      'own-three.yaml': 'display_name: [\n',
+      'Own.yaml': SOUND,
+    });
+    const faults = faultsOfOwn(own).map((fault) => fault.slice(own.length + 1));
+    assert.match(faults.find((fault) => fault.startsWith('own-three.yaml:')) ?? '', /^own-three\.yaml:\d: /);
+    assert.deepEqual(
+      faults.filter((fault) => !fault.startsWith('own-three.yaml:')),
+      [
+        'Own.yaml:1: the name must be lower-case with hyphens',
+        'own-one.yml:1: the name of the file must end with .yaml',
+        'own-two.yaml:1: extends "own-two", which is no readable file here',
+      ],
+    );
+  });
+
+  test('have names that begin with own- for themselves', () => {
+    assert.deepEqual(
+      readSources(PROVIDERS).sources.filter(({ name }) => name.startsWith('own-')),
+      [],
+    );
+  });
+
+  test('are read again as a whole or not at all', async (t) => {
+    const own = folder(t, { 'own-one.yaml': SOUND });
+    const catalog = openCatalog(own, authModes);
+    const accept = async () => {};
+    writeFileSync(join(own, 'own-two.yaml'), SOUND);
+    await assert.rejects(
+      catalog.reload(() => Promise.reject(new Error('not these'))),
+      /not these/,
+    );
+    assert.equal(catalog.find('own-two'), undefined);
+    writeFileSync(join(own, 'own-three.yaml'), 'display_name: Three\n');
+    await assert.rejects(catalog.reload(accept), CatalogError);
+    assert.equal(catalog.find('own-two'), undefined);
+    rmSync(join(own, 'own-three.yaml'));
+    await catalog.reload(accept);
+    assert.equal(catalog.get('own-two').display_name, 'Example');
+    assert.equal(catalog.own().count, 2);
   });
 });

@@ -19,7 +19,12 @@ test('a logo is the drawing in the folder, else a monogram of the provider, else
     isRootAlias: () => false,
   });
   t.after(() => app.close());
-  providerRoutes(app, { catalog: loadCatalog(directory, authModes), baseUrl, directory });
+  providerRoutes(app, {
+    catalog: loadCatalog(directory, authModes),
+    baseUrl,
+    callbackBaseUrl: baseUrl,
+    directories: [directory],
+  });
   const logo = (file: string) => app.inject({ url: `/providers/logos/${file}` });
 
   const drawn = await logo('google-sheet.svg');

@@ -14,15 +14,25 @@ const provider = z.looseObject({
   auth_mode: z.string(),
   /** Whether an integration of this provider has an OAuth client of yours. */
   oauth_client: z.enum(['required', 'optional', 'none']),
+  redirect_uri: z.string().optional(),
 });
 nameSchemas({ Provider: provider });
 
-/** The catalogue, for applications and connect pages. */
+/** The catalogue, for applications and connect pages. A logo is from the first of the folders that has it. */
 export function providerRoutes(
   app: App,
-  { catalog, baseUrl, directory }: { catalog: Catalog; baseUrl: string; directory: string },
+  {
+    catalog,
+    baseUrl,
+    callbackBaseUrl,
+    directories,
+  }: { catalog: Catalog; baseUrl: string; callbackBaseUrl: string; directories: readonly string[] },
 ): void {
-  const wire = { logosUrl: `${baseUrl}/providers/logos`, modes: catalog.modes };
+  const wire = {
+    logosUrl: `${baseUrl}/providers/logos`,
+    redirectUri: `${callbackBaseUrl}/oauth/callback`,
+    modes: catalog.modes,
+  };
 
   app.get(
     '/providers',
@@ -84,29 +94,36 @@ export function providerRoutes(
       },
     },
     async ({ params }, reply) => {
-      const path = join(directory, 'logos', params.file);
-      const found = await stat(path).catch(() => undefined);
+      const path = await firstFile(directories.map((directory) => join(directory, 'logos', params.file)));
       const provider = catalog.list().find(({ logo }) => logo === params.file);
-      if (found === undefined && provider === undefined)
+      if (path === undefined && provider === undefined)
         throw new AppError('not_found', 'There is no such logo.');
       reply
         .header('cache-control', 'public, max-age=86400')
         .header('content-security-policy', 'sandbox')
         .type('image/svg+xml');
-      return found === undefined && provider !== undefined
-        ? monogram({ name: provider.name, title: provider.display_name })
+      return path === undefined
+        ? monogram({ name: provider!.name, title: provider!.display_name })
         : createReadStream(path);
     },
   );
 }
 
+async function firstFile(paths: readonly string[]): Promise<string | undefined> {
+  for (const path of paths) {
+    const found = await stat(path).catch(() => undefined);
+    if (found?.isFile()) return path;
+  }
+  return undefined;
+}
+
 /**
  * A provider as `GET /providers` shows it, under the keys that official clients read. `logosUrl` is where
- * `providers/logos/` is served, without a trailing slash.
+ * `providers/logos/` is served, without a trailing slash; `redirectUri` is registered at the provider.
  */
 export function toWire(
   definition: ProviderDefinition,
-  { logosUrl, modes }: { logosUrl: string; modes: AuthModeTable },
+  { logosUrl, redirectUri, modes }: { logosUrl: string; redirectUri: string; modes: AuthModeTable },
 ) {
   const client = modes.get(definition.auth_mode)?.client ?? 'none';
   const { authorization, token, refresh, scopes, api, verification } = definition;
@@ -122,6 +139,7 @@ export function toWire(
     oauth_client: client,
     ...(authorization && {
       authorization_url: authorization.url,
+      redirect_uri: redirectUri,
       authorization_params: { response_type: 'code', ...authorization.params },
       ...(authorization.pkce === 'none' && { disable_pkce: true }),
     }),

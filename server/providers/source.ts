@@ -5,6 +5,9 @@
  * numbers, lists) is replaced as a whole, and `null` removes a key. A base may extend another one. A file with
  * `abstract: true` is only a base.
  *
+ * The operator's own folder is read in the same way. `extends` in one of its files means a file of this folder, otherwise
+ * one that ships; a file that extends its own name extends the one that ships. Files that ship extend only each other.
+ *
  * `providers/parsed.jsonl` holds the files as JSON, one a line, so that a start need not parse a hundred YAML files. A
  * line is used only if the hash of its file is unchanged; other files are read as YAML. The schema checks all
  * definitions at each start.
@@ -27,6 +30,8 @@ import {
 
 export type Fault = { readonly file: string; readonly line: number; readonly message: string };
 type Source = {
+  readonly name: string;
+  /** As faults show it: of the operator's files with the folder. */
   readonly file: string;
   readonly content: Record<string, unknown>;
   /** The document with its lines, which only faults need. */
@@ -37,6 +42,8 @@ type Parsed = { readonly document: Document; readonly lines: LineCounter };
 type MergedSource = {
   readonly name: string;
   readonly isAbstract: boolean;
+  /** Whether it is in the operator's folder. */
+  readonly isOwn: boolean;
   readonly content: Record<string, unknown>;
   /** The file and line (from 1) of a value; of the nearest mapping around it if it is missing. */
   locate(path: readonly PropertyKey[]): { file: string; line: number };
@@ -46,30 +53,98 @@ const NAME = /^[a-z0-9][a-z0-9-]*$/;
 
 /** All `*.yaml` files of a folder, merged, and the faults of syntax and of `extends`. */
 export function readSources(directory: string): { sources: MergedSource[]; faults: Fault[] } {
-  const faults: Fault[] = [];
+  return mergeSources(readFolder(directory));
+}
+
+/**
+ * As `readSources`, with the operator's folder beside the one that ships. Throws a sentence if the operator's folder cannot
+ * be read.
+ */
+export function readSourcesWith(
+  own: string,
+  { shipped }: { shipped: string },
+): { sources: MergedSource[]; faults: Fault[] } {
+  return mergeSources(readFolder(shipped), readOwnFolder(own));
+}
+
+type Folder = { readonly byName: ReadonlyMap<string, Source>; readonly faults: readonly Fault[] };
+
+function readFolder(directory: string): Folder {
   const known = readParsed(directory);
   const byName = new Map<string, Source>();
-  for (const file of readdirSync(directory)
-    .filter((name) => name.endsWith('.yaml'))
-    .sort()) {
+  const faults: Fault[] = [];
+  for (const file of yamlFilesOf(directory)) {
     const name = basename(file, '.yaml');
     const text = readFileSync(join(directory, file), 'utf8');
     const content = known(file, text);
     const source =
-      content === undefined ? sourceOf(file, text) : { file, content, parsed: () => parsedWithLines(text) };
+      content === undefined
+        ? sourceOf({ name, file, text })
+        : { name, file, content, parsed: () => parsedWithLines(text) };
     if ('faults' in source) faults.push(...source.faults);
-    else if (!NAME.test(name))
-      faults.push({ file, line: 1, message: 'the name must be lower-case with hyphens' });
     else byName.set(name, source);
   }
-  const sources: MergedSource[] = [];
-  for (const [name, source] of byName) {
-    const chain = chainOf(name, byName);
-    if (typeof chain === 'string') {
-      faults.push({ file: source.file, line: lineOf(source, ['extends']).line, message: chain });
-    } else {
-      sources.push(merge(name, chain));
+  return { byName, faults };
+}
+
+/** Reports files that no definition can come from, so that none is missing without a reason. */
+function readOwnFolder(directory: string): Folder {
+  const byName = new Map<string, Source>();
+  const faults: Fault[] = [];
+  for (const entry of ownFilesOf(directory)) {
+    const file = join(directory, entry);
+    const name = basename(entry, '.yaml');
+    const text = readOwnFile(file);
+    if (entry.endsWith('.yml'))
+      faults.push({ file, line: 1, message: 'the name of the file must end with .yaml' });
+    else if (typeof text === 'object') faults.push({ file, line: 1, message: text.fault });
+    else {
+      const source = sourceOf({ name, file, text });
+      if ('faults' in source) faults.push(...source.faults);
+      else byName.set(name, source);
     }
+  }
+  return { byName, faults };
+}
+
+function ownFilesOf(directory: string): string[] {
+  try {
+    return readdirSync(directory)
+      .filter((name) => /\.ya?ml$/.test(name))
+      .sort();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new Error(`TRELLIS_PROVIDERS_DIR: the folder ${directory} cannot be read (${code})`);
+  }
+}
+
+function readOwnFile(file: string): string | { fault: string } {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    return { fault: `the file cannot be read (${(error as NodeJS.ErrnoException).code})` };
+  }
+}
+
+function yamlFilesOf(directory: string): string[] {
+  return readdirSync(directory)
+    .filter((name) => name.endsWith('.yaml'))
+    .sort();
+}
+
+function mergeSources(shipped: Folder, own?: Folder): { sources: MergedSource[]; faults: Fault[] } {
+  const faults = [...shipped.faults, ...(own?.faults ?? [])];
+  const sources: MergedSource[] = [];
+  const ownSources = new Set(own?.byName.values());
+  const baseOf = (name: string, from: Source) => {
+    const mayBeOwn = ownSources.has(from) && name !== from.name;
+    return (mayBeOwn ? own?.byName.get(name) : undefined) ?? shipped.byName.get(name);
+  };
+  for (const source of [...shipped.byName.values(), ...ownSources]) {
+    const chain = chainOf(source, baseOf);
+    if (typeof chain !== 'string')
+      sources.push({ ...merge(source.name, chain), isOwn: ownSources.has(source) });
+    else faults.push({ file: source.file, line: lineOf(source, ['extends']).line, message: chain });
   }
   return { sources, faults };
 }
@@ -82,7 +157,11 @@ function parsedWithLines(text: string): Parsed {
   };
 }
 
-function sourceOf(file: string, text: string): Source | { faults: Fault[] } {
+function sourceOf({ name, file, text }: { name: string; file: string; text: string }):
+  | Source
+  | {
+      faults: Fault[];
+    } {
   const parsed = parsedWithLines(text);
   const { document, lines } = parsed;
   if (document.errors.length > 0) {
@@ -96,24 +175,29 @@ function sourceOf(file: string, text: string): Source | { faults: Fault[] } {
   }
   const content: unknown = document.toJS();
   if (!isRecord(content)) return { faults: [{ file, line: 1, message: 'the file must hold a mapping' }] };
-  return { file, content, parsed: () => parsed };
+  if (!NAME.test(name))
+    return { faults: [{ file, line: 1, message: 'the name must be lower-case with hyphens' }] };
+  return { name, file, content, parsed: () => parsed };
 }
 
 /** The file and its bases, itself first; or a message about a fault in them. */
-function chainOf(name: string, byName: ReadonlyMap<string, Source>): Source[] | string {
-  const chain: Source[] = [];
-  let next: unknown = name;
-  while (next !== undefined) {
-    const source = typeof next === 'string' ? byName.get(next) : undefined;
-    if (source === undefined) return `extends "${String(next)}", which is no readable file here`;
-    if (chain.includes(source)) return `extends itself by way of "${String(next)}"`;
-    chain.push(source);
-    next = source.content.extends;
+function chainOf(
+  source: Source,
+  baseOf: (name: string, from: Source) => Source | undefined,
+): Source[] | string {
+  const chain = [source];
+  for (;;) {
+    const from = chain.at(-1)!;
+    const name = from.content.extends;
+    if (name === undefined) return chain;
+    const base = typeof name === 'string' ? baseOf(name, from) : undefined;
+    if (base === undefined) return `extends "${String(name)}", which is no readable file here`;
+    if (chain.includes(base)) return `extends itself by way of "${String(name)}"`;
+    chain.push(base);
   }
-  return chain;
 }
 
-function merge(name: string, chain: readonly Source[]): MergedSource {
+function merge(name: string, chain: readonly Source[]): Omit<MergedSource, 'isOwn'> {
   const merged = chain.reduceRight<Record<string, unknown>>(
     (base, source) => mergeMaps(base, source.content),
     {},
@@ -195,8 +279,7 @@ function readParsed(directory: string): (file: string, text: string) => Content 
 
 /** The text for `parsed.jsonl`, from the YAML files of its folder. */
 export function parsedText(directory: string): string {
-  const files = readdirSync(directory).filter((name) => name.endsWith('.yaml'));
-  const lines = files.sort().map((file) => {
+  const lines = yamlFilesOf(directory).map((file) => {
     const text = readFileSync(join(directory, file), 'utf8');
     return `${JSON.stringify([file, hash('sha256', text), parse(text)])}\n`;
   });

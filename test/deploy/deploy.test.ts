@@ -254,6 +254,7 @@ test('values that make no sense are refused: no address, no secret, secrets in p
     { existingSecret: '' },
     { settings: { DATABASE_URL: 'postgres://db.example.com/trellis' } },
     { settings: { OTEL_EXPORTER_OTLP_TRACES_HEADERS: 'authorization=x' } },
+    { settings: { TRELLIS_OUTBOUND_PROXY: 'http://user:password@proxy:3128' } },
     { replicas: 3 },
     { ingress: { enabled: true }, trustedProxies },
     { ingress: { enabled: true, host: 'trellis.example.com' } },

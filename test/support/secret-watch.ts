@@ -90,6 +90,8 @@ const givers: Giver[] = [
   // The browser that begins, and the one that is sent to the provider once more.
   { route: trip, kinds: ['state'], header: 'location' },
   { route: trip, kinds: ['cookie'], header: 'set-cookie' },
+  // A callback at another host than BASE_URL's is sent on to it.
+  { route: /^GET \/oauth\/callback\?/, kinds: ['code'], header: 'location' },
   // The browser that signs in, and the owner who makes a link for somebody.
   { route: /^(GET|POST) \/api\/auth\//, kinds: ['cookie'], header: 'set-cookie' },
   { route: linkMaker, kinds: ['link'] },

@@ -47,7 +47,13 @@ export type RunningService = {
  * as one names it in front of `start`; also under `bwrap`.
  */
 export async function startRunningService(
-  options: { dataDir?: string; env?: Record<string, string>; program?: readonly string[] } = {},
+  options: {
+    dataDir?: string;
+    env?: Record<string, string>;
+    program?: readonly string[];
+    /** The master keys, if the settings have wrapped ones. */
+    ring?: string;
+  } = {},
 ): Promise<RunningService> {
   const dataDir = options.dataDir ?? (await mkdtemp(join(tmpdir(), 'trellis-run-')));
   // The key of a new data dir is shown once, in the greeting.
@@ -92,7 +98,10 @@ export async function startRunningService(
     greeting.map((line) => /^ +sandbox +(\S+?)\/?(?: |$)/.exec(line)?.[1]).find(Boolean) ?? '';
   const secretKey = (await readFile(join(dataDir, 'dev.key'), 'utf8')).trim();
   watch.made('key', secretKey);
-  const ring = options.env?.TRELLIS_ENCRYPTION_KEYS ?? (await readFile(join(dataDir, 'master.key'), 'utf8'));
+  const ring =
+    options.ring ??
+    options.env?.TRELLIS_ENCRYPTION_KEYS ??
+    (await readFile(join(dataDir, 'master.key'), 'utf8'));
   const vault = watchedVault(openVault(readMasterKeys(ring.trim(), []) ?? []), watch);
   for (const line of greeting) watch.log.write(isKeyNew ? line.replace(secretKey, '(the new key)') : line);
   const send = async (url: string, init: RequestInit, sent?: unknown) => {

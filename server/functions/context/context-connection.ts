@@ -30,7 +30,7 @@ const metadataArgs = z.object({ metadata: z.record(z.string(), z.unknown()) });
 const maxMetadataBytes = 1024 * 1024;
 
 export function connectionCalls(
-  { db, vault, reader, credentials, baseUrl }: ContextDeps,
+  { db, vault, reader, credentials, baseUrl, webhookBaseUrl }: ContextDeps,
   { fenced, place, connection, facts }: ConnectionCallParts,
 ): [string, ServiceCall][] {
   type Metadata = Record<string, unknown>;
@@ -61,7 +61,7 @@ export function connectionCalls(
   }
   const webhookUrl = () => {
     const path = [facts.environment, place.integrationKey].map(encodeURIComponent).join('/');
-    return new URL(`/webhook/${path}`, baseUrl).href;
+    return `${webhookBaseUrl}/webhook/${path}`;
   };
   return [
     serviceCall('getConnection', connectionArgs, async ({ forceRefresh }) => {

@@ -17,6 +17,7 @@ export type ContextDeps = {
   vault: Vault;
   brand: Brand;
   baseUrl: string;
+  webhookBaseUrl: string;
   reader: ConnectionReader;
   credentials: Pick<CredentialSource, 'fresh' | 'refreshedLiving'>;
   outbound: Pick<Outbound, 'fetchWhole'>;

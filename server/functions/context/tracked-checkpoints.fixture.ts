@@ -74,6 +74,7 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
       proxy: bench.one.proxy,
     },
     baseUrl: 'http://localhost',
+    webhookBaseUrl: 'http://localhost',
   } as unknown as ContextDeps;
 
   async function claim(): Promise<Claim> {

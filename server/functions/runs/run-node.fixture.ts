@@ -63,7 +63,8 @@ export async function openRunNode(
   const runtime = createRuntime(sdkParts, { maxProcesses: 4, memoryMb: 96, confinement: 'off' });
   const baseUrl = 'http://localhost:3003';
   const runner = createRunner({
-    ...{ db, vault, brand, baseUrl, reader, credentials, outbound, proxy, runtime, log, nowMs },
+    ...{ db, vault, brand, baseUrl, webhookBaseUrl: baseUrl, reader, credentials, outbound, proxy },
+    ...{ runtime, log, nowMs },
     activity: noActivity,
     ...(limits && { limits }),
   });

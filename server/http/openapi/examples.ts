@@ -125,6 +125,10 @@ const fieldsByName: Record<string, Field> = {
   needed: example(4.5),
   app_name: example('Customer Reports'),
   url: example('https://app.customer.example/hooks/trellis'),
+  redirect_uri: described(
+    'The redirect URI to register at the provider; absent if there is no authorization at it.',
+    'https://trellis.example.com/oauth/callback',
+  ),
   webhook_url: example('https://app.customer.example/hooks/trellis'),
   webhook_url_secondary: example('https://app.customer.example/hooks/second'),
   webhook_url_override: example('https://app.customer.example/hooks/ada'),

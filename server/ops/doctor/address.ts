@@ -13,10 +13,10 @@ const looksForMs = 2_000;
 
 export function addressChecks(config: Config): Check[] {
   return [
-    { name: 'base-address', run: async () => judgeBaseUrl(config.baseUrl) },
+    { name: 'base-address', run: async () => judgeBaseUrl(config.callbackBaseUrl ?? config.baseUrl) },
     { name: 'reachable', run: () => judgeReachable(config.baseUrl) },
     { name: 'port', run: () => judgePort(config) },
-    { name: 'openid', run: () => judgeOidc(config.signIn.oidc?.issuer, config.outboundAllow) },
+    { name: 'openid', run: () => judgeOidc(config.signIn.oidc?.issuer, config) },
     { name: 'mail', run: () => judgeMail(config.smtp?.url) },
   ];
 }
@@ -82,10 +82,16 @@ async function isOurs({ host, port }: Pick<Config, 'host' | 'port'>): Promise<bo
 
 export async function judgeOidc(
   issuer: string | undefined,
-  allow: readonly AllowedRange[],
+  {
+    outboundAllow: allow,
+    outboundProxy: proxy,
+  }: Pick<Config, 'outboundAllow'> & Partial<Pick<Config, 'outboundProxy'>>,
 ): Promise<Verdict> {
   if (issuer === undefined) return skipped('TRELLIS_OIDC_ISSUER is not set.');
-  const answer = await fetched(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, allow);
+  const answer = await fetched(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, {
+    allow,
+    proxy,
+  });
   const remedy =
     'Correct TRELLIS_OIDC_ISSUER, or allow the service to reach it; until then users cannot sign in with OpenID.';
   if ('error' in answer) return fail(`${issuer} cannot be reached: ${answer.error}`, remedy);
@@ -119,9 +125,12 @@ async function judgeMail(url: string | undefined): Promise<Verdict> {
 
 type Answer = { status: number; text: string } | { error: string };
 
-/** The service's own addresses may be in any network. Others are called only if the service may call them. */
-async function fetched(url: string, allow: readonly AllowedRange[] = anywhere()): Promise<Answer> {
-  const outbound = createOutbound({ allow });
+/** The service's own addresses may be in any network. Others are called as the service calls them. */
+async function fetched(
+  url: string,
+  as: Parameters<typeof createOutbound>[0] = { allow: anywhere() },
+): Promise<Answer> {
+  const outbound = createOutbound(as);
   try {
     const signal = AbortSignal.timeout(limitMs);
     const headers = { accept: 'application/json' };

@@ -289,7 +289,7 @@ test('an OpenID provider that the service itself may not call is a failure', asy
     ['sign-in=127.0.0.1:1', 'fail'],
     [undefined, 'fail'],
   ] as const) {
-    const verdict = await judgeOidc(issuer, readOutboundAllow(setting, []));
+    const verdict = await judgeOidc(issuer, { outboundAllow: readOutboundAllow(setting, []) });
     assert.equal(verdict.state, state, setting ?? 'none');
     if (state === 'fail') assert.match(verdict.says, /TRELLIS_OUTBOUND_ALLOW/);
   }

@@ -4,10 +4,10 @@
  * Does not own: the checks of each area (the other files), and how findings are printed (`cli/doctor.ts`).
  */
 import { authModes } from '../../auth-modes/modes.ts';
-import { type Config, ConfigError, type MasterKey } from '../../config/config.ts';
-import { readMasterKeyFile } from '../../data-dir.ts';
+import { type Config, ConfigError } from '../../config/config.ts';
+import { readMasterKeyRing } from '../../data-dir.ts';
 import type { Db } from '../../db/pool.ts';
-import { loadCatalog, providersDirectory } from '../../providers/catalog.ts';
+import { type Catalog, openCatalog } from '../../providers/catalog.ts';
 import { addressChecks } from './address.ts';
 import { type Check, type Finding, fail, messageOf, ok, runCheck, skipped, type Verdict } from './check.ts';
 import { databaseChecks, judgeKeyRing } from './database.ts';
@@ -47,6 +47,8 @@ export async function examine({
   const isEmbedded = config.databaseUrl === undefined;
   await look(diskChecks({ dataDir: config.dataDir, isEmbedded }));
   await look(addressChecks(config));
+  const providers = readProviders(config);
+  await report('providers', providers.verdict);
   if (!hasDatabase(config)) {
     await report('database', skipped('There is no database yet; the first start creates it.'));
     return found;
@@ -58,9 +60,8 @@ export async function examine({
     const subject = isEmbedded ? 'The embedded database responds' : 'The database responds';
     await report('database', ok(`${subject}: ${(version?.version ?? '').split(' on ')[0]}.`));
     await look(databaseChecks(db, { isEmbedded }));
-    await look(
-      integrationChecks(db, { catalog: loadCatalog(providersDirectory, authModes), at: new Date() }),
-    );
+    if (providers.catalog !== undefined)
+      await look(integrationChecks(db, { catalog: providers.catalog, at: new Date() }));
     await look([{ name: 'key-ring', run: () => judgeKeys(db, config) }]);
   }).catch(async (error: unknown) => {
     if (isReached) throw error;
@@ -88,14 +89,32 @@ function loaded(load: () => Config): { config: Config | undefined; verdict: Verd
   }
 }
 
+/** The catalogue is undefined if a definition is wrong. */
+function readProviders({ providersDir }: Config): { catalog: Catalog | undefined; verdict: Verdict } {
+  try {
+    const catalog = openCatalog(providersDir, authModes);
+    if (providersDir === undefined) return { catalog, verdict: skipped('TRELLIS_PROVIDERS_DIR is not set.') };
+    const { count, replaced } = catalog.own();
+    const more = replaced.length > 0 ? `; ${replaced.join(', ')} replace those that ship` : '';
+    return { catalog, verdict: ok(`Provider definitions of your own: ${count}${more}.`) };
+  } catch (error) {
+    return {
+      catalog: undefined,
+      verdict: fail(messageOf(error), 'Correct these files, then run: trellis providers reload'),
+    };
+  }
+}
+
 /** By the master keys of the settings, or of DATA_DIR. */
-async function judgeKeys(db: Db, { encryptionKeys, databaseUrl, dataDir }: Config): Promise<Verdict> {
-  let keys: readonly MasterKey[] | undefined = encryptionKeys;
-  if (keys === undefined && databaseUrl === undefined)
-    try {
-      keys = await readMasterKeyFile(dataDir);
-    } catch (error) {
-      return fail(messageOf(error), 'Restore DATA_DIR/master.key from its backup, or correct its text.');
-    }
-  return judgeKeyRing(db, keys);
+async function judgeKeys(db: Db, config: Config): Promise<Verdict> {
+  try {
+    return await judgeKeyRing(db, await readMasterKeyRing(config));
+  } catch (error) {
+    return fail(
+      messageOf(error),
+      config.kms === undefined
+        ? 'Restore DATA_DIR/master.key from its backup, or correct its text.'
+        : 'Run the command of TRELLIS_KMS_COMMAND by hand as the user of the service.',
+    );
+  }
 }

@@ -25,7 +25,7 @@ import * as store from './channel-store.ts';
 
 type WatchDeps = EndDeps & {
   catalog: Pick<Catalog, 'list'>;
-  baseUrl: string;
+  webhookBaseUrl: string;
   isSandboxOn: boolean;
 };
 
@@ -178,15 +178,15 @@ async function openStored(
 
 /** Why a request would certainly fail. */
 function faultBefore(
-  { baseUrl }: WatchDeps,
+  { webhookBaseUrl }: WatchDeps,
   { connection, rules }: { connection: LiveConnection; rules: ChannelRules },
 ): store.WatchFault | undefined {
   // The sandbox sends only to this machine, and needs no certificate.
-  if (!connection.integration.isTest && !isReachedFromOutside(baseUrl))
+  if (!connection.integration.isTest && !isReachedFromOutside(webhookBaseUrl))
     return {
       code: 'address_not_public',
       message:
-        'The provider sends only to public https addresses: set BASE_URL to a public https address, or rely on the schedule.',
+        'The provider sends only to public https addresses: set BASE_URL or TRELLIS_WEBHOOK_BASE_URL to a public https address, or rely on the schedule.',
     };
   const granted = connection.scopesGranted;
   if (
@@ -212,10 +212,10 @@ function isReachedFromOutside(baseUrl: string): boolean {
 
 /** The address that the provider sends messages to. */
 function addressOf(
-  { baseUrl }: WatchDeps,
+  { webhookBaseUrl }: WatchDeps,
   { environment, integrationKey }: store.Watch | store.WatchedConnection,
 ): string {
-  return `${baseUrl}/webhook/${encodeURIComponent(environment)}/${encodeURIComponent(integrationKey)}`;
+  return `${webhookBaseUrl}/webhook/${encodeURIComponent(environment)}/${encodeURIComponent(integrationKey)}`;
 }
 
 const maxBeside = 8;

@@ -1,7 +1,7 @@
 import { Anchor, Group, PasswordInput, Stack, TagsInput, Text, TextInput } from '@mantine/core';
 import { type UseFormReturnType, useForm } from '@mantine/form';
 import { Copyable } from '../../ui/Copyable.tsx';
-import { type Integration, installationOf, isGoogle, type NewIntegration, type Provider } from './queries.ts';
+import { type Integration, isGoogle, type NewIntegration, type Provider } from './queries.ts';
 
 /** The application's OAuth client at a provider. `hasSecret`: a secret is stored, and is kept if none is entered. */
 export function ClientFields({
@@ -46,7 +46,7 @@ export function RedirectUri({ provider }: { provider: Provider }) {
       <Text size="sm" fw={600}>
         Redirect URI
       </Text>
-      <Copyable value={installationOf(provider.logo_url).redirectUri} what="the redirect URI" />
+      <Copyable value={provider.redirect_uri ?? ''} what="the redirect URI" />
       <Text size="xs" c="dimmed">
         Register exactly this address at {isGoogle(provider.name) ? 'Google' : provider.display_name}.
       </Text>

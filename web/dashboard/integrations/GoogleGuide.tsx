@@ -61,7 +61,7 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
             <Out href="https://console.cloud.google.com/auth/clients/create">Create a client</Out>, type{' '}
             <b>Web application</b>, with this authorized redirect URI, exactly:
           </span>
-          <Copyable value={installation.redirectUri} what="the redirect URI for Google" />
+          <Copyable value={provider.redirect_uri ?? ''} what="the redirect URI for Google" />
           <span>Google shows the secret once. Copy it into the form before you close the page.</span>
         </Stack>
       ),
@@ -79,7 +79,9 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
   ];
   return (
     <>
-      <AddressNotice baseUrl={installation.baseUrl} />
+      <AddressNotice
+        baseUrl={provider.redirect_uri?.replace(/\/oauth\/callback$/, '') ?? installation.baseUrl}
+      />
       <Timeline bulletSize={26} lineWidth={2} active={-1}>
         {steps.map(({ title, body }, index) => (
           <Timeline.Item

@@ -6,11 +6,10 @@ test('addresses to register are those of the service, not of the browser', () =>
   const installation = installationOf('https://trellis.acme.com/providers/logos/google-sheet.svg');
   assert.deepEqual(installation, {
     baseUrl: 'https://trellis.acme.com',
-    redirectUri: 'https://trellis.acme.com/oauth/callback',
     origin: 'https://trellis.acme.com',
   });
   assert.equal(
-    installationOf('http://localhost:3003/providers/logos/a.svg').redirectUri,
-    'http://localhost:3003/oauth/callback',
+    installationOf('http://localhost:3003/providers/logos/a.svg').baseUrl,
+    'http://localhost:3003',
   );
 });

@@ -13,6 +13,8 @@ export type Provider = {
   auth_mode: string;
   oauth_client: 'required' | 'optional' | 'none';
   logo_url: string;
+  /** The redirect URI of OAuth clients; absent if there is no authorization at the provider. */
+  redirect_uri?: string;
   categories?: string[];
   docs?: string;
   default_scopes?: string[];
@@ -101,8 +103,6 @@ export async function deleteIntegration(environment: string, key: string): Promi
 /** The public addresses of the service (BASE_URL), whatever address the browser used. */
 type Installation = {
   baseUrl: string;
-  /** The redirect URI of OAuth clients. */
-  redirectUri: string;
   /** An authorized JavaScript origin, in Google's terms. */
   origin: string;
 };
@@ -110,5 +110,5 @@ type Installation = {
 /** Derived from the URL of a logo, which every provider and integration has. */
 export function installationOf(logoUrl: string): Installation {
   const baseUrl = logoUrl.replace(/\/providers\/logos\/.*$/, '');
-  return { baseUrl, redirectUri: `${baseUrl}/oauth/callback`, origin: new URL(baseUrl).origin };
+  return { baseUrl, origin: new URL(baseUrl).origin };
 }
