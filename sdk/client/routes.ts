@@ -210,7 +210,7 @@ export type Schemas = {
   PlannedSync: { providerConfigKey: string; name: string; connections: number; auto_start: boolean };
   PreviewSetUpRowsRequest: { spreadsheet: string; sheetId?: number; headerRow?: number; keyColumn?: string };
   PreviewSetUpRowsResponse: { data: Schemas['SheetPreview'] };
-  Provider: { name: string; display_name: string; auth_mode: string; oauth_client: "required" | "optional" | "none" } & Record<string, unknown>;
+  Provider: { name: string; display_name: string; auth_mode: string; oauth_client: "required" | "optional" | "none"; redirect_uri?: string } & Record<string, unknown>;
   ProxyRule: { effect: "allow" | "deny"; methods?: (string)[]; path: string };
   PruneRecordsRequest: { model: string; variant?: string; until_cursor: string; limit?: number };
   PruneRecordsResponse: { count: number; has_more: boolean };
