@@ -1,4 +1,4 @@
-# The image of the service. docs/operations/deployment.md leads through building and running it.
+# The image of the service, ghcr.io/trellis-run/trellis. docs/operations/deployment.md leads through building and running it.
 # Bases are named by tag and digest: the digest of an index of all platforms decides, the tag says what it was.
 
 FROM node:26.10.0-trixie-slim@sha256:ec7758ee051e457b468b32bde57b0879010b325bb9862718e9615225ce4aaae1 AS build
@@ -6,7 +6,7 @@ WORKDIR /source
 COPY package.json package-lock.json .npmrc ./
 RUN --mount=type=cache,target=/root/.npm npm ci --ignore-scripts
 COPY . .
-RUN --mount=type=cache,target=/root/.npm npm run image -- /image
+RUN npm run image -- /image
 
 # glibc, since the programs of the embedded PostgreSQL are linked against it, and a shell, since its initdb calls one:
 # neither Alpine nor an image without a system will do.
@@ -20,6 +20,7 @@ RUN apt-get update \
   && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin trellis \
   && install --directory --owner trellis --group trellis --mode 0700 /data
 COPY --from=build /image/ /
+COPY --from=build /usr/local/bin/node /opt/trellis/bin/node
 
 ARG VERSION=0.1.0
 ARG REVISION=

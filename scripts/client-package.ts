@@ -1,15 +1,18 @@
 /**
- * Builds the package `trellis-client` from `sdk/client`, `sdk/connect` and `sdk/react`: `node scripts/client-package.ts
+ * Builds the package `@trellis-run/client` from `sdk/client`, `sdk/connect` and `sdk/react`: `node scripts/client-package.ts
  * [DIRECTORY]`, default `dist.client`; its contents are replaced. `npm pack` of the directory creates the file
  * that npm installs. The package has no dependencies and is JavaScript for platforms with web standards.
  */
 import { execFile } from 'node:child_process';
-import { cp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { cp, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
 import { promisify } from 'node:util';
+import { clearPackage, cloneManifest, registryFields } from './package-manifest.ts';
 
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
+
+export const clientName = '@trellis-run/client';
 
 /** The entry points of the package. */
 const entries = { '.': 'client', './connect': 'connect', './react': 'react' };
@@ -19,13 +22,9 @@ const entries = { '.': 'client', './connect': 'connect', './react': 'react' };
  * anything other than an earlier package, and leaves it unchanged.
  */
 export async function makeClientPackage(directory: string): Promise<void> {
-  const found = await readFile(join(directory, 'package.json'), 'utf8').catch(() => '{}');
-  const isEmpty = (await readdir(directory).catch((): string[] => [])).length === 0;
-  if (!isEmpty && (JSON.parse(found) as { name?: string }).name !== 'trellis-client')
-    throw new Error(`${directory} is not empty and is not a package of the client`);
-  await rm(directory, { recursive: true, force: true });
+  await clearPackage(directory, clientName);
   await compile(directory);
-  await writeFile(join(directory, 'package.json'), `${JSON.stringify(await manifest(), null, 2)}\n`);
+  await writeFile(join(directory, 'package.json'), `${JSON.stringify(manifest(), null, 2)}\n`);
   await cp(join(root, 'LICENSE'), join(directory, 'LICENSE'));
   await cp(join(root, 'sdk/client/README.md'), join(directory, 'README.md'));
 }
@@ -44,11 +43,10 @@ async function compile(directory: string): Promise<void> {
   }
 }
 
-async function manifest(): Promise<object> {
-  const clone = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as Record<string, string>;
-  const { version, license } = clone;
+function manifest(): object {
+  const { version, license } = cloneManifest;
   return {
-    ...{ name: 'trellis-client', version, license, type: 'module', sideEffects: false },
+    ...{ name: clientName, version, license, ...registryFields(), type: 'module', sideEffects: false },
     description:
       'Client of Trellis, the self-hosted integration service: connections, proxy, synced records.',
     engines: { node: '>=20' },
@@ -66,6 +64,7 @@ async function manifest(): Promise<object> {
       ),
       './package.json': './package.json',
     },
+    files: Object.values(entries),
     peerDependencies: { react: '>=18' },
     peerDependenciesMeta: { react: { optional: true } },
   };

@@ -1,49 +1,96 @@
-/** Builds package.json and npm-shrinkwrap.json of the package from those of the clone. */
+/** What the packages of the service and of the client say of themselves, by the package.json and package-lock.json of the clone. */
+import { readFileSync } from 'node:fs';
+import { readdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 
-export type Manifest = Readonly<Record<string, unknown>> & {
+const root = join(import.meta.dirname, '..');
+
+type Manifest = Readonly<Record<string, unknown>> & {
   name: string;
   version: string;
   dependencies: Record<string, string>;
-  optionalDependencies: Record<string, string>;
 };
 
 /** `devOptional`: what only development needs, and a peer dependency that no installation of the service needs. */
-type Locked = Readonly<Record<string, unknown>> & { dev?: boolean; devOptional?: boolean };
-export type Lockfile = Readonly<Record<string, unknown>> & { packages: Record<string, Locked> };
+type Locked = { dev?: boolean; devOptional?: boolean; os?: string[] };
+
+const read = (name: string) => JSON.parse(readFileSync(join(root, name), 'utf8')) as unknown;
+export const cloneManifest = read('package.json') as Manifest;
+
+/** The service needs the binary of esbuild for its platform, so npm installs esbuild and its binary. */
+const installed = ['esbuild'];
 
 /**
- * It has no scripts, so that an installation runs none, and no development dependencies. It stays private:
- * the name belongs to another package at npm, so the package is distributed as a file.
+ * The folders of the dependencies below `node_modules`: those that the package contains, and those that npm installs on this
+ * platform besides.
  */
-export function packageManifest(clone: Manifest): Manifest {
-  const { name, version, description, license, dependencies, optionalDependencies } = clone;
+export function runtimeFolders(): { bundled: string[]; added: string[] } {
+  const { packages } = read('package-lock.json') as { packages: Record<string, Locked> };
+  const folders = Object.entries(packages)
+    .filter(([path, { dev, devOptional }]) => path !== '' && dev !== true && devOptional !== true)
+    .map(([path, { os }]) => ({ name: path.replace('node_modules/', ''), isOfPlatform: os !== undefined }));
+  const isAdded = ({ name, isOfPlatform }: (typeof folders)[number]) =>
+    isOfPlatform || installed.includes(name);
   return {
-    ...{ name, version, private: true, description, license },
+    bundled: folders.filter((folder) => !isAdded(folder)).map(({ name }) => name),
+    added: folders.filter(isAdded).map(({ name }) => name),
+  };
+}
+
+/**
+ * The package.json of the service. It has no scripts, so that an installation runs none, and no development dependencies. npm
+ * reads `engines` for the Node that runs npm: the service brings its own.
+ */
+export function packageManifest(): object {
+  const { name, version, description, license, dependencies, optionalDependencies } = cloneManifest;
+  return {
+    ...{ name, version, description, license, ...registryFields() },
     type: 'module',
+    engines: { node: '>=20' },
     os: ['linux', 'darwin'],
     cpu: ['x64', 'arm64'],
     bin: { trellis: 'bin/trellis' },
+    types: './sdk/functions/index.d.ts',
     exports: {
       '.': { types: './sdk/functions/index.d.ts', default: './sdk/functions/index.js' },
       './package.json': './package.json',
     },
+    files: [
+      ...['bin', 'deploy', 'docs', 'migrations', 'providers', 'sandbox', 'sdk', 'server', 'shipped', 'tools'],
+      ...['web', 'CHANGELOG.md', 'SECURITY.md'],
+    ],
     dependencies,
+    bundleDependencies: Object.keys(dependencies).filter((name) => !installed.includes(name)),
     optionalDependencies,
   };
 }
 
 /**
- * The exact tested versions of all dependencies: `npm ci` in the unpacked package installs these. npm
- * ignores it if the package is a dependency that is installed from a file.
+ * What both packages tell npm's registry. It accepts a signed provenance only if the package names the repository whose
+ * workflow built it; GitHub sets that address in its workflows.
  */
-export function packageShrinkwrap(lockfile: Lockfile, manifest: Manifest): Lockfile {
-  const { name, version, license, os, cpu, bin, dependencies, optionalDependencies } = manifest;
-  const root = { name, version, license, os, cpu, bin, dependencies, optionalDependencies };
-  const kept = Object.entries(lockfile.packages).filter(
-    ([path, { dev, devOptional }]) => path !== '' && dev !== true && devOptional !== true,
-  );
+export function registryFields(
+  {
+    GITHUB_SERVER_URL: server = 'https://github.com',
+    GITHUB_REPOSITORY: repository,
+  }: NodeJS.ProcessEnv = process.env,
+): object {
+  const page = `${server}/${repository}`;
   return {
-    ...{ name, version, lockfileVersion: lockfile.lockfileVersion, requires: true },
-    packages: { '': root, ...Object.fromEntries(kept) },
+    ...(repository !== undefined && {
+      repository: { type: 'git', url: `git+${page}.git` },
+      homepage: `${page}#readme`,
+      bugs: `${page}/issues`,
+    }),
+    publishConfig: { access: 'public', provenance: true },
   };
+}
+
+/** Removes an earlier package of this name. Throws if the directory holds anything else, and leaves it unchanged. */
+export async function clearPackage(directory: string, name: string): Promise<void> {
+  const found = await readdir(directory).catch((): string[] => []);
+  const manifest = await readFile(join(directory, 'package.json'), 'utf8').catch(() => '{}');
+  if (found.length > 0 && (JSON.parse(manifest) as { name?: string }).name !== name)
+    throw new Error(`${directory} is not empty and is not a package of ${name}`);
+  await rm(directory, { recursive: true, force: true });
 }

@@ -1,16 +1,16 @@
 /**
  * Builds the package of the service: `node scripts/package.ts [DIRECTORY]`, default `dist`; its contents are
  * replaced. It has the folders of a clone, compiled, since Node strips no types below node_modules;
- * shipped functions stay TypeScript and are bundled at start, as in a clone. `npm pack` of the directory creates the file that
- * npm installs; see docs/operations/deployment.md.
+ * shipped functions stay TypeScript and are bundled at start, as in a clone. It contains its dependencies in the versions that
+ * were tested. `npm pack` of the directory creates the file that npm installs; see docs/operations/deployment.md.
  */
 import { execFile } from 'node:child_process';
 import { globSync } from 'node:fs';
-import { chmod, cp, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises';
-import { dirname, join, resolve } from 'node:path';
+import { chmod, cp, mkdir, writeFile } from 'node:fs/promises';
+import { dirname, join, relative, resolve } from 'node:path';
 import { promisify } from 'node:util';
 import { isWebBuilt, webDirectory } from '../server/web-build.ts';
-import { type Lockfile, type Manifest, packageManifest, packageShrinkwrap } from './package-manifest.ts';
+import { clearPackage, cloneManifest, packageManifest, runtimeFolders } from './package-manifest.ts';
 
 const root = join(import.meta.dirname, '..');
 const run = promisify(execFile);
@@ -34,11 +34,12 @@ const copied: Record<string, string[]> = {
  * anything other than an earlier package, and leaves it unchanged.
  */
 export async function makePackage(directory: string): Promise<void> {
-  const found = await readdir(directory).catch((): string[] => []);
-  if (found.length > 0 && !found.includes('npm-shrinkwrap.json'))
-    throw new Error(`${directory} is not empty and is not a package of Trellis`);
-  await rm(directory, { recursive: true, force: true });
-  await Promise.all([compileCode(directory), buildWeb(join(directory, 'web/dist'))]);
+  await clearPackage(directory, cloneManifest.name);
+  await Promise.all([
+    compileCode(directory),
+    buildWeb(join(directory, 'web/dist')),
+    copyModules(runtimeFolders().bundled, directory),
+  ]);
   for (const [folder, patterns] of Object.entries(copied)) {
     const from = join(root, folder);
     for (const file of globSync(patterns, { cwd: from, exclude: ['**/*.test.ts'] }))
@@ -48,7 +49,7 @@ export async function makePackage(directory: string): Promise<void> {
   await copy(join(root, 'deploy/launcher.sh'), launcher);
   await chmod(launcher, 0o755);
   await copy(join(root, 'deploy/healthy.js'), join(directory, 'bin/healthy.js'));
-  await writeManifests(directory);
+  await writeFile(join(directory, 'package.json'), `${JSON.stringify(packageManifest(), null, 2)}\n`);
 }
 
 async function compileCode(directory: string): Promise<void> {
@@ -77,14 +78,36 @@ async function buildWeb(directory: string): Promise<void> {
   await run(process.execPath, [vite, ...args], { cwd: root });
 }
 
-async function writeManifests(directory: string): Promise<void> {
-  const read = async (name: string) => JSON.parse(await readFile(join(root, name), 'utf8')) as unknown;
-  const manifest = packageManifest((await read('package.json')) as Manifest);
-  const shrinkwrap = packageShrinkwrap((await read('package-lock.json')) as Lockfile, manifest);
-  const write = (name: string, content: unknown) =>
-    writeFile(join(directory, name), `${JSON.stringify(content, null, 2)}\n`);
-  await write('package.json', manifest);
-  await write('npm-shrinkwrap.json', shrinkwrap);
+/** Files of dependencies that the service does not read: types, sources, source maps, pages; not the licences. */
+const needless = /(?<!licen[cs]e|notice)\.(md|markdown|map|[cm]?tsx?)$/i;
+const needlessFolders = [
+  'test',
+  'tests',
+  'docs',
+  'examples',
+  'benchmark',
+  'benchmarks',
+  '.github',
+  'node_modules',
+];
+
+/**
+ * Copies folders below the clone's `node_modules`, each without packages in it, to `directory/node_modules`. The program of
+ * esbuild stays here: an install script replaces it by that of the platform, and esbuild's library does not start it.
+ */
+export async function copyModules(folders: readonly string[], directory: string): Promise<void> {
+  const modules = join(root, 'node_modules');
+  for (const folder of folders) {
+    const isNeeded = (path: string) => {
+      const inside = relative(join(modules, folder), path);
+      if (needlessFolders.includes(inside) || `${folder}/${inside}` === 'esbuild/bin') return false;
+      // `trellis deploy` checks functions against the types of zod.
+      return folder === 'zod' ? !inside.startsWith('src') : !needless.test(inside);
+    };
+    await cp(join(modules, folder), join(directory, 'node_modules', folder), {
+      ...{ recursive: true, verbatimSymlinks: true, filter: isNeeded },
+    });
+  }
 }
 
 async function copy(from: string, to: string): Promise<void> {

@@ -21,7 +21,7 @@ const allowed = new Map([
 ]);
 
 /** Digests of packages, written by npm. */
-const lockfiles = ['package-lock.json', 'npm-shrinkwrap.json'];
+const lockfile = 'package-lock.json';
 
 /** A line for each place: `file:line kind`. */
 export function scanRepository(): string[] {
@@ -41,7 +41,7 @@ export function scanDirectory(directory: string): string[] {
 function scan(directory: string, files: readonly string[]): string[] {
   const found: string[] = [];
   for (const file of files) {
-    if (lockfiles.includes(basename(file))) continue;
+    if (basename(file) === lockfile) continue;
     const path = join(directory, file);
     // Git may list a deleted file.
     if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) continue;

@@ -162,7 +162,11 @@ test('what examples take from npm is what the service has of it', () => {
   for (const file of globSync('examples/*/package.json', { cwd: root })) {
     const wanted = (JSON.parse(read(file)) as { dependencies: Record<string, string> }).dependencies;
     for (const [name, version] of Object.entries(wanted))
-      assert.equal(version, name === 'trellis-client' ? 'file:../../dist.client' : dependencies[name], file);
+      assert.equal(
+        version,
+        name === '@trellis-run/client' ? 'file:../../dist.client' : dependencies[name],
+        file,
+      );
   }
 });
 

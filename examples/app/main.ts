@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { Trellis } from 'trellis-client';
+import { Trellis } from '@trellis-run/client';
 import { createLive } from './live.ts';
 import { createServer } from './server.ts';
 import { createSheets } from './sheets.ts';

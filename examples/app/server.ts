@@ -3,8 +3,8 @@ import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import cookie from '@fastify/cookie';
 import statics from '@fastify/static';
+import { isTrellisError, verifyEvent } from '@trellis-run/client';
 import fastify, { type FastifyInstance, type FastifyRequest } from 'fastify';
-import { isTrellisError, verifyEvent } from 'trellis-client';
 import type { Live } from './live.ts';
 import { Refusal, type Sheets, words } from './sheets.ts';
 import type { Store } from './store.ts';
@@ -30,7 +30,7 @@ export async function createServer(parts: Parts): Promise<FastifyInstance> {
   await app.register(cookie, { secret: cookieSecret });
   await app.register(statics, { root: fileURLToPath(new URL('./page', import.meta.url)) });
   // The browser part of the installed client.
-  const client = dirname(fileURLToPath(import.meta.resolve('trellis-client/connect')));
+  const client = dirname(fileURLToPath(import.meta.resolve('@trellis-run/client/connect')));
   await app.register(statics, { root: client, prefix: '/trellis-client/', decorateReply: false });
 
   app.addHook('onSend', async (_, reply) => {

@@ -4,7 +4,7 @@
  * An event may come late or twice. The application does not rely on its data, but reads the current state of the
  * connection, which is correct in any case.
  */
-import { isTrellisError, type Trellis, type TrellisEvent } from 'trellis-client';
+import { isTrellisError, type Trellis, type TrellisEvent } from '@trellis-run/client';
 import type { Live } from './live.ts';
 import type { Row, Store } from './store.ts';
 

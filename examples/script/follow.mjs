@@ -1,5 +1,5 @@
 // Connects a user's account, calls Google's API with it, follows a sheet's rows as records, and prunes them.
-import { Trellis } from 'trellis-client';
+import { Trellis } from '@trellis-run/client';
 
 const { TRELLIS_URL: url = 'http://localhost:3003', TRELLIS_SECRET_KEY: key = '' } = process.env;
 const trellis = new Trellis({ url, key });

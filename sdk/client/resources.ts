@@ -214,7 +214,7 @@ export class Metadata {
 
 const of = (integration: string) => ({ provider_config_key: integration });
 
-/** Short-lived permissions for end users to create or renew a connection. Pass the token to `trellis-client/connect`. */
+/** Short-lived permissions for end users to create or renew a connection. Pass the token to `@trellis-run/client/connect`. */
 export class ConnectSessions {
   readonly #transport: Transport;
 

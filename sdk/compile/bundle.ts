@@ -7,7 +7,7 @@ import { build } from '../child-environment.ts';
 import type { Fault } from './files.ts';
 
 /** The package names under which functions import the authoring SDK. */
-export const sdkNames = ['trellis', 'nango'] as const;
+export const sdkNames = ['trellis', '@trellis-run/trellis', 'nango'] as const;
 
 const pathInSdk = (name: string) => fileURLToPath(new URL(`../functions/${name}`, import.meta.url));
 

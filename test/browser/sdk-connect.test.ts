@@ -22,7 +22,7 @@ type Outcome = {
   message?: string;
 };
 
-/** An application of another origin whose page connects accounts with `trellis-client/connect` and `/react`. */
+/** An application of another origin whose page connects accounts with `@trellis-run/client/connect` and `/react`. */
 describe('connecting with the client for browsers', { skip: skipBrowser }, () => {
   let application: Awaited<ReturnType<typeof openApplication>>;
   let stranger: Awaited<ReturnType<typeof openApplication>>;

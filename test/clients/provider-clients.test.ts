@@ -114,7 +114,7 @@ test('the page has a program for each client that it names', () => {
   assert.deepEqual(
     programs.map(({ heading }) => heading),
     [
-      ...['fetch', 'By trellis-client', '@googleapis/sheets', 'google-spreadsheet'],
+      ...['fetch', 'By @trellis-run/client', '@googleapis/sheets', 'google-spreadsheet'],
       ...['google-api-python-client', 'gspread'],
     ],
   );

@@ -45,7 +45,7 @@ const pythonWith = (argument: string) => {
 
 export const repeats = {
   '`fetch`, `connection.fetch`': {
-    heading: 'By trellis-client',
+    heading: 'By @trellis-run/client',
     read: `const answer = await connection.fetch(\`/v4/spreadsheets/\${SHEET}/values/cities\`);
       if (!answer.ok) throw new Error();`,
     append: `const answer = await connection.fetch(

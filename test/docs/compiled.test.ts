@@ -14,7 +14,7 @@ import { blocksOf, root } from './blocks.ts';
 const around = `
   declare const button: HTMLButtonElement, message: HTMLElement, url: string, spreadsheetId: string;
   declare const api: { createConnectSession(): Promise<string> };
-  declare const sheet: import('trellis-client').Connection;
+  declare const sheet: import('@trellis-run/client').Connection;
 `;
 
 const pages = ['docs/guides/sdk.md', 'docs/guides/sdk-connect.md'];
@@ -34,8 +34,8 @@ test('the examples in TypeScript of the guide of the client compile', async () =
       // The examples declare names for the reader's own code.
       noUnusedLocals: false,
       paths: {
-        'trellis-client': [join(root, 'sdk/client/index.ts')],
-        'trellis-client/*': [join(root, 'sdk/*/index.ts')],
+        '@trellis-run/client': [join(root, 'sdk/client/index.ts')],
+        '@trellis-run/client/*': [join(root, 'sdk/*/index.ts')],
         react: typesOf('react/index.d.ts'),
         'react/jsx-runtime': typesOf('react/jsx-runtime.d.ts'),
       },

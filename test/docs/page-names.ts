@@ -5,11 +5,11 @@ import { registerHooks } from 'node:module';
 import { Webhook } from 'standardwebhooks';
 import { Trellis } from '../../sdk/client/index.ts';
 
-// Resolves trellis-client as if it were installed.
+// Resolves @trellis-run/client as if it were installed.
 const client = new URL('../../sdk/client/index.ts', import.meta.url).href;
 registerHooks({
   resolve: (specifier, context, next) =>
-    specifier === 'trellis-client' ? { url: client, shortCircuit: true } : next(specifier, context),
+    specifier === '@trellis-run/client' ? { url: client, shortCircuit: true } : next(specifier, context),
 });
 
 const { KEY = '', BASE = '', SHEET, CONN = '', TICKET: ticket, TOKEN: token } = process.env;

@@ -1,6 +1,6 @@
 // What a program does with the installed client, on whatever platform runs it. Ends with the line `all as promised`.
 
-import { isTrellisError, Trellis, verifyEvent } from 'trellis-client';
+import { isTrellisError, Trellis, verifyEvent } from '@trellis-run/client';
 
 /** @param {{ url: string, key: string, integration: string, connection: string, sheet: string, model: string }} world */
 export async function journey({ url, key, integration, connection: id, sheet, model }) {

@@ -1,7 +1,7 @@
 // As client-types.ts, of what runs in a page.
 
-import { type Connected, connect, finishConnect, isConnectError } from 'trellis-client/connect';
-import { useConnect } from 'trellis-client/react';
+import { type Connected, connect, finishConnect, isConnectError } from '@trellis-run/client/connect';
+import { useConnect } from '@trellis-run/client/react';
 
 const url = 'https://trellis.example.com';
 

