@@ -82,7 +82,8 @@ async function follow(token: string): Promise<void> {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ url: begun.headers.get('location'), account: 'ada@example.com' }),
   });
-  const { redirect } = (await answer.json()) as { redirect: string };
+  const { redirect, ...refused } = (await answer.json()) as { redirect?: string };
+  assert.ok(redirect, JSON.stringify({ begun: begun.status, ...refused }));
   const landed = await fetch(redirect, { headers: { cookie: cookies.join('; ') } });
   assert.equal(landed.status, 200, await landed.text());
 }
@@ -123,7 +124,7 @@ test('the application serves its page and takes rows over', { timeout: 5 * minut
     body: JSON.stringify({ name: 'Ada' }),
   });
   const cookie = signedIn.headers.getSetCookie()[0]!.split(';', 1)[0]!;
-  const session = await fetch(`${at}/session`, { method: 'POST', headers: { cookie } });
+  const session = await fetch(`${at}/session?person=Ada`, { method: 'POST', headers: { cookie } });
   const { token } = (await session.json()) as { token: string };
   await follow(token);
   const of = { authorization: `Bearer ${token}`, ...json };
@@ -141,7 +142,10 @@ test('the application serves its page and takes rows over', { timeout: 5 * minut
     ...{ method: 'PUT', headers: of, body: JSON.stringify(choice) },
   });
   assert.equal(chosen.status, 200, await chosen.text());
-  const live = await fetch(`${at}/live`, { headers: { cookie }, signal: AbortSignal.timeout(minutes) });
+  const live = await fetch(`${at}/live?person=Ada`, {
+    headers: { cookie },
+    signal: AbortSignal.timeout(minutes),
+  });
   let heard = '';
   for await (const chunk of live.body!.pipeThrough(new TextDecoderStream())) {
     heard += chunk;
