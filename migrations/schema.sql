@@ -21,6 +21,7 @@ create table api_key (
   constraint api_key_rate_limit CHECK (((rate_limit >= 1) AND (rate_limit <= 1000000)))
 );
 CREATE INDEX api_key_environment ON public.api_key USING btree (environment_id);
+CREATE TRIGGER api_key_forgets_answers AFTER UPDATE OF revoked_at ON public.api_key FOR EACH ROW WHEN (((new.revoked_at IS NOT NULL) AND (old.revoked_at IS NULL))) EXECUTE FUNCTION forget_answers_of_key();
 
 create table audit (
   id bigint generated always as identity not null,
@@ -490,6 +491,22 @@ create table function_version (
   constraint function_version_pkey PRIMARY KEY (id)
 );
 CREATE INDEX function_version_bundle ON public.function_version USING btree (bundle_id);
+
+create table idempotent_request (
+  environment_id bigint not null,
+  digest bytea not null,
+  fingerprint bytea not null,
+  key_id bigint,
+  created_at timestamp with time zone not null,
+  leased_until timestamp with time zone not null,
+  answer bytea,
+  is_final boolean not null default false,
+  constraint idempotent_request_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint idempotent_request_key_id_fkey FOREIGN KEY (key_id) REFERENCES api_key(id) ON DELETE CASCADE,
+  constraint idempotent_request_pkey PRIMARY KEY (environment_id, digest)
+);
+CREATE INDEX idempotent_request_created_at ON public.idempotent_request USING btree (created_at);
+CREATE INDEX idempotent_request_key_id ON public.idempotent_request USING btree (key_id);
 
 create table import (
   id bigint generated always as identity not null,
@@ -1160,6 +1177,16 @@ begin
   end if;
   return null;
 end $function$;
+
+CREATE OR REPLACE FUNCTION public.forget_answers_of_key()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  delete from idempotent_request where key_id = new.id;
+  return null;
+end;
+$function$;
 
 CREATE OR REPLACE FUNCTION public.forget_tracking_id()
  RETURNS trigger

@@ -26,6 +26,19 @@ const entries = {
   ],
   not_found: [404, 'No resource has this address.'],
   method_not_allowed: [405, 'This address does not support the method.'],
+  idempotency_key_reused: [
+    422,
+    'The Idempotency-Key was sent before with another query, body or header. Send another key with another request.',
+  ],
+  request_in_progress: [
+    409,
+    'The first request with this Idempotency-Key still runs. Send the same request again after Retry-After.',
+  ],
+  outcome_unknown: [
+    409,
+    'The service stopped during the first request with this Idempotency-Key. Check whether it took effect; if not, send it ' +
+      'with another key.',
+  ],
   too_many_requests: [429, 'Too many requests. Wait for the time in Retry-After.'],
   overloaded: [503, 'The node is overloaded and did not start the request. Try again after Retry-After.'],
   internal: [500, 'Internal error. The log has the details under this request ID.'],

@@ -1,11 +1,16 @@
 import { isTrellisError, TrellisError } from './errors.ts';
 import { pause } from './retry.ts';
 import type { Answer, CallOptions } from './route-call.ts';
-import type { Sent, Transport } from './transport.ts';
+import { randomKey, type Sent, type Transport } from './transport.ts';
 
 export type ActionOptions = Pick<CallOptions, 'signal' | 'timeoutMs'> & {
   /** The number of retries by the service after a temporary failure, 0 to 5. */
   maxRetries?: number | undefined;
+  /**
+   * The Idempotency-Key of the call: a repeat with the same key returns the first response for 24 hours and does not run the
+   * action. Then the action also runs to its end if the signal aborts. `run` has none by default, `runAsync` a random one.
+   */
+  idempotencyKey?: string | undefined;
 };
 export type ResultOptions = Pick<CallOptions, 'signal'> & {
   /** The time to wait for the end of the run. Defaults to 20 minutes, which is longer than an action can run. */
@@ -30,24 +35,26 @@ export class Actions {
   }
 
   /**
-   * Runs an action and returns its output. Aborting the signal cancels the action. Throws the error of the action.
+   * Runs an action and returns its output. Aborting the signal cancels the action, unless the call has an `idempotencyKey`.
+   * Throws the error of the action.
    *
    * Use `runAsync` for an action that takes minutes: networks and platforms close a request without a response (Node after
    * five minutes).
    */
   run<Output = unknown>(name: string, input?: unknown, options: ActionOptions = {}): Promise<Output> {
-    const { maxRetries, signal, timeoutMs = maxRunMs } = options;
-    return this.#transport.json({ ...this.#sent(name, input, { maxRetries }), signal, timeoutMs });
+    const { maxRetries, signal, timeoutMs = maxRunMs, idempotencyKey } = options;
+    const sent = this.#sent(name, input, { maxRetries });
+    return this.#transport.json({ ...sent, signal, timeoutMs, idempotencyKey });
   }
 
   /** Starts an action and returns without its output. The action continues if this program ends. */
   async runAsync<Output = unknown>(
     name: string,
     input?: unknown,
-    { maxRetries, signal, timeoutMs }: ActionOptions = {},
+    { maxRetries, signal, timeoutMs, idempotencyKey = randomKey() }: ActionOptions = {},
   ): Promise<ActionRun<Output>> {
     const sent = this.#sent(name, input, { maxRetries, isAsync: true });
-    const { id } = await this.#transport.json<{ id: string }>({ ...sent, signal, timeoutMs });
+    const { id } = await this.#transport.json<{ id: string }>({ ...sent, signal, timeoutMs, idempotencyKey });
     return this.get(id);
   }
 

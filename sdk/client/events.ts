@@ -2,7 +2,7 @@ import type { TrellisError } from './errors.ts';
 import type { EventData } from './event-types.ts';
 import { Paged } from './paged.ts';
 import { pause, retryUntilAvailable } from './retry.ts';
-import type { Answer, Body, CallOptions } from './route-call.ts';
+import type { Answer, Body, CallOptions, KeyedCallOptions } from './route-call.ts';
 import type { Transport } from './transport.ts';
 
 /** The event types of this version. */
@@ -125,7 +125,7 @@ export class Endpoints {
 
   create(
     body: Body<'POST /events/endpoints'>,
-    call: CallOptions = {},
+    call: KeyedCallOptions = {},
   ): Promise<Answer<'POST /events/endpoints'>> {
     return this.#transport.json({ route: 'POST /events/endpoints', body, ...call });
   }

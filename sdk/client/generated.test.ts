@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { generatedFiles, type OpenApi } from '../../scripts/api-types.ts';
 import { openTrellis } from '../../test/support/trellis.ts';
+import { keyedRoutes } from './transport.ts';
 
 test('the generated types match the service', async () => {
   const trellis = await openTrellis();
@@ -13,6 +14,12 @@ test('the generated types match the service', async () => {
       const written = readFileSync(join(import.meta.dirname, name), 'utf8');
       assert.equal(written, text, `${name}: run node scripts/api-types.ts`);
     }
+    const accepting = Object.entries((body as unknown as OpenApi).paths).flatMap(([path, operations]) =>
+      Object.entries(operations)
+        .filter(([, { parameters = [] }]) => parameters.some(({ name }) => name === 'idempotency-key'))
+        .map(([method]) => `${method.toUpperCase()} ${path}`),
+    );
+    assert.deepEqual(accepting.sort(), [...keyedRoutes, 'POST /action/trigger'].sort());
   } finally {
     await trellis.close();
   }

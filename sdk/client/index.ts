@@ -55,7 +55,16 @@ export type {
   Variable,
   Variables,
 } from './resources.ts';
-export type { Answer, Arguments, Body, CallOptions, Given, Query, Route } from './route-call.ts';
+export type {
+  Answer,
+  Arguments,
+  Body,
+  CallOptions,
+  Given,
+  KeyedCallOptions,
+  Query,
+  Route,
+} from './route-call.ts';
 export type { Routes, Schemas } from './routes.ts';
 export type { SyncName, SyncNames, Syncs, TriggerOptions } from './syncs.ts';
 export type { Fetch, Key } from './transport.ts';

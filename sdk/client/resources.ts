@@ -1,6 +1,6 @@
 /** The resources of an environment and the calls of their routes. Bodies and results have the field names of the wire. */
 import { Paged } from './paged.ts';
-import type { Answer, Body, CallOptions, Query } from './route-call.ts';
+import type { Answer, Body, CallOptions, KeyedCallOptions, Query } from './route-call.ts';
 import type { Transport } from './transport.ts';
 
 export type Integration = Answer<'GET /integrations/{key}'>['data'];
@@ -39,12 +39,12 @@ export class Integrations {
     });
   }
 
-  create(body: Body<'POST /integrations'>, call: CallOptions = {}): Promise<Integration> {
+  create(body: Body<'POST /integrations'>, call: KeyedCallOptions = {}): Promise<Integration> {
     return this.#transport.data({ route: 'POST /integrations', body, ...call });
   }
 
   /** Creates an integration with the OAuth client of the sandbox. Returns an existing integration unchanged. */
-  createTest(body: Body<'POST /integrations/quickstart'>, call: CallOptions = {}): Promise<Integration> {
+  createTest(body: Body<'POST /integrations/quickstart'>, call: KeyedCallOptions = {}): Promise<Integration> {
     return this.#transport.data({ route: 'POST /integrations/quickstart', body, ...call });
   }
 
@@ -144,7 +144,7 @@ export class Connections {
   }
 
   /** Imports credentials. Replaces the credentials, tags and metadata of an existing connection. */
-  create(body: Body<'POST /connections'>, call: CallOptions = {}): Promise<ConnectionDetails> {
+  create(body: Body<'POST /connections'>, call: KeyedCallOptions = {}): Promise<ConnectionDetails> {
     return this.#transport.json({ route: 'POST /connections', body, ...call });
   }
 
@@ -223,12 +223,15 @@ export class ConnectSessions {
     this.#transport = transport;
   }
 
-  create(body: Body<'POST /connect/sessions'>, call: CallOptions = {}): Promise<ConnectSession> {
+  create(body: Body<'POST /connect/sessions'>, call: KeyedCallOptions = {}): Promise<ConnectSession> {
     return this.#transport.data({ route: 'POST /connect/sessions', body, ...call });
   }
 
   /** Creates a session that renews a connection. The health of the connection has the body, in `reconnect`. */
-  reconnect(body: Body<'POST /connect/sessions/reconnect'>, call: CallOptions = {}): Promise<ConnectSession> {
+  reconnect(
+    body: Body<'POST /connect/sessions/reconnect'>,
+    call: KeyedCallOptions = {},
+  ): Promise<ConnectSession> {
     return this.#transport.data({ route: 'POST /connect/sessions/reconnect', body, ...call });
   }
 }

@@ -14,16 +14,24 @@ export const longestTimerMs = 2 ** 31 - 1;
  *
  * 429 and the 503 `overloaded` mean that nothing was started, so any call may be repeated. The exception is 429
  * `quota_exhausted`: an action ends with it if one of its calls met an exhausted quota, and its earlier calls have taken effect.
- * After other errors the outcome is unknown, so only an idempotent call is repeated. A time-out is never retried.
+ * After other errors the outcome is unknown, so only an idempotent call is repeated. A call with an Idempotency-Key is repeated
+ * if its response was lost or its first attempt still runs; an error of the service is not kept, so the work would be done
+ * again. A time-out is never retried.
  */
 export function pauseBefore(
   error: TrellisError,
-  { attempt, isIdempotent, chance }: { attempt: number; isIdempotent: boolean; chance: number },
+  {
+    attempt,
+    isIdempotent,
+    isKeyed,
+    chance,
+  }: { attempt: number; isIdempotent: boolean; isKeyed: boolean; chance: number },
 ): number | undefined {
   const { code, status } = error;
   const wasNotStarted = (status === 429 && code !== 'quota_exhausted') || code === 'overloaded';
   const isUnavailable = code === 'network_error' || status === 502 || status === 503 || status === 504;
-  if (!wasNotStarted && !(isIdempotent && isUnavailable)) return undefined;
+  const isRepeatable = isKeyed && (code === 'network_error' || code === 'request_in_progress');
+  if (!wasNotStarted && !isRepeatable && !(isIdempotent && isUnavailable)) return undefined;
   const pauseMs = pauseAfter(error, { attempt, chance });
   return pauseMs > longestPauseMs ? undefined : pauseMs;
 }

@@ -19,6 +19,15 @@ export type CallOptions = {
   retries?: number | undefined;
 };
 
+/** The options of a call that accepts an Idempotency-Key. */
+export type KeyedCallOptions = CallOptions & {
+  /**
+   * The Idempotency-Key of the call: a repeat with the same key returns the first response for 24
+   * hours and changes nothing. Defaults to a random key, so that a retry after a lost connection is safe.
+   */
+  idempotencyKey?: string | undefined;
+};
+
 /** A part of a request: required if it has a required field. */
 type Part<Name extends string, T> = [T] extends [Record<string, never> | undefined]
   ? unknown

@@ -40,7 +40,7 @@ test('a call that only reads is retried after a 503, after the time of Retry-Aft
 });
 
 test('a call that writes is retried only if nothing was started', async () => {
-  const begin = (client: Trellis) => client.connectSessions.create({ tags: {} });
+  const begin = (client: Trellis) => client.connections.metadata.set('i', 'c', {});
   for (const [status, code, attempts] of [
     [429, 'too_many_requests', 3],
     [503, 'overloaded', 3],
@@ -70,6 +70,50 @@ test('a call that writes is retried only if nothing was started', async () => {
       assert.equal(requests.length, 7);
       assert.equal(await codeOf(records.save([])), 'network_error');
       assert.equal(requests.length, 8);
+    },
+  );
+});
+
+test('a call with an Idempotency-Key is retried with the same key after a lost response', async () => {
+  const session = { data: { token: 't', connect_link: '', expires_at: '' } };
+  const keysOf = ({ requests }: TestServer) => requests.map(({ headers }) => headers['idempotency-key']);
+  await withServer(
+    (_, response, turn) => {
+      if (turn === 0) return response.destroy();
+      if (turn > 1) return respond(response, { body: session });
+      const headers = { 'retry-after': '0' };
+      return respond(response, { status: 409, body: refusal('request_in_progress'), headers });
+    },
+    async (client, server) => {
+      assert.deepEqual(await client.connectSessions.create({ tags: {} }), session.data);
+      await client.connectSessions.create({ tags: {} });
+      await client.connectSessions.create({ tags: {} }, { idempotencyKey: 'own' });
+      const [first, second, third, next, own] = keysOf(server);
+      assert.match(String(first), /^[0-9a-z-]{8,40}$/);
+      assert.deepEqual([second, third, own], [first, first, 'own']);
+      assert.notEqual(next, first);
+    },
+  );
+  await withServer(
+    (_, response) => respond(response, { status: 503, body: refusal('unavailable') }),
+    async (client, server) => {
+      assert.equal(await codeOf(client.connectSessions.create({ tags: {} })), 'unavailable');
+      assert.equal(server.requests.length, 1, 'an error of the service is not kept');
+    },
+  );
+});
+
+test('an action that is waited for has an Idempotency-Key only if the caller gives one', async () => {
+  await withServer(
+    (_, response) => respond(response, { body: { id: 'i', statusUrl: '/action/i' } }),
+    async (client, { requests }) => {
+      const { actions } = client.connection('i', 'c');
+      await actions.run('a');
+      await actions.run('a', {}, { idempotencyKey: 'own' });
+      await actions.runAsync('a');
+      const [none, own, random] = requests.map(({ headers }) => headers['idempotency-key']);
+      assert.deepEqual([none, own], [undefined, 'own']);
+      assert.match(String(random), /^[0-9a-z-]+$/);
     },
   );
 });

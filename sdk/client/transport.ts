@@ -6,7 +6,7 @@
  */
 import { errorOfResponse, isTrellisError, TrellisError } from './errors.ts';
 import { longestTimerMs, pause, pauseBefore } from './retry.ts';
-import type { Answer, CallOptions } from './route-call.ts';
+import type { Answer, KeyedCallOptions } from './route-call.ts';
 import type { Routes } from './routes.ts';
 import { unlessAborted, whenAborted } from './when-aborted.ts';
 
@@ -35,7 +35,7 @@ export type TransportOptions = {
   retries: number;
 };
 
-export type Sent = CallOptions & {
+export type Sent = KeyedCallOptions & {
   /** Method and path template, such as `GET /connections/{id}`. */
   route: string;
   path?: Record<string, unknown> | undefined;
@@ -53,6 +53,20 @@ const idempotent = new Set([
   'PUT /records/consumers/{name}',
   'PATCH /records/prune',
   'POST /records/prune/estimate',
+]);
+
+/**
+ * The routes that get a random Idempotency-Key. A synchronous action gets none, since the key would keep it running after the
+ * caller's abort. A test compares this list with the OpenAPI document.
+ */
+export const keyedRoutes: ReadonlySet<string> = new Set([
+  'POST /connect/sessions',
+  'POST /connect/sessions/reconnect',
+  'POST /connections',
+  'POST /environment/api-keys',
+  'POST /events/endpoints',
+  'POST /integrations',
+  'POST /integrations/quickstart',
 ]);
 
 const opaqueRedirect =
@@ -146,6 +160,7 @@ export class Transport {
     const isIdempotent = methodOf(sent) === 'GET' || idempotent.has(sent.route);
     // Throws a `TypeError` for invalid arguments before anything is sent.
     const request = { url: this.url + pathOf(sent), headers: headersOf(sent), body: bodyOf(sent) };
+    const isKeyed = request.headers.has('idempotency-key');
     const endsAt = Date.now() + timeoutMs;
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -153,7 +168,7 @@ export class Transport {
       } catch (error) {
         if (signal?.aborted) throw signal.reason;
         if (!isTrellisError(error) || attempt >= retries) throw error;
-        const pauseMs = pauseBefore(error, { attempt, isIdempotent, chance: Math.random() });
+        const pauseMs = pauseBefore(error, { attempt, isIdempotent, isKeyed, chance: Math.random() });
         if (pauseMs === undefined || Date.now() + pauseMs >= endsAt) throw error;
         await pause(pauseMs, signal);
       }
@@ -215,9 +230,10 @@ function pathOf({ route, path = {}, query = {} }: Sent): string {
   return search.size > 0 ? `${filled}?${search}` : filled;
 }
 
-function headersOf({ headers = {}, body }: Sent): Headers {
+function headersOf({ route, headers = {}, body, idempotencyKey }: Sent): Headers {
   const result = new Headers({ accept: 'application/json' });
-  for (const [name, value] of Object.entries(headers)) {
+  const key = idempotencyKey ?? (keyedRoutes.has(route) ? randomKey() : undefined);
+  for (const [name, value] of Object.entries({ 'idempotency-key': key, ...headers })) {
     if (value === undefined) continue;
     // Header values are limited to Latin-1, and the errors of platforms do not name the header.
     if (/[^\t\x20-\x7e\x80-\xff]/.test(String(value)))
@@ -228,6 +244,11 @@ function headersOf({ headers = {}, body }: Sent): Headers {
   }
   if (body !== undefined) result.set('content-type', 'application/json');
   return result;
+}
+
+/** Browsers have `crypto.randomUUID` only on pages with https. */
+export function randomKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join('-');
 }
 
 /** Serializes the body once for all attempts. Throws a `TypeError` for a value without a JSON form, such as a BigInt. */

@@ -10,6 +10,7 @@ import { deliverySweepJob } from '../deliveries/sweep.ts';
 import { eventRetentionJob } from '../events/retention.ts';
 import { bundleSweepJob } from '../functions/deploys/sweep.ts';
 import { runSweepJob } from '../functions/runs/runs.ts';
+import { idempotencySweepJob } from '../idempotency/store.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { hasNodesBefore } from '../nodes/nodes.ts';
 import { sweepRemoteCalls } from '../nodes/remote-call-server.ts';
@@ -41,6 +42,7 @@ export function listJobs(parts: Parts, { watching }: Functions): MinuteJob[] {
     signInSweepJob({ db, now }),
     retryJob({ db, reader, credentials, log, now }),
     replaySweepJob({ db, now }),
+    idempotencySweepJob({ db, now }),
     ...(config.functions.isOn ? [watchJob(watching)] : []),
     bundleSweepJob({ db, now }),
     quotaSweepJob(db),

@@ -36,6 +36,7 @@ import { Overload } from '../http/limits/overload.ts';
 import { createRateLimits } from '../http/limits/rate-limit.ts';
 import { staticRoutes, type Web } from '../http/pages/static.ts';
 import { type App, createHttp, strictTransport } from '../http/server.ts';
+import { repeatAnswers } from '../idempotency/idempotency.ts';
 import { integrationRoutes } from '../integrations/routes.ts';
 import { providersDirectory } from '../providers/catalog.ts';
 import { providerRoutes } from '../providers/routes.ts';
@@ -142,6 +143,7 @@ export async function addRoutes(
   const { keys, mailer, passwords, signIn, people, rights, cookies, guard, rates } = callers;
   const { runner, hooks, actions, deploys, shipped, open } = functions;
 
+  repeatAnswers(app, { db, vault, now });
   guardOverrides(app, { outbound });
   await staticRoutes(app, { web, brand, baseUrl, frameAncestors: config.connectFrameAncestors });
   const ofUsers = { config, db, signIn, mailer, rights, now, afterChange: people.forget };

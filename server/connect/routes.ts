@@ -61,7 +61,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
   app.post(
     '/connect/sessions',
     {
-      config: { access },
+      config: { access, idempotent: true },
       schema: {
         operationId: 'createConnectSession',
         summary: 'Create a connect session',
@@ -90,7 +90,7 @@ function sessionRoutes(app: App, deps: ConnectDeps): void {
   app.post(
     '/connect/sessions/reconnect',
     {
-      config: { access },
+      config: { access, idempotent: true },
       schema: {
         operationId: 'createReconnectSession',
         summary: 'Create a connect session that renews a connection',

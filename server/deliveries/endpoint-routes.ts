@@ -74,7 +74,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
   app.post(
     '/events/endpoints',
     {
-      config: { access: { by: 'key', scope: 'events:write' } },
+      config: { access: { by: 'key', scope: 'events:write' }, idempotent: true },
       schema: {
         operationId: 'createEndpoint',
         summary: 'Create an endpoint',

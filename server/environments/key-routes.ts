@@ -73,7 +73,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
   app.post(
     '/environment/api-keys',
     {
-      config,
+      config: { ...config, idempotent: true },
       schema: {
         operationId: 'createKey',
         summary: 'Create a key',

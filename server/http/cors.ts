@@ -25,6 +25,7 @@ export function anyOriginHeaders(brand: Brand): Record<string, string> {
 const exposed = [
   'Etag',
   'Content-Length',
+  'Idempotency-Replayed',
   'Location',
   'RateLimit',
   'RateLimit-Policy',

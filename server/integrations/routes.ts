@@ -102,7 +102,7 @@ export function integrationRoutes(
   app.post(
     '/integrations',
     {
-      config: { access: { by: 'key', scope: 'integrations:write' } },
+      config: { access: { by: 'key', scope: 'integrations:write' }, idempotent: true },
       schema: {
         operationId: 'createIntegration',
         summary: 'Create an integration',
@@ -141,7 +141,7 @@ export function integrationRoutes(
   app.post(
     '/integrations/quickstart',
     {
-      config: { access: { by: 'key', scope: 'integrations:write' } },
+      config: { access: { by: 'key', scope: 'integrations:write' }, idempotent: true },
       schema: {
         operationId: 'quickstartIntegration',
         summary: 'Get or create an integration with test credentials',

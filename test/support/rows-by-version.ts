@@ -255,5 +255,10 @@ export function rowsByVersion(): RowsByVersion {
      )
      values (1, 60, date_trunc('minute', now()), 'proxy', 'failed', '${held.integrationKey}', '', '', 2, '{0,2}');`,
   );
+  after.set(
+    50,
+    `insert into idempotent_request (environment_id, digest, fingerprint, key_id, created_at, leased_until, answer, is_final)
+     values (1, '\\x01', '\\x02', 1, now(), now(), '\\x03', true);`,
+  );
   return { vault, after };
 }

@@ -43,7 +43,7 @@ export function importRoute(app: App, deps: WriteDeps): void {
   app.post(
     '/connections',
     {
-      config: { access: { by: 'key', scope: 'connections:write' } },
+      config: { access: { by: 'key', scope: 'connections:write' }, idempotent: true },
       schema: {
         operationId: 'importConnection',
         summary: 'Import a connection',

@@ -47,7 +47,7 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
   app.post(
     '/action/trigger',
     {
-      config: { access: { by: 'key', scope: ['functions:read', 'functions:write'] } },
+      config: { access: { by: 'key', scope: ['functions:read', 'functions:write'] }, idempotent: true },
       preParsing: open,
       bodyLimit: maxInputBytes,
       schema: {
@@ -57,7 +57,7 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
           'The action runs immediately, and the response body is its output. With `X-Async: true`, the action runs in the ' +
           'background: the response is 202, and `statusUrl` returns the output when the run has ended. `X-Max-Retries` (0 ' +
           'to 5) is the number of retries after temporary failures. A key without functions:write can call only read-only ' +
-          'actions.',
+          'actions. The end of the connection cancels the action, unless the call has an Idempotency-Key.',
         errors: [...connectionErrors, ...actionErrors],
         headers: z.looseObject({
           'connection-id': connectionId,
@@ -123,9 +123,10 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
 
 const json = 'application/json; charset=utf-8';
 
-/** Aborts when the caller disconnects, or if it already has. */
-export function disconnectSignal({ raw }: FastifyReply): AbortSignal {
+/** Aborts when the caller disconnects, or if it already has; never for a request with an Idempotency-Key. */
+export function disconnectSignal({ raw, request }: FastifyReply): AbortSignal {
   const gone = new AbortController();
+  if (request.outlivesCaller) return gone.signal;
   raw.once('close', () => gone.abort());
   if (raw.destroyed) gone.abort();
   return gone.signal;

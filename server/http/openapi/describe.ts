@@ -54,6 +54,12 @@ const ofBodies: readonly RouteError[] = [
   'invalid_content_type',
   'request_timeout',
 ];
+const ofIdempotent: readonly RouteError[] = [
+  'invalid_headers',
+  'idempotency_key_reused',
+  'request_in_progress',
+  'outcome_unknown',
+];
 const ofHeader: readonly RouteError[] = ['missing_auth_header', 'malformed_auth_header'];
 const ofPeople: readonly RouteError[] = ['not_signed_in', 'cross_site_request', 'forbidden'];
 const ofKeys: readonly RouteError[] = [
@@ -89,16 +95,19 @@ export function errorsOf({
   method,
   access,
   schema,
+  isIdempotent,
 }: {
   method: string;
   access: Access;
   schema: FastifySchema;
+  isIdempotent: boolean;
 }): Map<number, ErrorCode[]> {
   const takesBody = !['GET', 'HEAD'].includes(method.toUpperCase());
   const all: RouteError[] = [
     ...ofAll,
     ...ofAccess[access.by],
     ...(takesBody ? ofBodies : []),
+    ...(isIdempotent ? ofIdempotent : []),
     ...(schema.body ? (['invalid_body'] as const) : []),
     ...(schema.querystring ? (['invalid_query_params'] as const) : []),
     ...(schema.headers ? (['invalid_headers'] as const) : []),

@@ -5,10 +5,17 @@
 import type { FastifySchema } from 'fastify';
 import type { ErrorCode } from '../../errors.ts';
 import type { Access } from '../auth/caller.ts';
+import { idempotencyKey } from '../idempotency-key.ts';
 import { type Answer, errorsOf } from './describe.ts';
 import { exampleOf, fieldOf, type JsonSchema, UnknownExample } from './examples.ts';
 
-export type RouteFacts = { url: string; method: string; access: Access; schema: FastifySchema };
+export type RouteFacts = {
+  url: string;
+  method: string;
+  access: Access;
+  schema: FastifySchema;
+  isIdempotent: boolean;
+};
 
 type MediaType = { schema?: JsonSchema; example?: unknown; examples?: Record<string, unknown> };
 export type Response = {
@@ -45,6 +52,7 @@ const said: Record<number, string> = {
   202: 'Accepted; the work is not done yet.',
   204: 'Done. The response has no body.',
 };
+const replayed = { 'Idempotency-Replayed': { $ref: '#/components/headers/Idempotency-Replayed' } };
 const retryAfter = { 'Retry-After': { $ref: '#/components/headers/Retry-After' } };
 
 /** Completes the paths with the facts of their routes. */
@@ -63,7 +71,8 @@ export function completed(
 function complete(operation: Operation, facts: RouteFacts): Operation {
   const { schema, url } = facts;
   const [, part = ''] = url.split('/');
-  const { parameters, requestBody: taken, responses, ...rest } = operation;
+  const { parameters: own, requestBody: taken, responses, ...rest } = operation;
+  const parameters = facts.isIdempotent ? [...(own ?? []), { in: 'header', ...idempotencyKey }] : own;
   const body = schema.accepts
     ? { required: true, content: mapValues(schema.accepts, (one) => ({ ...one })) }
     : taken;
@@ -102,7 +111,7 @@ function shown(
 
 function succeeded(
   responses: Record<string, Response>,
-  { facts: { schema }, part }: { facts: RouteFacts; part: string },
+  { facts: { schema, isIdempotent }, part }: { facts: RouteFacts; part: string },
 ): Record<string, Response> {
   const { answers, response, example: given } = schema;
   const written = response === undefined ? {} : responses;
@@ -118,6 +127,7 @@ function succeeded(
       const described: Response = {
         ...answer,
         description: isUnsaid ? (said[Number(status)] ?? 'Done.') : answer.description,
+          ...(isIdempotent && { headers: { ...replayed, ...answer.headers } }),
         ...(answer.content && { content }),
       };
       return [status, described];
@@ -158,7 +168,7 @@ export function failed(errors: ReadonlyMap<number, readonly ErrorCode[]>): Recor
       status,
       {
         description: `${codes.map((code) => `\`${code}\``).join(', ')}.`,
-        ...([429, 503].includes(status) && { headers: retryAfter }),
+        ...(([429, 503].includes(status) || codes.includes('request_in_progress')) && { headers: retryAfter }),
         content: {
           [json]: {
             schema: { $ref: '#/components/schemas/Error' } as JsonSchema,

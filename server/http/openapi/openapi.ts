@@ -71,7 +71,9 @@ export async function describeRoutes(
       const scope = 'scope' in access ? { 'x-scope': access.scope } : {};
       const { operationId = `${route.route.method} ${route.url}` } = schema;
       const { url, schema: whole = {} } = route;
-      routes.set(operationId, { url, method: String(route.route.method), access, schema: whole });
+      const isIdempotent = route.route.config?.idempotent === true;
+      const method = String(route.route.method);
+      routes.set(operationId, { url, method, access, schema: whole, isIdempotent });
       return {
         ...described,
         schema: {
@@ -209,6 +211,11 @@ function components(brand: Brand) {
     },
     schemas: { Error: errorSchema },
     headers: {
+      'Idempotency-Replayed': {
+        description: '`true`: the answer is that of an earlier request with the same Idempotency-Key.',
+        schema: { type: 'string' },
+        example: 'true',
+      },
       'Retry-After': {
         description: 'Seconds to wait before a retry, if they are known.',
         schema: { type: 'string' },
