@@ -127,7 +127,7 @@ function succeeded(
       const described: Response = {
         ...answer,
         description: isUnsaid ? (said[Number(status)] ?? 'Done.') : answer.description,
-          ...(isIdempotent && { headers: { ...replayed, ...answer.headers } }),
+        ...(isIdempotent && { headers: { ...replayed, ...answer.headers } }),
         ...(answer.content && { content }),
       };
       return [status, described];
@@ -168,7 +168,9 @@ export function failed(errors: ReadonlyMap<number, readonly ErrorCode[]>): Recor
       status,
       {
         description: `${codes.map((code) => `\`${code}\``).join(', ')}.`,
-        ...(([429, 503].includes(status) || codes.includes('request_in_progress')) && { headers: retryAfter }),
+        ...(([429, 503].includes(status) || codes.includes('request_in_progress')) && {
+          headers: retryAfter,
+        }),
         content: {
           [json]: {
             schema: { $ref: '#/components/schemas/Error' } as JsonSchema,
