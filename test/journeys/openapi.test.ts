@@ -159,7 +159,7 @@ test('the objects of the API have names, and each name is used', async () => {
     ...Object.keys(responses).map((name) => `responses/${name}`),
     ...Object.keys(parameters).map((name) => `parameters/${name}`),
   ];
-  const ofHeaders = ['headers/Retry-After'];
+  const ofHeaders = ['headers/Idempotency-Replayed', 'headers/Retry-After'];
   assert.deepEqual([...used].sort(), [...known, ...ofHeaders].sort());
   const unnamed = operationsOf(raw.paths).flatMap(
     ({ name, operation: { requestBody, responses: answers } }) => {
