@@ -166,10 +166,10 @@ test('invalid parameters, unknown objects and invalid bodies are refused as docu
 });
 
 /** What no such parameter takes, and what is well formed and nowhere. */
-function wrongFor({ in: place, schema }: Parameter): string[] {
+function wrongFor({ name, in: place, schema }: Parameter): string[] {
   const unknown = schema.format === 'uuid' ? '00000000-0000-4000-8000-000000000000' : '987654321';
   return place === 'header'
-    ? ['unknown']
+    ? [name === 'idempotency-key' ? 'two words' : 'unknown']
     : place === 'path'
       ? [unknown, 'a\u0001b', '%00']
       : [unknown, '', '-1', 'x'];
