@@ -226,7 +226,8 @@ test('NO_PROXY leads names, ranges and ports past the proxy, with all checks', a
 });
 
 test('a proxy that is away or refuses is named by host and port, never with its password', async (t) => {
-  const withPassword = (port: number) => `http://robot:hunter%202@127.0.0.1:${port}`;
+  const user = `robot:${encodeURIComponent('hunter 2')}`;
+  const withPassword = (port: number) => `http://${user}@127.0.0.1:${port}`;
   const away = await startProxy(t);
   const refusing = await startProxy(t, {
     answer: (_url, authorization) =>
