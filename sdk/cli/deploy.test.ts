@@ -1,3 +1,5 @@
+// Slow: it compiles and deploys folders.
+
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,3 +1,5 @@
+// Slow: it compiles and deploys folders.
+
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';

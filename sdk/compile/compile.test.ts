@@ -1,3 +1,5 @@
+// Slow: it compiles and deploys folders.
+
 import assert from 'node:assert/strict';
 import { cp, mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

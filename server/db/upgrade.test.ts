@@ -1,3 +1,5 @@
+// Slow: it starts embedded databases.
+
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

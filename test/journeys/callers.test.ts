@@ -1,4 +1,5 @@
 // All routes with all callers: exactly what docs/reference/scopes.md and the API document say passes.
+// Slow: it starts services with all interfaces and keys.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

@@ -1,3 +1,5 @@
+// Slow: it starts services with all interfaces and keys.
+
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';

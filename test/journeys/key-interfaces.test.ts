@@ -1,3 +1,5 @@
+// Slow: it starts services with all interfaces and keys.
+
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { mkdir, mkdtemp, readdir, readFile, rm } from 'node:fs/promises';

@@ -1,3 +1,5 @@
+// Slow: it starts embedded databases.
+
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';

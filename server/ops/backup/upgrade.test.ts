@@ -1,3 +1,5 @@
+// Slow: it starts embedded databases.
+
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { copyFile, mkdir, mkdtemp, readdir, readFile, realpath, rename, rm } from 'node:fs/promises';

@@ -1,3 +1,5 @@
+// Slow: it moves whole installations.
+
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { faultFrom } from '../../../server/connections/health/health.ts';

@@ -1,3 +1,5 @@
+// Slow: it moves whole installations.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import type { OAuth2Credentials } from '../../../server/auth-modes/oauth2-credentials.ts';
