@@ -1,4 +1,5 @@
 // Slow: a short form of a test of minutes.
+// In a process of its own: loads and kills must not change the state of other tests.
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
