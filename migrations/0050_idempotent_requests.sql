@@ -9,11 +9,11 @@ create table idempotent_request (
   -- Null: the caller is a user.
   key_id bigint references api_key on delete cascade,
   created_at timestamptz not null,
-  -- The node that does the work renews it. Over without an answer: the node was lost, and the outcome is unknown.
+  -- The node that does the work renews the lease. If the lease ends without an answer, the outcome is unknown.
   leased_until timestamptz not null,
   -- Sealed with the environment's data key. Null: there is none yet.
   answer bytea,
-  -- Whether repeats get the answer; if not, only those that waited for it do, and the next one does the work again.
+  -- True: later repeats get the answer. False: only waiting repeats get it, and the next request does the work again.
   is_final boolean not null default false,
   primary key (environment_id, digest)
 );

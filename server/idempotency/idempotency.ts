@@ -23,7 +23,7 @@ import { findRequest, keepAnswer, type RequestId, renewEveryMs, renewLease, take
  */
 
 /** Below the time limit of a client's call (90 s by default), so that the caller learns why it has no answer. */
-const defaultMaxWaitMs = 60_000;
+const maxWaitMs = 60_000;
 const firstPauseMs = 20;
 const maxPauseMs = 500;
 /** Further headers would be those of this connection, such as its cookies. */
@@ -35,11 +35,7 @@ type Held = { id: RequestId; dataKey: DataKey; renewal: NodeJS.Timeout };
 type Answer = { status: number; headers: Record<string, string>; body: string };
 
 /** To be called before the routes are added. */
-export function repeatAnswers(
-  app: App,
-  deps: { db: Db; vault: Vault; now: () => Date; maxWaitMs?: number },
-): void {
-  const { db, vault, now, maxWaitMs = defaultMaxWaitMs } = deps;
+export function repeatAnswers(app: App, { db, vault, now }: { db: Db; vault: Vault; now: () => Date }): void {
   const received = new WeakMap<FastifyRequest, Received>();
   const held = new WeakMap<FastifyRequest, Held>();
 
@@ -143,7 +139,7 @@ function headersRead(schema: FastifySchema | undefined): string[] {
   return Object.keys(shape).sort();
 }
 
-/** A refusal of the caller, or an answer that says to try again, is none of the work. */
+/** Refusals of the caller, and answers that request a retry, are not kept. */
 function isFinal(status: number): boolean {
   return status < 500 && ![401, 408, 429].includes(status);
 }

@@ -16,7 +16,7 @@ type StoredRequest = {
   isLeased: boolean;
 };
 
-/** A node that is lost holds a request for so long. */
+/** A lost node holds its requests for this time. */
 const leaseMs = 15_000;
 /** Leaves time for two further attempts. */
 export const renewEveryMs = 5_000;
@@ -24,7 +24,7 @@ const keptMs = 24 * 60 * 60 * 1000;
 const removedAtOnce = 1_000;
 
 /**
- * Takes a request that nobody has begun, or whose answer was not final, and returns whether that succeeded. The caller must
+ * Takes a request that no node has begun, or whose answer was not final, and returns whether that succeeded. The caller must
  * renew its lease until `keepAnswer`.
  */
 export async function takeRequest(

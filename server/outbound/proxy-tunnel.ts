@@ -81,7 +81,7 @@ function tunnelTo(
   signal.addEventListener('abort', abort);
   request.on('connect', ({ statusCode = 0 }, socket: Socket, head) => {
     end();
-    // The user of the tunnel gets its errors; a socket that nobody uses may fail, too.
+    // The user of the tunnel listens for its errors. Without a listener, the error of an unused socket would end the process.
     socket.on('error', () => {});
     if (statusCode >= 200 && statusCode < 300) {
       if (head.length > 0) socket.unshift(head);

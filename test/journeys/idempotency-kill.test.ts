@@ -1,4 +1,4 @@
-// Slow: it kills a service and waits for the end of its lease.
+// Slow: it kills a service and waits for the end of its lease, and for the longest wait of a repeat.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -26,12 +26,12 @@ after(async () => {
   await bench.drop();
 });
 
-const create = ({ baseUrl, secretKey }: { baseUrl: string; secretKey: string }) =>
+const create = ({ baseUrl, secretKey }: { baseUrl: string; secretKey: string }, key = 'interrupted') =>
   fetch(`${baseUrl}/events/endpoints`, {
     method: 'POST',
     headers: {
       ...{ authorization: `Bearer ${secretKey}`, 'content-type': 'application/json' },
-      'idempotency-key': 'interrupted',
+      'idempotency-key': key,
     },
     body: JSON.stringify({ url: 'https://app.customer.example/hooks' }),
   });
@@ -55,4 +55,19 @@ test('a request that kill -9 interrupts has an unknown outcome at the other node
   assert.deepEqual([answer.status, error.code], [409, 'outcome_unknown']);
   assert.match(error.message, /Check whether it took effect; if not, send it with another key/);
   assert.equal((await bench.db.query('select from endpoint')).length, 0);
+});
+
+test('a repeat of a request that still runs after a minute is answered with 409 and can be sent again', async () => {
+  const at = { baseUrl: second.baseUrl, secretKey: first.secretKey };
+  const made = await create(at, 'long');
+  assert.equal(made.status, 201);
+  // As if another node still did the work.
+  await bench.db.query(
+    `update idempotent_request set answer = null, is_final = false, leased_until = now() + interval '1 hour'
+     where answer is not null`,
+  );
+  const repeat = await create(at, 'long');
+  const { error } = (await repeat.json()) as { error: { code: string } };
+  assert.deepEqual([repeat.status, error.code], [409, 'request_in_progress']);
+  assert.ok(Number(repeat.headers.get('retry-after')) > 0);
 });

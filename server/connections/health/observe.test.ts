@@ -160,7 +160,7 @@ test("a page against robots is the operator's to hear of", async () => {
   assert.deepEqual(more, []);
 });
 
-test('an error about a client of an imported connection is no fault of the integration', async () => {
+test('an error about the OAuth client of an imported connection does not fault the integration', async () => {
   const config_override = { client_id: 'own', client_secret: 'own secret' };
   const credentials = { type: 'OAUTH2', access_token: 'a', config_override, raw: {} } as const;
   const current = await reader.reread(one);

@@ -406,7 +406,7 @@ describe('a refused client', () => {
     assert.ok(await transitions.blockedByIntegration(await reread()));
   });
 
-  test('is not at fault for a refused scope: each such connection is blocked by itself', async () => {
+  test('has no fault after a refused scope: only the affected connection is blocked', async () => {
     const reported = { kind: 'client_misconfigured', error: 'invalid_scope', httpStatus: 400 } as const;
     for (const connection of [one, other]) {
       const refusal = await refused(connection, reported);

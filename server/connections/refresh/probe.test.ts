@@ -220,7 +220,7 @@ test('a connection with a client of its own does not probe the integration’s c
   assert.equal(await cause(), undefined);
 });
 
-test('each probe uses another connection, so that one that fails by itself delays no other', async () => {
+test('each probe uses another connection, so a connection that always fails does not delay the others', async () => {
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
   const grant = { accessExpiresAt: new Date(time.getTime() + 9_000_000) };
   await insertConnection(database.db, { vault, integration: one.integration, credentials, grant, at: time });
