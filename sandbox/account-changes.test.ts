@@ -22,7 +22,7 @@ async function pageOf(bench: Bench, parameters: Record<string, string> = {}): Pr
   return [response.status, await response.text()];
 }
 
-test('an external project in testing takes its test users alone, by script and by page', async (t) => {
+test('an external project in testing accepts only its test users, by script and by page', async (t) => {
   const bench = await openBench(t);
   await bench.control('POST /projects', {
     project_number: BUILT_IN_PROJECT,
@@ -41,7 +41,7 @@ test('an external project in testing takes its test users alone, by script and b
   assert.match(page, /currently being tested/);
 });
 
-test('tokens of a project in testing die after seven days; production lifts that for new ones only', async (t) => {
+test('tokens of a project in testing expire after seven days; production changes that for new tokens only', async (t) => {
   const bench = await openBench(t);
   const project = { project_number: BUILT_IN_PROJECT, test_users: ['ada@example.com'] };
   await bench.control('POST /projects', { ...project, publishing: 'testing' });
@@ -62,7 +62,7 @@ test('tokens of a project in testing die after seven days; production lifts that
   assert.deepEqual(await refused(bench, fresh.refresh_token), [200]);
 });
 
-test('an internal project is for the accounts of its domain, at consent and at refresh', async (t) => {
+test('an internal project accepts only accounts of its domain, at consent and at refresh', async (t) => {
   const bench = await openBench(t);
   await bench.control('POST /accounts', { email: 'w@firm.example', hosted_domain: 'firm.example' });
   const outsider = await bench.connect();
@@ -85,7 +85,7 @@ test('an internal project is for the accounts of its domain, at consent and at r
   assert.match(page, /org_internal/);
 });
 
-test('access granted for a time ends with it', async (t) => {
+test('access granted for a limited time ends after it', async (t) => {
   const bench = await openBench(t);
   const { redirect } = await bench.control<{ redirect: string }>('POST /authorize', {
     url: bench.authorizationUrl(),
@@ -127,7 +127,7 @@ test('a session length ends tokens with Cloud scopes until the next consent, and
   assert.deepEqual(await refused(bench, cloud.refresh_token), [200]);
 });
 
-test('an account that its admin or the provider has shut out is refused, and works again afterwards', async (t) => {
+test('an account that its admin or the provider suspended is refused, and works again afterwards', async (t) => {
   const bench = await openBench(t);
   const { refresh_token: refreshToken, access_token: accessToken } = await bench.connect();
   const cases = [
@@ -147,7 +147,7 @@ test('an account that its admin or the provider has shut out is refused, and wor
   }
 });
 
-test('a deleted account says so, and one made again has nothing of it', async (t) => {
+test('a deleted account has its own error, and an account created again has none of its data', async (t) => {
   const bench = await openBench(t);
   const { refresh_token: refreshToken, access_token: accessToken } = await bench.connect();
   await bench.control('DELETE /accounts?account=ada@example.com');

@@ -105,7 +105,7 @@ test('receivers on other machines are refused; one that does not answer is repor
   assert.equal(nobody.status, 'unreachable');
 });
 
-test('a registered receiver hears what befalls an account that lets the client see who it is, and of no other', async (t) => {
+test('a registered receiver gets the events of accounts that granted the client an identity scope, and no others', async (t) => {
   const bench = await openBench(t);
   const receiver = await openReceiver(t);
   await bench.control('POST /receivers', { url: receiver.url });

@@ -60,7 +60,7 @@ async function tokenOf(bench: Bench, scope: string, account = 'ada@example.com')
 
 const reasonOf = ({ status, json }: Told) => [status, json.error.errors[0].reason];
 
-test('a file keeps its bytes and what is said of it over a restart, and nothing half-written stays', async (t) => {
+test('a file keeps its bytes and metadata over a restart, and no partial file stays', async (t) => {
   const dataDir = await openDataDir(t);
   const first = await openDrive(t, { dataDir });
   const id = await first.put('kept', 'some bytes');
@@ -73,7 +73,7 @@ test('a file keeps its bytes and what is said of it over a restart, and nothing 
   assert.deepEqual((await readdir(join(dataDir, 'drive'))).sort(), [`${id}.bin`, `${id}.json`]);
 });
 
-test('a token needs a scope of the method, and drive.file shows what its client made alone', async (t) => {
+test('a token needs a scope of the method, and drive.file shows only files that its client created', async (t) => {
   const { bench, call, put } = await openDrive(t);
   const id = await put('mine');
   assert.deepEqual(reasonOf(await call('/drive/v3/files', { token: '' })), [401, 'required']);
@@ -95,7 +95,7 @@ test('a token needs a scope of the method, and drive.file shows what its client 
   assert.deepEqual((await call('/drive/v3/files', { token: ownOnly })).json.files, []);
 });
 
-test('metadata.readonly shows what a file is, but not what is in it', async (t) => {
+test('metadata.readonly shows the metadata of a file, but not its content', async (t) => {
   const { call, put, bench } = await openDrive(t);
   const id = await put('secret');
   const reader = await tokenOf(bench, `${AUTH}drive.metadata.readonly`, 'grace@example.com');

@@ -86,7 +86,7 @@ test('a token answer may be a page, half an answer, late, or never come', async 
   assert.equal((await bench.refresh(refreshToken)).status, 200);
 });
 
-test('with rotation until used, a lost answer costs nothing: the old token is good until a successor is used', async (t) => {
+test('with rotation until used, the old token is valid until a successor is used, so a lost answer has no effect', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   await bench.control('POST /faults', { case: 'refresh_rotates_until_used' });
@@ -106,7 +106,7 @@ test('with rotation until used, a lost answer costs nothing: the old token is go
   assert.equal((await bench.refresh(successor)).status, 400);
 });
 
-test('a fault may strike each n-th request only, and end by the clock', async (t) => {
+test('a fault can apply to each n-th request only, and end at a time', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   const statuses = async (count: number) => {
@@ -153,7 +153,7 @@ test('refreshes are counted by account and client: asked, accepted, most at once
   ]);
 });
 
-test('the last calls say whom they were for, how they ended, and which faults struck', async (t) => {
+test('the last calls have their account, their outcome, and the faults that applied', async (t) => {
   const bench = await openBench(t);
   const { refreshToken, read } = await connected(bench);
   await once(bench, 'token_reset_after');
@@ -224,7 +224,7 @@ test('consent may come from another account, or with the sign-in scopes alone', 
   assert.equal((await bench.connect()).scope, 'https://www.googleapis.com/auth/userinfo.email openid');
 });
 
-test('the way to consent may end on each page of the provider', async (t) => {
+test('the consent flow can end on each page of the provider', async (t) => {
   const bench = await openBench(t);
   for (const [name, status, words] of [
     ['error_page_redirect_mismatch', 400, /redirect_uri_mismatch/],

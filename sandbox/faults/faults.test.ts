@@ -27,7 +27,7 @@ async function connected(bench: Bench, account = 'ada@example.com') {
   return { refreshToken: tokens.refresh_token!, accessToken: tokens.access_token, read, append };
 }
 
-test('a fault strikes once, n times or until it is cleared', async (t) => {
+test('a fault applies once, n times or until it is cleared', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   const statuses = async (count: number) => {
@@ -47,7 +47,7 @@ test('a fault strikes once, n times or until it is cleared', async (t) => {
   assert.deepEqual(await statuses(2), [200, 200]);
 });
 
-test('twenty refreshes at once under a fault for one strike it once', async (t) => {
+test('twenty concurrent refreshes under a fault for one request meet it once', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   await bench.control('POST /faults', { case: 'refresh_revoked', times: 1 });
@@ -113,7 +113,7 @@ test('a refresh answers as each fault defines, and works again afterwards', asyn
   assert.match(await page.text(), /automated queries/);
 });
 
-test('a slow token endpoint answers in the end; a broken one does not; a lost reply leaves its work done', async (t) => {
+test('a slow token endpoint answers late; a broken one does not answer; a lost answer has taken effect', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   await bench.control('POST /faults', { case: 'token_slow', times: 1, delay_ms: 20 });
@@ -128,7 +128,7 @@ test('a slow token endpoint answers in the end; a broken one does not; a lost re
   assert.equal(lost.error, 'invalid_grant', 'the token was rotated although the reply never came');
 });
 
-test('rotation brings a new refresh token each time and ends the one used', async (t) => {
+test('rotation issues a new refresh token each time and revokes the used one', async (t) => {
   const bench = await openBench(t);
   const { refreshToken } = await connected(bench);
   await bench.control('POST /faults', { case: 'refresh_rotates' });

@@ -72,7 +72,7 @@ test('a person picks an account, leaves a box empty and comes back with a code f
   assert.equal(tokens.scope, `${SPREADSHEETS} openid`);
 });
 
-test('an address typed into the page becomes an account; what is no address is asked for again', async (t) => {
+test('an e-mail address entered on the page becomes an account; an invalid one is requested again', async (t) => {
   const browser = await openBrowser(t);
   await browser.open(browser.bench.authorizationUrl());
   assert.equal((await browser.post([['account', '<b>']])).status, 400);
@@ -99,7 +99,7 @@ test('a user who declines is sent back with access_denied and the state', async 
   );
 });
 
-test('a page can be posted once, and only by the browser it was shown in', async (t) => {
+test('a form can be submitted once, and only by the browser that got it', async (t) => {
   const browser = await openBrowser(t);
   const { bench } = browser;
   const decision: [string, string][] = [
@@ -208,7 +208,7 @@ test('a Workspace account names its domain', async (t) => {
   assert.equal((await bench.consent({}, { account: 'w@firm.example' })).get('hd'), 'firm.example');
 });
 
-test('the script gets what a person would: refusals, error pages and only scopes that were asked for', async (t) => {
+test('a script gets the same answers as a user: refusals, error pages and only requested scopes', async (t) => {
   const bench = await openBench(t);
   assert.equal((await bench.consent({}, { deny: true })).get('error'), 'access_denied');
   assert.equal((await bench.consent({ scope: SPREADSHEETS }, { allow: [] })).get('error'), 'access_denied');

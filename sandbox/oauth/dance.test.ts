@@ -6,7 +6,7 @@ import { openBench, REDIRECT_URI, SPREADSHEETS } from '../testing.ts';
 
 const insecure = { [oauth.allowInsecureRequests]: true };
 
-test('a strict OAuth client completes the dance with discovery, PKCE, iss, nonce and a verified ID token', async (t) => {
+test('a strict OAuth client completes the flow with discovery, PKCE, iss, nonce and a verified ID token', async (t) => {
   const bench = await openBench(t);
   const issuer = new URL(bench.sandbox.url);
   const as = await oauth.processDiscoveryResponse(

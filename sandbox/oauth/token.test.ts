@@ -166,7 +166,7 @@ test('the client may authenticate by HTTP Basic, and send JSON', async (t) => {
   assert.equal(json.status, 200);
 });
 
-test('a refresh token comes only for offline access with a shown consent', async (t) => {
+test('a refresh token is issued only for offline access after a consent page', async (t) => {
   const bench = await openBench(t);
   const has = async (parameters: Record<string, string | undefined>) =>
     (await bench.connect(parameters)).refresh_token !== undefined;
@@ -249,7 +249,7 @@ test('revocation by any token ends all tokens of the project for that account, a
   assert.ok((await bench.connect({ prompt: undefined })).refresh_token, 'the project must ask again');
 });
 
-test('include_granted_scopes brings what was granted to the project before, without it the token is narrow', async (t) => {
+test('include_granted_scopes adds earlier grants of the project; without it the token has only the requested scopes', async (t) => {
   const bench = await openBench(t);
   await bench.connect({ scope: SPREADSHEETS });
   const narrow = await bench.connect({ scope: DRIVE_FILE });
@@ -263,7 +263,7 @@ test('include_granted_scopes brings what was granted to the project before, with
   assert.equal(unticked.scope, `${DRIVE_FILE} openid`);
 });
 
-test('a client that asks for itself gets a token of its own, and none to sign in with', async (t) => {
+test('client credentials give a token of the client, without an ID token', async (t) => {
   const bench = await openBench(t);
   const ask = (form: Record<string, string>) => bench.token({ grant_type: 'client_credentials', ...form });
   const tokens = await readTokens(await ask({ scope: SPREADSHEETS }));

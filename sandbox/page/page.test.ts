@@ -16,7 +16,7 @@ function post(
   return fetch(`${bench.sandbox.url}/`, { method: 'POST', body, headers, redirect: 'manual' });
 }
 
-test('each form does what its control route does and comes back to its section', async (t) => {
+test('each form has the effect of its control route and returns to its section', async (t) => {
   const bench = await openBench(t);
   await bench.connect();
   const { spreadsheetId } = await bench.control<{ spreadsheetId: string }>('POST /spreadsheets', {
@@ -101,7 +101,7 @@ test('a form from another site does nothing', async (t) => {
   assert.equal(own.status, 303);
 });
 
-test('a complaint about a form is shown on the page, escaped', async (t) => {
+test('an error of a form is shown on the page, escaped', async (t) => {
   const bench = await openBench(t);
   const ticket = await ticketOf(bench);
   for (const fields of [
@@ -118,7 +118,7 @@ test('a complaint about a form is shown on the page, escaped', async (t) => {
   }
 });
 
-test('what was typed stands in its form beside the complaint, and in no other', async (t) => {
+test('the entered value stays in its form beside the error, and in no other form', async (t) => {
   const bench = await openBench(t);
   const ticket = await ticketOf(bench);
   const project_number = '100000000001';
@@ -184,14 +184,14 @@ test('a call with a token that was revoked or ended early is listed under its ac
   );
 });
 
-test('with a key nobody acts by the page', async (t) => {
+test('the page accepts no form if a control key is set', async (t) => {
   const bench = await openBench(t, { key: 'open-sesame' });
   const response = await post(bench, { act: 'advance', hours: '1' });
   assert.equal(response.status, 401);
   assert.match(await response.text(), /locked/);
 });
 
-test('the page stays bounded however much the provider knows', async (t) => {
+test('the size of the page has a limit, whatever the sandbox contains', async (t) => {
   const bench = await openBench(t);
   for (let n = 0; n < 120; n += 1) {
     await bench.control('POST /accounts', { email: `person-${n}@example.com` });

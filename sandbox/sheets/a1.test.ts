@@ -44,14 +44,14 @@ test('a title with an exclamation mark or brackets need not be quoted', () => {
   assert.deepEqual(parseA1('a!b!A1'), { kind: 'area', sheet: 'a!b', area: area(0, 1, 0, 1) });
 });
 
-test('what is neither cells nor quoted is a name', () => {
+test('text that is neither cells nor quoted is a name', () => {
   assert.deepEqual(parseA1('Sheet1'), { kind: 'name', name: 'Sheet1', quoted: false });
   assert.deepEqual(parseA1("'A1'"), { kind: 'name', name: 'A1', quoted: true });
   assert.deepEqual(parseA1("'My ''own'''"), { kind: 'name', name: "My 'own'", quoted: true });
   assert.deepEqual(parseA1('A'), { kind: 'name', name: 'A', quoted: false });
 });
 
-test('what cannot be a range is refused', () => {
+test('text that cannot be a range is refused', () => {
   for (const text of [
     '',
     '!A1',
@@ -68,7 +68,7 @@ test('what cannot be a range is refused', () => {
   }
 });
 
-test('titles are quoted where they could be mistaken', () => {
+test('titles are quoted if they could be read as something else', () => {
   assert.equal(quoteTitle('Sheet1'), 'Sheet1');
   assert.equal(quoteTitle('my_data'), 'my_data');
   assert.equal(quoteTitle('My data'), "'My data'");
@@ -88,7 +88,7 @@ test('a range survives being written and read again', () => {
   );
 });
 
-test('open ranges are written open', () => {
+test('open ranges stay open when they are written', () => {
   for (const text of ['A:C', 'A2:C', '2:5', 'A1:B2', 'B7']) {
     const parsed = parseA1(`Data!${text}`);
     assert.ok(parsed?.kind === 'area');

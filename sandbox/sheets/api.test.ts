@@ -88,7 +88,7 @@ test('the token is checked before the request, the request before the scope, the
   assert.equal((await bench.call('GET', '/v4/spreadsheets/none/values/A1')).status, 404);
 });
 
-test('a missing scope is named with the method and all scopes that would do', async () => {
+test('a missing scope is reported with the method and all sufficient scopes', async () => {
   const answer = await bench.call('GET', book('/values/A1'), { token: 'ann-identity' });
   assert.equal(answer.message, 'Request had insufficient authentication scopes.');
   assert.deepEqual(answer.json.error.details, [
@@ -106,7 +106,7 @@ test('a missing scope is named with the method and all scopes that would do', as
   assert.match(challenge, /error="insufficient_scope", scope="https.*spreadsheets\.readonly"$/);
 });
 
-test('read scopes serve get, values.get and values.batchGet alone', async () => {
+test('read scopes allow only get, values.get and values.batchGet', async () => {
   const token = 'ann-reads';
   for (const path of ['', '/values/A1', '/values:batchGet?ranges=A1']) {
     assert.equal((await bench.call('GET', book(path), { token })).status, 200, path);
@@ -129,7 +129,7 @@ test("another account's file is forbidden, an unknown one is not found", async (
   assert.equal((await bench.call('GET', '/v4/spreadsheets/..%2F..%2Fetc%2Fpasswd')).status, 404);
 });
 
-test('drive.file covers what its client made and nothing else', async () => {
+test('drive.file covers only files that its client created', async () => {
   assert.equal((await bench.call('GET', book(), { token: 'ann-files' })).status, 404);
   const made = await bench.call('POST', '/v4/spreadsheets', { token: 'ann-files', body: {} });
   assert.equal(made.status, 200);
@@ -139,7 +139,7 @@ test('drive.file covers what its client made and nothing else', async () => {
   assert.equal(again.status, 200);
 });
 
-test('answers carry the headers of Google', async () => {
+test('answers have the headers of Google', async () => {
   const { headers } = await bench.call('GET', book());
   assert.equal(headers.get('content-type'), 'application/json; charset=UTF-8');
   assert.match(headers.get('vary') ?? '', /^Origin, X-Origin, Referer/);

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { openBench } from '../testing.ts';
 
-test('a careless person can spoil a table in each way', async (t) => {
+test('each kind of damage to a table can be applied', async (t) => {
   const bench = await openBench(t);
   const { access_token: token } = await bench.connect();
   const headers = { authorization: `Bearer ${token}` };

@@ -13,7 +13,7 @@ before(async () => {
 });
 after(() => bench.close());
 
-test('rows and columns are inserted, deleted and moved, and what points at them follows', async () => {
+test('rows and columns are inserted, deleted and moved, and references to them are updated', async () => {
   const id = await bench.spreadsheet([
     ['a', 1],
     ['b', 2],
@@ -161,7 +161,7 @@ test('sorting puts numbers before texts, blanks last, and keeps equals in order'
   ]);
 });
 
-test('a GridRange that holds no cell is refused', async () => {
+test('a GridRange without a cell is refused', async () => {
   const id = await bench.spreadsheet([['a']]);
   const answer = await edit(id, { sortRange: { range: { sheetId: 0, endColumnIndex: 0 }, sortSpecs: [{}] } });
   assert.equal(answer.status, 400);
@@ -183,7 +183,7 @@ test('a merge pushed over the edge takes the grid with it', async () => {
   assert.deepEqual(sheet.merges, [grid(1001, 1003, 0, 2)]);
 });
 
-test('a tab made smaller loses what stood beyond its new edge', async () => {
+test('a smaller tab loses the cells beyond its new edge', async () => {
   const id = await bench.spreadsheet([
     ['a', 'b'],
     ['c', 'd'],

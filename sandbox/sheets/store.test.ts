@@ -16,7 +16,7 @@ async function inDirectory(run: (dataDir: string) => Promise<void>): Promise<voi
   }
 }
 
-test('what was made is there after a restart', async () => {
+test('spreadsheets survive a restart', async () => {
   await inDirectory(async (dataDir) => {
     const open = () =>
       createSheetsApi({ dataDir: join(dataDir, 'sheets'), url: 'http://x', now: () => 1000 });

@@ -23,7 +23,7 @@ const append = async (id: string, range: string, values: unknown, query = 'value
 const edit = async (id: string, ...requests: object[]) =>
   bench.call('POST', `/v4/spreadsheets/${id}:batchUpdate`, { body: { requests } });
 
-test('a range is echoed whole, in normal form, and cut at the grid', async () => {
+test('a range is returned in normal form, limited to the grid', async () => {
   const id = await bench.spreadsheet([['a']]);
   await edit(
     id,
@@ -56,7 +56,7 @@ test('a range is echoed whole, in normal form, and cut at the grid', async () =>
   }
 });
 
-test('a range that means nothing, or starts outside the grid, is refused in Google’s words', async () => {
+test('an invalid range, or one that starts outside the grid, is refused with Google’s message', async () => {
   const id = await bench.spreadsheet([['a']]);
   assert.equal((await read(id, 'NOPE!A5:F15')).message, 'Unable to parse range: NOPE!A5:F15');
   assert.equal((await read(id, 'Sheet1!A0')).message, 'Unable to parse range: Sheet1!A0');

@@ -31,7 +31,7 @@ async function endLock(held: ImportLock): Promise<void> {
   assert.equal(ended.length, 1);
 }
 
-test('fifty at once go one after the other over one connection, and one that fails holds up none', async () => {
+test('fifty concurrent imports run one after the other on one session, and a failing one blocks none', async () => {
   const done = await withImportLock(db, (held) =>
     Promise.allSettled(
       Array.from({ length: 50 }, (_, n) =>
@@ -49,7 +49,7 @@ test('fifty at once go one after the other over one connection, and one that fai
   );
 });
 
-test('an import whose locks are lost is given up with what to do, and writes nothing from then on', async () => {
+test('an import that lost its locks fails with advice, and writes nothing afterwards', async () => {
   let working: Promise<never> | undefined;
   const run = withImportLock(
     db,
@@ -67,7 +67,7 @@ test('an import whose locks are lost is given up with what to do, and writes not
   await assert.rejects(working!, lost);
 });
 
-test('a session that takes statements and answers none is lost, and holds up no end', async () => {
+test('a session that does not answer counts as lost, and does not delay the end', async () => {
   const cable = await openDatabaseCable(database.target);
   const far = openDb(cable.target, { maxConnections: 2, rollbackWithinMs: 5 });
   try {
@@ -83,6 +83,6 @@ test('a session that takes statements and answers none is lost, and holds up no 
   }
 });
 
-test('one whose locks were lost shortly before its end does not end as if nothing had been', async () => {
+test('an import that lost its locks shortly before its end does not succeed', async () => {
   await assert.rejects(withImportLock(db, endLock, { everyMs: 1_000_000 }), lost);
 });

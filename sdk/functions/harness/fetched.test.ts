@@ -40,7 +40,7 @@ test('an answer reads like one of fetch', async () => {
   assert.equal(Buffer.from(await (await answered().answer).bytes()).toString(), '{"a":1}');
 });
 
-test('headers are listed in each of the ways that Headers have', async () => {
+test('headers have all ways of Headers to list them', async () => {
   const { headers } = await answered().answer;
   const pairs = [
     ['content-type', 'application/json'],

@@ -30,7 +30,7 @@ async function pagesOf(
   return Array.fromAsync(paginate(given.send, { endpoint: '/items', ...more, paginate: paging }));
 }
 
-test('pages by cursor end where no cursor comes', async () => {
+test('pages by cursor end with the first answer without a cursor', async () => {
   const given = provider((query) => ({
     data: {
       rows: [{ n: query.get('page') ?? 'first' }],
@@ -58,7 +58,7 @@ const byNext: CursorPagination = {
   ...{ cursor_name_in_request: 'c', cursor_path_in_response: 'next' },
 };
 
-test('a cursor that the provider passes over fails, and a circle of cursors does: neither ends as if the list had', async () => {
+test('a cursor that the provider ignores and a circle of cursors are errors, not the end of the list', async () => {
   const passedOver = provider(() => ({ data: { rows: [1], next: 'same' } }));
   await assert.rejects(pagesOf(passedOver, byNext), /same page again, with the same cursor \(same\)/);
   assert.equal(passedOver.asked.length, 2);
@@ -77,7 +77,7 @@ test('a cursor that stays the same is followed while the pages differ, up to an 
   assert.equal(scroll.asked.length, 5);
 });
 
-test('an empty page is not the end of a list, and a list of nothing but new cursors fails', async () => {
+test('an empty page does not end a list, and an endless list of empty pages is an error', async () => {
   const gap = provider((query) => {
     const page = Number(query.get('c') ?? 0);
     return { data: { rows: page > 0 && page < 50 ? [] : [page], ...(page < 50 && { next: page + 1 }) } };
@@ -95,7 +95,7 @@ test('an empty page is not the end of a list, and a list of nothing but new curs
   assert.equal(waiting.asked.length, 2);
 });
 
-test('no cursor are false, null and what is empty; another thing than a text or a number fails', async () => {
+test('false, null and empty values mean no cursor; other types than text and number are an error', async () => {
   for (const next of [false, null, undefined, '', ' ', [], {}]) {
     const given = provider(() => ({ data: { rows: [1], next } }));
     assert.deepEqual(await pagesOf(given, byNext), [[1]]);
@@ -134,7 +134,7 @@ test('cursor and limit of POST, PUT and PATCH are put into the body, unless the 
   assert.equal(inQuery.asked[1], '/items?c=1 {"q":"x"}');
 });
 
-test('a name with dots is a path in a body, as GraphQL wants it; what the caller holds stays as it is', async () => {
+test("a name with dots is a path in a body, as GraphQL needs it; the caller's object stays unchanged", async () => {
   const data = { query: 'q', variables: { first: 1 } };
   const given = provider((_, { data }) => {
     const page = (data as { variables: { after?: number } }).variables.after ?? 0;
@@ -193,7 +193,7 @@ test('pages by link follow the header Link, an empty page included', async () =>
   assert.deepEqual(given.asked, ['/items?a=1', 'https://api.example/items?page=2?']);
 });
 
-test('a link stands under a name with dots, as in answers of Microsoft Graph', async () => {
+test('a link can have a name with dots, as in answers of Microsoft Graph', async () => {
   const given = provider((_, { endpoint }) => {
     const page = Number(/\d$/.exec(endpoint)?.[0] ?? 1);
     const link = { '@odata.nextLink': `https://graph.example/v1.0/users?$skiptoken=${page + 1}` };
@@ -207,7 +207,7 @@ test('a link stands under a name with dots, as in answers of Microsoft Graph', a
   assert.deepEqual(await pagesOf(given, paging), [[{ id: 'u1' }], [{ id: 'u2' }], [{ id: 'u3' }]]);
 });
 
-test('a link is taken from the body where the header has none', async () => {
+test('a link is read from the body if the header has none', async () => {
   const given = provider((_, { endpoint }) => ({
     data: { rows: [endpoint], ...(endpoint === '/items' && { links: { next: '/items?page=2' } }) },
   }));
@@ -216,7 +216,7 @@ test('a link is taken from the body where the header has none', async () => {
   assert.deepEqual(pages, [['/items'], ['/items?page=2']]);
 });
 
-test('a link that leads to its own page ends the pages, and a circle of links fails', async () => {
+test('a link to its own page ends the list, and a circle of links is an error', async () => {
   const linked = { type: 'link', response_path: 'rows', link_path_in_response_body: 'next' } as const;
   const self = provider((_, { endpoint }) => ({ data: { rows: [endpoint], next: '/items?page=2' } }));
   assert.deepEqual(await pagesOf(self, linked), [['/items'], ['/items?page=2']]);
@@ -250,7 +250,7 @@ test('pages by offset count items or pages, and end with one that is not full', 
   );
 });
 
-test("what the provider's definition says of pages counts where the call says nothing", async () => {
+test("the pagination of the provider's definition is the default of a call", async () => {
   const given = provider(() => ({ data: { list: [1] } }));
   const usual = {
     type: 'cursor',
@@ -275,14 +275,14 @@ test('a response without the expected list is an error', async () => {
   assert.deepEqual(await pagesOf(empty, byNext), []);
 });
 
-test('a header Link is read by relation, with several, with parameters, and where it says nothing', () => {
+test('a header Link is read by relation, with several links, with parameters, and if it is empty', () => {
   const header = '<https://a.example/1>; rel="prev first", <https://a.example/3>; title="a; b"; rel=next';
   assert.equal(linkOf(header, 'next'), 'https://a.example/3');
   assert.equal(linkOf(header, 'first'), 'https://a.example/1');
   assert.equal(linkOf('', 'next'), undefined);
 });
 
-test('a path leads through objects and lists, and nowhere through what is inherited', () => {
+test('a path leads through objects and lists, and never through inherited properties', () => {
   assert.equal(at({ a: [{ b: 1 }] }, 'a[0].b'), 1);
   assert.equal(at({ a: null }, 'a.b'), undefined);
   assert.equal(at({}, 'constructor.name'), undefined);
@@ -291,13 +291,13 @@ test('a path leads through objects and lists, and nowhere through what is inheri
   assert.equal(at({ 'a[0]': 1, a: [2] }, 'a[0]'), 1);
 });
 
-test('a path is set in a copy, under a key that holds the dots itself where there is one', () => {
+test('a path is set in a copy; an existing key with the same dots has priority', () => {
   assert.deepEqual(withAt({ a: null }, 'a.b.c', 1), { a: { b: { c: 1 } } });
   assert.deepEqual(withAt({ 'a.b': 0, a: { d: 2 } }, 'a.b', 1), { 'a.b': 1, a: { d: 2 } });
   assert.throws(() => withAt({ a: 'text' }, 'a.b', 1), /No value can be set at a.b: a is not an object/);
 });
 
-test('what a call leaves out is as the provider has it, unless it turns pages in another way', async () => {
+test("options that a call omits come from the provider's definition, unless the kind of pagination differs", async () => {
   const usual = { type: 'cursor', cursor_path_in_response: 'next', cursor_name_in_request: 'page', limit: 2 };
   const pagesBy = async (own?: Partial<Pagination>) => {
     const given = provider((query) => ({

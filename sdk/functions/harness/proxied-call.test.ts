@@ -23,7 +23,7 @@ function serviceOf(status: number, body: string | Buffer = '') {
 }
 const get = (config: Partial<ProxyConfiguration>) => ({ endpoint: '/rows', ...config });
 
-test('a body goes as its kind asks, and Content-Type says so unless the caller did', async () => {
+test('a body is encoded by its type, and sets Content-Type unless the caller did', async () => {
   const { service, seen } = serviceOf(200);
   for (const [data, headers] of [
     [{ a: 1 }, undefined],
@@ -46,7 +46,7 @@ test('a body goes as its kind asks, and Content-Type says so unless the caller d
   );
 });
 
-test('a query repeats names for lists, and leaves out what is not there', async () => {
+test('a query repeats the names of lists, and omits undefined values', async () => {
   const { service, seen } = serviceOf(200);
   await proxiedCall(service, get({ params: { ranges: ['A1', 'B2'], none: undefined, no: null, n: 0 } }));
   await proxiedCall(service, get({ params: '?as=it&is' }));
@@ -56,7 +56,7 @@ test('a query repeats names for lists, and leaves out what is not there', async 
   );
 });
 
-test('an answer is read as JSON where it is, as text else, and as bytes where it was asked for', async () => {
+test('an answer is parsed as JSON by its content type, else as text, or as bytes on request', async () => {
   const read = async (body: string, config = {}) =>
     (await proxiedCall(serviceOf(200, body).service, get(config))).data;
   assert.deepEqual(await read('{"a":[1]}'), { a: [1] });

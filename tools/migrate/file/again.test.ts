@@ -94,7 +94,7 @@ async function grantAgain({ db, vault, find }: Installation, id: string, token: 
   await db.transaction((tx) => replaceCredentials(tx, { vault, current, ...given }));
 }
 
-test('another file does not take back what was renewed and granted here since the first one', async () => {
+test('a later file does not replace tokens and grants that are newer locally', async () => {
   await connect(there, { id: 'ada' });
   const dead = await connect(there, { id: 'dead' });
   const fault = JSON.stringify(faultFrom('grant_dead', { evidence: {}, at: now }));
@@ -117,7 +117,7 @@ test('another file does not take back what was renewed and granted here since th
   assert.deepEqual([status, none, await tokenOf('dead')], ['active', undefined, 'granted-here']);
 });
 
-test('what was renewed here stays where both have given the integration another ID since', async () => {
+test('locally renewed tokens stay after the integration was renamed on both sides', async () => {
   await connect(there, { id: 'ada' });
   await take(await exported());
   const { credentials: renewed } = await renewHere(here, { at: ['sheets', 'ada'], kept: [] });
@@ -126,7 +126,7 @@ test('what was renewed here stays where both have given the integration another 
   assert.deepEqual(await here.credentialsOf('tables', 'ada'), renewed);
 });
 
-test('what nobody has touched here follows the source, and no older file puts a token back', async () => {
+test('unchanged local connections follow the source, and an older file restores no old token', async () => {
   await connect(there, { id: 'ada' });
   await there.db.query('update connection set refreshed_at = granted_at');
   const all = [await exported()];
@@ -143,7 +143,7 @@ test('what nobody has touched here follows the source, and no older file puts a 
   assert.deepEqual(outcomesOf(await take(third, true)), { overwritten: 1 });
 });
 
-test('a later grant stays over an earlier one, and the tokens of two grants are not kept together', async () => {
+test('a later grant wins over an earlier one, and tokens of two grants are never mixed', async () => {
   await connect(there, { id: 'ada' });
   const first = await exported();
   await take(first);
@@ -154,7 +154,7 @@ test('a later grant stays over an earlier one, and the tokens of two grants are 
   assert.equal(await tokenOf('ada'), 'granted-there');
 });
 
-test('a grant that was given here and never imported stays over an earlier one alone', async () => {
+test('a local grant that was never imported wins only over an earlier grant', async () => {
   const integration = await integrate(here, { key: 'sheets', provider: 'google-sheet', client: ownClient });
   for (const id of ['early', 'late']) await connect(there, { id });
   await connect(here, { id: 'late', integration, at: later, credentials: credentials('late-here') });
@@ -167,7 +167,7 @@ test('a grant that was given here and never imported stays over an earlier one a
   assert.deepEqual([await tokenOf('late'), await tokenOf('early')], ['late-here', 'refresh-of-early']);
 });
 
-test('the time of an import that was told of no grant is not taken for that of one', async () => {
+test('an import without a grant time does not count as a grant', async () => {
   await connect(there, { id: 'ada' });
   const integration = await integrate(here, { key: 'sheets', provider: 'google-sheet', client: ownClient });
   const { db, reading, environment } = here;
@@ -185,7 +185,7 @@ test('the time of an import that was told of no grant is not taken for that of o
   assert.equal(await tokenOf('ada'), 'refresh-of-ada');
 });
 
-test('a state that does not work takes no place of one that does', async () => {
+test('broken credentials do not replace working ones', async () => {
   const { id } = await connect(there, { id: 'ada' });
   await take(await exported());
   const fault = JSON.stringify(faultFrom('grant_dead', { evidence: {}, at: now }));
@@ -197,7 +197,7 @@ test('a state that does not work takes no place of one that does', async () => {
   assert.equal((await here.find('sheets', 'ada'))?.status, 'active');
 });
 
-test('credentials do not go to an integration that leads elsewhere, and what else differs is told', async () => {
+test('credentials are not imported into an integration with other addresses, and other differences are reported', async () => {
   const provider = 'private-api-key';
   const lead = (base_url: string) => ({ provider, integrationConfig: { base_url } });
   const config = lead('https://notes.example.com');
@@ -223,7 +223,7 @@ test('credentials do not go to an integration that leads elsewhere, and what els
   assert.doesNotMatch(JSON.stringify(report), /another-secret|a-webhook-secret|\/admin/);
 });
 
-test('a connection comes with all of its tags, those of its end user beside ten, and with the time of its last renewal', async () => {
+test('a connection keeps all its tags (ten of its own and those of its end user) and the time of its last refresh', async () => {
   const endUser = {
     ...{ id: 'u', email: 'u@example.com', display_name: 'U' },
     organization: { id: 'o', display_name: 'O' },

@@ -200,7 +200,7 @@ async function consumerOf(of: Installation, name: string) {
   return findConsumer(of.db, { connection, model: 'Row', variant: 'base', name });
 }
 
-test('what an environment holds is in another installation as it was, under another master key', async () => {
+test('an import into an installation with another master key restores all objects of the environment', async () => {
   const report = await take(await exported());
   assert.deepEqual(outcomesOf(report), { made: 3 });
   assert.deepEqual(
@@ -285,7 +285,7 @@ test('without records the consumers start again, and the file holds no API key u
   assert.equal(await here.count('api_key'), 0);
 });
 
-test('taking the same file in again changes nothing, and a connection that was deleted here stays so', async () => {
+test('a second import of the same file changes nothing, and does not restore a deleted connection', async () => {
   const bytes = await exported();
   await take(bytes);
   const seen = () =>
@@ -301,7 +301,7 @@ test('taking the same file in again changes nothing, and a connection that was d
 });
 
 for (const entries of [1, 600, 1_200])
-  test(`a run that ends after ${entries} entries is gone on with, and nothing is lost or there twice`, async () => {
+  test(`a run that ends after ${entries} entries continues, and nothing is lost or duplicated`, async () => {
     const bytes = await exported();
     await takeUntilKilled(bytes, entries / 100);
     const report = await take(bytes);
@@ -353,7 +353,7 @@ test('existing objects are kept and reported, and a connection is only overwritt
   assert.deepEqual(await here.credentialsOf('notes', 'eve'), { type: 'API_KEY', apiKey: 'key-of-eve-0001' });
 });
 
-test('where the credentials here are newer, the state of their grant stays, too', async () => {
+test('newer local credentials keep the state of their grant', async () => {
   const bytes = await exported();
   await take(bytes);
   const kept = ['refresh-of-ada-0001'];
@@ -372,7 +372,7 @@ test('where the credentials here are newer, the state of their grant stays, too'
   assert.deepEqual(openKept(after, row!.kept), kept);
 });
 
-test('a dataset that has changed here since a run was cut off is left alone', async () => {
+test('a dataset that changed locally after an interrupted run is not overwritten', async () => {
   const bytes = await exported();
   await takeUntilKilled(bytes, 12);
   const { db, vault, environment } = here;
@@ -388,7 +388,7 @@ test('a dataset that has changed here since a run was cut off is left alone', as
   assert.deepEqual(await rowsOf(here), before);
 });
 
-test('a connection that is made again gets its records, settings and consumers again', async () => {
+test('a connection that is created again gets its records, settings and consumers again', async () => {
   const bytes = await exported();
   await take(bytes);
   const { id } = (await here.find('notes', 'bob'))!;
@@ -409,7 +409,7 @@ test('a run that was interrupted before a restore continues after it', async () 
   assert.deepEqual(records!.failed, []);
 });
 
-test('a connection is in the file as it is when its turn comes', async () => {
+test('the file has each connection in its state at the time of its export', async () => {
   await take(await exported({ hasRecords: false }));
   const written: Record<string, unknown>[] = [];
   for await (const line of linesFrom(here, { hasRecords: false, hasApiKeys: false, now: at })) {
@@ -461,7 +461,7 @@ test('a key that exists in another environment, or is revoked, is reported', asy
   assert.match(told(await take(bytes))[0]!, /"app" is revoked in the environment prod/);
 });
 
-test('an environment may come under another name, and is made where it is missing', async () => {
+test('an environment can be imported under another name, and is created if it does not exist', async () => {
   await take(await exported(), { environmentName: 'staging' });
   assert.deepEqual(await here.db.query('select name from environment order by id'), [
     { name: 'prod' },
@@ -475,7 +475,7 @@ test('an environment may come under another name, and is made where it is missin
   );
 });
 
-test('a file that is cut off or changed is refused before anything is taken out of it', async () => {
+test('a truncated or changed file is refused before anything is imported', async () => {
   const bytes = await exported();
   await assert.rejects(take(bytes.subarray(0, bytes.length - 70_000)), /damaged|missing/);
   const changed = Buffer.from(bytes);
@@ -485,7 +485,7 @@ test('a file that is cut off or changed is refused before anything is taken out 
   assert.equal(await here.count('import'), 0);
 });
 
-test('nothing of the secrets can be read in the file', async () => {
+test('the file contains no secret in plain text', async () => {
   const bytes = await exported();
   for (const secret of [
     'refresh-of-ada',

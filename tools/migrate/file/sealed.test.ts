@@ -43,7 +43,7 @@ async function opened(bytes: Buffer, by = passphrase): Promise<Buffer> {
 }
 
 for (const size of [0, 1, chunk - 1, chunk, chunk + 1, 3 * chunk, 200_000])
-  test(`${size} bytes come out as they went in, and nothing of them can be read in the file`, async () => {
+  test(`${size} bytes are decrypted unchanged, and the file does not contain them in plain text`, async () => {
     const plain = randomBytes(size);
     const bytes = await sealed(plain);
     assert.ok((await opened(bytes)).equals(plain));
@@ -74,13 +74,13 @@ test('a wrong passphrase and a changed head are reported', async () => {
   await assert.rejects(opened(costly), /more memory than allowed/);
 });
 
-test('a guess at the passphrase costs 128 MB unless somebody says otherwise', async () => {
+test('each attempt at the passphrase needs 128 MB by default', async () => {
   const [first] = await Array.fromAsync(seal(pieces(Buffer.from('x')), { given, passphrase }));
   const { scrypt } = JSON.parse(first!.toString().split('\n')[1]!) as { scrypt: { n: number; r: number } };
   assert.equal(128 * scrypt.n * scrypt.r, 128 * 1024 ** 2);
 });
 
-test('the same passphrase in another spelling of Unicode opens it', async () => {
+test('the passphrase can be entered in another Unicode normalization', async () => {
   const bytes = Buffer.concat(
     await Array.fromAsync(
       seal(pieces(Buffer.from('x')), { given, passphrase: 'Zürich Zürich'.normalize('NFD'), cost }),
@@ -89,7 +89,7 @@ test('the same passphrase in another spelling of Unicode opens it', async () => 
   assert.equal((await opened(bytes, 'Zürich Zürich'.normalize('NFC'))).toString(), 'x');
 });
 
-test('every end but the true one is noticed', async () => {
+test('a truncated file is detected at every length', async () => {
   const bytes = await sealed(randomBytes(3 * chunk + 100));
   const head = bytes.indexOf(10, bytes.indexOf(10, bytes.indexOf(10) + 1) + 1) + 1;
   const sealedChunk = chunk + 16;
@@ -106,7 +106,7 @@ test('every end but the true one is noticed', async () => {
   await assert.rejects(opened(Buffer.concat([bytes, bytes.subarray(head)])), /damaged/);
 });
 
-test('a chunk that was changed, moved, taken out or put in twice is noticed', async () => {
+test('a changed, moved, removed or duplicated chunk is detected', async () => {
   const bytes = await sealed(randomBytes(3 * chunk + 100));
   const head = bytes.indexOf(10, bytes.indexOf(10, bytes.indexOf(10) + 1) + 1) + 1;
   const at = (n: number) => bytes.subarray(head + n * (chunk + 16), head + (n + 1) * (chunk + 16));
@@ -120,7 +120,7 @@ test('a chunk that was changed, moved, taken out or put in twice is noticed', as
     await assert.rejects(opened(Buffer.concat([start, ...order.map(at)])), /damaged/, order.join());
 });
 
-test('chunks of another file of the same passphrase do not fit in', async () => {
+test('chunks of another file with the same passphrase are refused', async () => {
   const [one, other] = [await sealed(randomBytes(2 * chunk)), await sealed(randomBytes(2 * chunk))];
   const head = one.length - 2 * (chunk + 16);
   const mixed = Buffer.concat([one.subarray(0, head + chunk + 16), other.subarray(head + chunk + 16)]);

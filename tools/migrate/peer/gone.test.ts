@@ -24,7 +24,7 @@ async function notWholeOf(reported: Awaited<ReturnType<typeof run>>) {
   return open.map(({ connection_id: id, outcome, reason }) => [id, outcome, reason]);
 }
 
-test('what the peer has deleted since is told, named where it is here still, and not asked of its records', async () => {
+test('connections deleted at the peer are reported, named if they still exist locally, and their records are not requested', async () => {
   peer.connections = ['ada', 'bob', 'bad'].map((id) => peerConnection({ id, integration: 'sheets' }));
   peer.connections[2]!.tags = { end_user_email: 'nobody' };
   assert.deepEqual(outcomesOf((await run()).report), { 'failed invalid': 1, made: 2 });
@@ -68,7 +68,7 @@ for (const { of, gone, isDoubted } of [
   { of: 7, gone: 6, isDoubted: true },
   { of: 1, gone: 1, isDoubted: true },
 ])
-  test(`${gone} of ${of} that are gone are ${isDoubted ? 'doubted until they are deleted here' : 'accepted'}`, async () => {
+  test(`${gone} of ${of} missing connections are ${isDoubted ? 'not accepted until they are deleted locally' : 'accepted'}`, async () => {
     for (let n = 0; n < of; n += 1)
       peer.connections.push(peerConnection({ id: `c${n}`, integration: 'sheets' }));
     await run();
@@ -87,7 +87,7 @@ for (const { of, gone, isDoubted } of [
     assert.deepEqual([after.doubts, isWhole(after)], [[], true]);
   });
 
-test('one that goes between the list and the look at it is named, too', async () => {
+test('a connection deleted between the list and its read is named, too', async () => {
   const ada = peerConnection({ id: 'ada', integration: 'sheets' });
   peer.connections = [ada];
   await run();
@@ -110,7 +110,7 @@ test('an incomplete list is not used to find missing connections', async () => {
   assert.equal(await here.count(`imported_connection where outcome = 'gone'`), 0);
 });
 
-test('a run is judged by the integrations that it asked for', async () => {
+test('the share of missing connections counts only the requested integrations', async () => {
   peer.integrations.push({ key: 'exotic', provider: 'exotic-crm', authMode: 'TWO_STEP', credentials: null });
   peer.connections = [
     peerConnection({ id: 'ada', integration: 'sheets' }),
@@ -125,7 +125,7 @@ test('a run is judged by the integrations that it asked for', async () => {
   assert.deepEqual(outcomesOf((await run()).report), { made: 1, 'skipped unknown_provider': 1 });
 });
 
-test('what no import has brought is not called here still, though one of its ID is', async () => {
+test('a connection that no import created is not reported as still existing, even with the same ID', async () => {
   const [ada, bob] = ['ada', 'bob'].map((id) => peerConnection({ id, integration: 'sheets' }));
   peer.connections = [bob!];
   await run();

@@ -66,7 +66,7 @@ async function another({ db, reading, environment, vault }: Installation, client
 }
 
 for (const clientId of ['c.apps', 'other.apps'])
-  test(`records stay out of a connection that has the ID alone, with the client ${clientId}`, async () => {
+  test(`no records are imported into a connection that only has the same ID, with the client ${clientId}`, async () => {
     peer.connections = peer.connections.slice(0, 1);
     peer.connections[0]!.records.set('Row', [{ id: 'r', fields: { of: 'another' }, order: 1 }]);
     const other = await openInstallation('other');
@@ -93,7 +93,7 @@ for (const clientId of ['c.apps', 'other.apps'])
     assert.deepEqual([failedOf(told), await other.count('record')], [[], 1]);
   });
 
-test('an integration that cannot be looked at for a while keeps records out for no other reason', async () => {
+test('an integration that cannot be read for a while prevents the import of records only for that time', async () => {
   peer.connections = peer.connections.slice(0, 1);
   peer.connections[0]!.records.set('Row', [{ id: 'r', fields: {}, order: 1 }]);
   await run({ records });
@@ -107,7 +107,7 @@ test('an integration that cannot be looked at for a while keeps records out for 
   assert.deepEqual([failedOf(report), isWhole(report)], [[], true]);
 });
 
-test("a 404 that is not the peer's own makes nothing gone", async () => {
+test("a 404 that is not the peer's own does not count as deleted", async () => {
   await run();
   const proxy = behind((path) =>
     path.startsWith('/connections/') ? { status: 404, text: 'default backend - 404' } : undefined,
@@ -118,7 +118,7 @@ test("a 404 that is not the peer's own makes nothing gone", async () => {
   assert.deepEqual(outcomesOf(await run({ overwrites: true })), { overwritten: 3 });
 });
 
-test('a list from which most has vanished is doubted, and nobody is told to delete', async () => {
+test('a list that lost most of its entries is not accepted, and no deletion is suggested', async () => {
   await run();
   const empty = () =>
     behind((path) => (path === '/connections' ? { text: '{"connections":[]}' } : undefined));
@@ -136,7 +136,7 @@ test('a list from which most has vanished is doubted, and nobody is told to dele
   assert.deepEqual([outcomesOf(report), isWhole(report)], [{ existing: 3 }, true]);
 });
 
-test('answers of another form fail by themselves, and the others come over', async () => {
+test('answers of an unknown form fail alone, and the others are imported', async () => {
   const at = (n: number) => new Date(Date.UTC(2027, 0, n));
   for (const [n, id] of ['..', 'acme/1', 'n\0ul', 'n\0ul2', 'odd'].entries())
     peer.connections.push(peerConnection({ id, integration: 'sheets', createdAt: at(n + 1) }));
@@ -168,7 +168,7 @@ test('answers of another form fail by themselves, and the others come over', asy
   assert.match(text, /In the list: tags/);
 });
 
-test('an entry of the list that has no name is told, and leaves open what is gone', async () => {
+test('an entry without a name is reported, and missing connections stay undecided', async () => {
   await run();
   const nameless = behind((path) =>
     path === '/connections' ? { text: '{"connections":[{"id":1}]}' } : undefined,
@@ -179,7 +179,7 @@ test('an entry of the list that has no name is told, and leaves open what is gon
   assert.ok(!isWhole(report));
 });
 
-test('what comes without a refresh token is told, and asked for again until there is one', async () => {
+test('a connection without a refresh token is reported, and requested again until it has one', async () => {
   peer.connections = peer.connections.slice(0, 2);
   const [ada, bob] = peer.connections as [(typeof peer.connections)[0], (typeof peer.connections)[0]];
   const held = ada.credentials.refresh_token;
@@ -265,7 +265,7 @@ const trials: Record<string, Trial> = {
 
 for (const [name, { outcome, detail, begin }] of Object.entries(trials))
   for (const overwrites of [false, true])
-    test(`what lacks its refresh token is asked for again after a run in which the peer ${name}${overwrites ? ', which overwrites' : ''}`, async () => {
+    test(`a connection without a refresh token is requested again after a run in which the peer ${name}${overwrites ? ', and which overwrites' : ''}`, async () => {
       const ada = peer.connections[0]!;
       const { refresh_token: held } = ada.credentials;
       delete ada.credentials.refresh_token;
@@ -288,7 +288,7 @@ for (const [name, { outcome, detail, begin }] of Object.entries(trials))
       assert.equal(found.refresh_token, held);
     });
 
-test('what lacked its refresh token is so no more where its user has connected again', async () => {
+test('a connection whose user has reauthorized no longer counts as without a refresh token', async () => {
   const ada = peer.connections[0]!;
   delete ada.credentials.refresh_token;
   await run();
@@ -301,7 +301,7 @@ test('what lacked its refresh token is so no more where its user has connected a
   assert.deepEqual(await here.credentialsOf('sheets', 'ada'), renewed.credentials);
 });
 
-test('the report names the record that keeps its dataset out, and why', async () => {
+test('the report names the record that prevents the import of its dataset, and why', async () => {
   peer.connections = peer.connections.slice(0, 1);
   const fields = { snowflake: 2 ** 60 };
   peer.connections[0]!.records.set('Row', [{ id: 'r', fields, order: 1 }]);

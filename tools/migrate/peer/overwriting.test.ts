@@ -30,7 +30,7 @@ async function cutOffAt(said: string, overwrites: boolean): Promise<void> {
   await assert.rejects(run({ overwrites, parallel: 1, onProgress }), /killed/);
 }
 
-test('what is here is left alone, unless it is to be overwritten; and a token that was used up stays so', async () => {
+test('existing connections are kept unless the run overwrites, and a used token is not restored', async () => {
   const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
   peer.connections.push(ada);
   await run();
@@ -65,7 +65,7 @@ test('what is here is left alone, unless it is to be overwritten; and a token th
   assert.deepEqual(openKept(renewed, row!.kept), kept);
 });
 
-test('a run that overwrites and is cut off goes on with those that it has not come to', async () => {
+test('an interrupted run that overwrites continues with the remaining connections', async () => {
   for (let n = 0; n < 12; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   await run();
@@ -91,7 +91,7 @@ test('a run that overwrites and is cut off goes on with those that it has not co
   }
 });
 
-test('a run that overwrites does not go on with one that did not, nor the other way round', async () => {
+test('a run that overwrites does not continue one that did not, nor the reverse', async () => {
   for (let n = 0; n < 6; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   await cutOffAt('3 of 6', false);
@@ -119,7 +119,7 @@ test('a run that overwrites does not go on with one that did not, nor the other 
   );
 });
 
-test('what was put here since stays for the same peer by another address, too', async () => {
+test('connections created locally since stay if the same peer has another address', async () => {
   const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
   peer.connections.push(ada);
   await run();
@@ -131,7 +131,7 @@ test('what was put here since stays for the same peer by another address, too', 
   assert.deepEqual(await here.credentialsOf('google-sheet', 'ada'), renewed.credentials);
 });
 
-test('the token that another takes the place of is not kept: nobody knows whose it is', async () => {
+test('a replaced token is deleted, since its owner is unknown', async () => {
   const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
   peer.connections.push(ada);
   await run();
@@ -140,7 +140,7 @@ test('the token that another takes the place of is not kept: nobody knows whose 
   assert.deepEqual(await here.db.query('select kept_tokens as kept from connection'), [{ kept: null }]);
 });
 
-test('what was put here since it came stays in every run, but for what waits for its user', async () => {
+test('connections changed after the import stay in every run, except those that need reauthorization', async () => {
   const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
   peer.connections.push(ada);
   await run();

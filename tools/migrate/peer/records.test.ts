@@ -79,7 +79,7 @@ async function consumer(variant = 'base') {
   return findConsumer(here.db, { connection, model: 'Row', variant, name: 'app' });
 }
 
-test('records come over in their order, tombstones too; pruned ones are counted and passed over', async () => {
+test('records and tombstones are imported in order; pruned ones are counted and skipped', async () => {
   const records = some(650, (n) => ({
     isDeleted: n % 50 === 3,
     isPruned: n % 50 === 4,
@@ -126,7 +126,7 @@ test('a second run saves nothing again, and continues where the previous run was
   assert.deepEqual(await here.db.query('select last_seq from dataset'), lastSeq);
 });
 
-test('what changes there after a dataset was read to its end comes with the next run, and before a position is placed', async () => {
+test('changes at the peer after a dataset was read come with the next run, before a position is set', async () => {
   const records = some(4, (n) => ({ order: n * 1000 }));
   peer.connections[0]!.records.set('Row', records);
   await run();
@@ -153,7 +153,7 @@ test('what changes there after a dataset was read to its end comes with the next
   assert.equal((await consumer())!.behind, 0);
 });
 
-test('a position that fits nothing fails, and makes nothing', async () => {
+test('an unknown position fails and creates nothing', async () => {
   peer.connections[0]!.records.set('Row', some(1));
   peer.connections[0]!.records.set('Empty', []);
   const cursor = cursorOf(some(1)[0]!);
@@ -174,7 +174,7 @@ test('a position that fits nothing fails, and makes nothing', async () => {
   assert.deepEqual(failedOf(none), []);
 });
 
-test('an application goes on behind the cursor that it had there', async () => {
+test('an application continues after its cursor of the peer', async () => {
   const records = some(500);
   peer.connections[0]!.records.set('Row', records);
   const ordered = records.toSorted((one, other) => (atob(cursorOf(one)) < atob(cursorOf(other)) ? -1 : 1));
@@ -188,7 +188,7 @@ test('an application goes on behind the cursor that it had there', async () => {
   );
 });
 
-test('an application that has seen all goes on at the end, and one that had seen nothing at the beginning', async () => {
+test('an application that has read everything continues at the end, one that has read nothing at the beginning', async () => {
   const records = some(20);
   peer.connections[0]!.records.set('Row', records);
   peer.connections[0]!.records.set('Row::eu', records);
@@ -203,7 +203,7 @@ test('an application that has seen all goes on at the end, and one that had seen
   assert.equal((await consumer('eu'))!.cursor, undefined);
 });
 
-test('a position by time leads to the first change at or after it', async () => {
+test('a position by time is the first change at or after it', async () => {
   peer.connections[0]!.records.set(
     'Row',
     some(30, (n) => ({ order: n * 1_000_000 })),
@@ -216,7 +216,7 @@ test('a position by time leads to the first change at or after it', async () => 
   );
 });
 
-test('what changes there between the reading and the placing is not missed', async () => {
+test('changes at the peer between the read and the new position are not missed', async () => {
   const records = some(400);
   peer.connections[0]!.records.set('Row', records);
   const ordered = records.toSorted((one, other) => (atob(cursorOf(one)) < atob(cursorOf(other)) ? -1 : 1));
@@ -244,7 +244,7 @@ test('what changes there between the reading and the placing is not missed', asy
     );
 });
 
-test('a dataset that has records here is left alone, and a consumer of the name stays where it is', async () => {
+test('a dataset with local records is not changed, and neither is its consumer', async () => {
   peer.connections[0]!.records.set('Row', some(20));
   await run({ positions: positionsOf({ modified_after: '2026-01-01T00:00:00Z' }) });
   const before = await consumer();
@@ -258,7 +258,7 @@ test('a dataset that has records here is left alone, and a consumer of the name 
   assert.deepEqual(failedOf(await run()), ['dataset_has_records']);
 });
 
-test('a connection that is made again gets its records again, and its consumer', async () => {
+test('a connection that is created again gets its records and consumer again', async () => {
   peer.connections[0]!.records.set('Row', some(20));
   const positions = positionsOf({ cursor: cursorOf(some(20)[19]!) });
   await run({ positions });
@@ -280,7 +280,7 @@ test('a connection that is made again gets its records again, and its consumer',
   assert.deepEqual([failed.records!.records, failedOf(failed)], [0, ['server_error']]);
 });
 
-test('a dataset that holds no record is filled, whatever its position is', async () => {
+test('a dataset without records is filled whatever its position is', async () => {
   await runPeer(move.open());
   const dataset = { connection: (await here.find('sheets', 'ada'))!.id, model: 'Row', variant: 'base' };
   await setDatasetSettings(here.db, dataset, { ignoreFields: ['seen'] });
@@ -302,7 +302,7 @@ test('a dataset that holds no record is filled, whatever its position is', async
   assert.equal((await consumer())!.behind, 20);
 });
 
-test('what a sync has changed here since is not taken back by a run for positions', async () => {
+test('a run for positions does not undo changes of a local sync', async () => {
   const records = some(20);
   peer.connections[0]!.records.set('Row', records);
   const positions = positionsOf({ modified_after: '2026-01-01T00:00:00Z' });
@@ -319,7 +319,7 @@ test('what a sync has changed here since is not taken back by a run for position
   assert.deepEqual(await stored(), before);
 });
 
-test('what a sync saves while a run reads is left alone, and nothing of the page that comes then', async () => {
+test('a page that arrives after a sync saved records is discarded, and the saved records stay', async () => {
   const records = some(900);
   peer.connections[0]!.records.set('Row', records);
   const { get } = move.open().peer;
@@ -338,7 +338,7 @@ test('what a sync saves while a run reads is left alone, and nothing of the page
   assert.equal((await stored()).length, 201);
 });
 
-test('a connection that goes before its records are read leaves the others as they are', async () => {
+test('a connection deleted before its records are read does not affect the others', async () => {
   peer.connections[0]!.records.set('Row', some(10));
   const bob = peerConnection({ id: 'bob', integration: 'sheets', createdAt: new Date(0) });
   peer.connections.push(bob);
@@ -351,14 +351,14 @@ test('a connection that goes before its records are read leaves the others as th
   assert.equal(report.records!.records, 10);
 });
 
-test('a sync that saves the same here finds nothing changed, whatever the order of the fields', async () => {
+test('a sync that saves the same values finds no change, whatever the order of the fields', async () => {
   peer.connections[0]!.records.set('Row', some(30));
   await run();
   const saved = await saveHere(some(30));
   assert.deepEqual([saved.added, saved.updated, saved.unchangedCount], [[], [], 30]);
 });
 
-test('a file of positions names the line that is none', async () => {
+test('an invalid line of a file of positions is named', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'trellis-positions-'));
   move.after(() => rm(folder, { recursive: true }));
   const path = join(folder, 'positions.ndjson');

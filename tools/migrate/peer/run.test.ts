@@ -28,7 +28,7 @@ const replaced = { code: 'unavailable', message: /Another import into this envir
 const dry = async (more: Partial<PeerRun> = {}): Promise<Report> =>
   (await tryPeerRun(move.open(more))).report;
 
-test('a connection comes over whole, under its ID, and sealed with a key of its own', async () => {
+test('a connection is imported completely, under its ID, sealed with its own data key', async () => {
   const ada = peerConnection({
     id: 'ada/sheets|1',
     integration: 'google-sheet',
@@ -78,7 +78,7 @@ test('a connection comes over whole, under its ID, and sealed with a key of its 
   assert.match(report.next_steps.join(), /https:\/\/trellis\.example\.com\/oauth\/callback/);
 });
 
-test('no refresh is asked for, and what the peer renewed for being read is what is stored', async () => {
+test('no refresh is requested, and tokens that the peer refreshed during the read are stored', async () => {
   const soon = new Date(Date.now() + 60_000).toISOString();
   const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
   ada.credentials.expires_at = soon;
@@ -90,7 +90,7 @@ test('no refresh is asked for, and what the peer renewed for being read is what 
   assert.ok(peer.requests.every(({ query }) => query.get('force_refresh') !== 'true'));
 });
 
-test('credentials of other modes come over, clients of connections, and times however they are spelled', async () => {
+test('credentials of other modes, OAuth clients of connections and times in all formats are imported', async () => {
   peer.integrations.push(
     { key: 'keys', provider: 'private-api-key', authMode: 'API_KEY', credentials: null },
     { key: 'machine', provider: 'private-client-credentials', authMode: 'OAUTH2_CC', credentials: null },
@@ -150,7 +150,7 @@ test('credentials of other modes come over, clients of connections, and times ho
   assert.ok(Date.parse(end) <= Date.now());
 });
 
-test('what cannot be taken is passed over with the reason, and its neighbours are not', async () => {
+test('connections that cannot be imported are skipped with the reason, and all others are imported', async () => {
   peer.integrations.push(
     { key: 'exotic', provider: 'exotic-crm', authMode: 'TWO_STEP', credentials: null },
     { key: 'stripe-app', provider: 'stripe', authMode: 'API_KEY', credentials: null },
@@ -207,7 +207,7 @@ test('a dry run reads no credentials and writes nothing', async () => {
     assert.equal(await here.count(table), 0);
 });
 
-test('a second run asks for none again, and one that was deleted here since stays deleted', async () => {
+test('a second run requests no connection again, and a connection deleted since stays deleted', async () => {
   for (const id of ['ada', 'bob']) peer.connections.push(peerConnection({ id, integration: 'google-sheet' }));
   await run();
   const bob = (await here.find('google-sheet', 'bob'))!;
@@ -222,7 +222,7 @@ test('a second run asks for none again, and one that was deleted here since stay
   assert.deepEqual(outcomesOf(await run({ overwrites: true })), { made: 1, overwritten: 1 });
 });
 
-test('one that a later run could not read stays deleted, too, and keeps its records until then', async () => {
+test('a deleted connection that a later run cannot read stays deleted, and keeps its records until then', async () => {
   for (const id of ['ada', 'bob']) peer.connections.push(peerConnection({ id, integration: 'google-sheet' }));
   peer.connections[0]!.records.set('Row', [{ id: 'r', fields: {}, order: 1 }]);
   const records = { models: undefined, positions: new Map(), consumer: 'app' };
@@ -238,7 +238,7 @@ test('one that a later run could not read stays deleted, too, and keeps its reco
   assert.equal(await here.find('google-sheet', 'ada'), undefined);
 });
 
-test('a dead one keeps its ID and waits for its user; one that was dead for a moment comes over', async () => {
+test('a broken connection keeps its ID and needs reauthorization; one that was broken briefly is imported', async () => {
   peer.connections.push(
     peerConnection({ id: 'dead', integration: 'google-sheet', deadReads: Infinity, metadata: { a: 1 } }),
     peerConnection({ id: 'moment', integration: 'google-sheet', deadReads: 1 }),
@@ -259,7 +259,7 @@ test('a dead one keeps its ID and waits for its user; one that was dead for a mo
   assert.equal((await here.find('google-sheet', 'dead'))!.status, 'active');
 });
 
-test('connections that come and go while the list is read are neither lost nor there twice', async () => {
+test('connections created or deleted while the list is read are neither lost nor duplicated', async () => {
   for (let n = 0; n < 240; n += 1)
     peer.connections.push(
       peerConnection({
@@ -317,7 +317,7 @@ test('a lost peer ends the run, and the next run continues it', async () => {
   assert.ok(peer.connections.every(({ reads }) => reads <= 2));
 });
 
-test('one whose answer never comes fails alone', async () => {
+test('a request without an answer fails only its own connection', async () => {
   for (let n = 0; n < 10; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   peer.trouble = (_, path) => (path === '/connections/c4' ? 'fail' : undefined);
@@ -339,7 +339,7 @@ test('a wrong key, a page in place of the interface and a missing scope are repo
 });
 
 for (const source of ['the same', 'another'])
-  test(`a run that was left for dead ends with what it has read where one of ${source} source has begun`, async () => {
+  test(`a stalled run ends with what it has read after a run of ${source} source has begun`, async () => {
     const ada = peerConnection({ id: 'ada', integration: 'google-sheet' });
     peer.connections.push(ada);
     await run();
@@ -367,7 +367,7 @@ for (const source of ['the same', 'another'])
     assert.deepEqual(await here.find('google-sheet', 'ada'), after);
   });
 
-test('a run that was left for dead notes and ends nothing once another has begun', async () => {
+test('a stalled run writes nothing after another has begun', async () => {
   const { environment, db } = here;
   const at = { environmentId: environment.id, source: peer.url, overwrites: false };
   const before = await openImport(db, at);
@@ -385,7 +385,7 @@ test('a run that was left for dead notes and ends nothing once another has begun
   await closeImport(db, now);
 });
 
-test('twenty runs at once make each connection once', async () => {
+test('twenty concurrent runs create each connection once', async () => {
   for (let n = 0; n < 20; n += 1)
     peer.connections.push(peerConnection({ id: `c${n}`, integration: 'google-sheet' }));
   await run({ filter: new Set(['google-sheet']) });
