@@ -23,7 +23,7 @@ export const webDirectory = join(source, 'dist');
 export const builtWeb: Web = { directory: webDirectory, building: () => ({ is: 'none' }) };
 
 type WebBuild = Web & {
-  /** Builds if there is no build, or if a file of `web/` is newer. Never throws; it is not awaited. */
+  /** Builds if there is no build, or if a file of `web/` or a document is newer. Never throws; it is not awaited. */
   start(): void;
   /** Resolves when no build runs any more, after a success or a failure. */
   settled(): Promise<void>;
@@ -66,8 +66,12 @@ export function createWebBuild({ log }: { log: Logger }): WebBuild {
 export function isWebBuilt(): boolean {
   const built = statSync(join(webDirectory, 'dashboard/index.html'), { throwIfNoEntry: false });
   if (built === undefined) return false;
-  const files = globSync('**/*.{ts,tsx,css,html,svg}', { cwd: source, exclude: ['dist/**', 'dist.*/**'] });
-  return files.every((file) => statSync(join(source, file)).mtimeMs <= built.mtimeMs);
+  const files = globSync('**/*.{ts,tsx,js,css,html,svg}', { cwd: source, exclude: ['dist/**', 'dist.*/**'] });
+  if (files.length === 0) return true;
+  const documents = globSync(['docs/**/*.md', '*.md'], { cwd: root });
+  return [...files.map((file) => join('web', file)), ...documents].every(
+    (file) => statSync(join(root, file)).mtimeMs <= built.mtimeMs,
+  );
 }
 
 /** Several services of one clone may build at the same time: the files of the last one stay, all of one build. */

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
 import { defineConfig, type Plugin } from 'vite';
+import { guides } from './guides/site/plugin.ts';
 
 /**
  * The build of the pages: one HTML document per entry, other files in `assets/` with a hash in their names. The service
@@ -11,7 +12,7 @@ import { defineConfig, type Plugin } from 'vite';
 export default defineConfig({
   root: import.meta.dirname,
   base: '/',
-  plugins: [react(), compressed()],
+  plugins: [react(), guides(), compressed()],
   html: { cspNonce: '__NONCE__' },
   build: {
     outDir: join(import.meta.dirname, 'dist'),
@@ -22,6 +23,7 @@ export default defineConfig({
       input: {
         dashboard: join(import.meta.dirname, 'dashboard/index.html'),
         connect: join(import.meta.dirname, 'connect/index.html'),
+        guides: join(import.meta.dirname, 'guides/index.html'),
       },
     },
   },
@@ -35,10 +37,11 @@ function compressed(): Plugin {
     writeBundle({ dir = '' }) {
       const assets = join(dir, 'assets');
       for (const name of readdirSync(assets)) {
-        if (!/\.(js|css|svg)$/.test(name)) continue;
+        if (!/\.(js|css|svg|json)$/.test(name)) continue;
         const content = readFileSync(join(assets, name));
         if (content.length < 1024) continue;
-        writeFileSync(join(assets, `${name}.br`), brotliCompressSync(content));
+        // The text of the guides is large, and loaded by few: Brotli would take a second of each build for it.
+        if (!name.endsWith('.json')) writeFileSync(join(assets, `${name}.br`), brotliCompressSync(content));
         writeFileSync(join(assets, `${name}.gz`), gzipSync(content, { level: 9 }));
       }
     },

@@ -8,6 +8,7 @@ import { createRoot } from 'react-dom/client';
 import '@mantine/core/styles.css';
 import '@mantine/notifications/styles.css';
 import '@mantine/spotlight/styles.css';
+import '../ui/tokens.css';
 import '../ui/ui.css';
 import './dashboard.css';
 import { createQueries, isSignedOut } from './query-client.ts';

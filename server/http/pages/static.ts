@@ -5,14 +5,15 @@ import staticFiles from '@fastify/static';
 import type { FastifyReply, FastifySchema } from 'fastify';
 import type { Brand } from '../../brand.ts';
 import type { App } from '../server.ts';
+import { guideRoutes } from './guides.ts';
 import { html, page, privateHeaders } from './page.ts';
 
 /**
- * The pages of `web/`: one document for the dashboard, one for the connect page, and their files. Until they are built, the
- * document is a page that shows the state of the build and reloads itself.
+ * The pages of `web/`: one document for the dashboard, one for the connect page, the guides (`guides.ts`), and their files.
+ * Until they are built, the document is a page that shows the state of the build and reloads itself.
  */
 export type Web = {
-  /** Holds `dashboard/index.html`, `connect/index.html` and `assets/`. May appear while the service runs. */
+  /** Holds `dashboard/index.html`, `connect/index.html`, `guides/` and `assets/`. May appear while the service runs. */
   directory: string;
   /** The state of the build; called only if the document is missing. */
   building(): Building;
@@ -62,6 +63,10 @@ export async function staticRoutes(
       return sendDocument(reply, { document, words: { BRAND: brand.word }, headers: ownHeaders });
     });
   }
+  guideRoutes(app, {
+    ...{ directory: join(web.directory, 'guides'), baseUrl },
+    sendProgress: (reply) => sendProgress(reply, web.building()),
+  });
   const { origin, pathname } = new URL(baseUrl);
   const basePath = pathname.replace(/\/$/, '');
   const words = { BRAND: brand.word, BASE_URL: origin + basePath };
