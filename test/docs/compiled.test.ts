@@ -1,4 +1,4 @@
-// The TypeScript examples of the client's guide compile in a strict program.
+// The TypeScript examples of the guides for applications compile in a strict program.
 // Slow: it runs the commands of every page.
 
 import assert from 'node:assert/strict';
@@ -15,11 +15,30 @@ const around = `
   declare const button: HTMLButtonElement, message: HTMLElement, url: string, spreadsheetId: string;
   declare const api: { createConnectSession(): Promise<string> };
   declare const sheet: import('@trellis-run/client').Connection;
+  declare const process: { env: Record<string, string | undefined> };
+  declare module '@/lib/auth' {
+    export function userOf(request: object): Promise<string | undefined>;
+  }
+  declare module '@/lib/trellis' {
+    export const trellis: import('@trellis-run/client').Trellis;
+    export function connectionOf(user: string): Promise<import('@trellis-run/client').Connection | undefined>;
+  }
+  declare module 'express' {
+    type Request = { body: Uint8Array; headers: Record<string, string | string[] | undefined> };
+    type Response = { status(code: number): Response; send(body: string): Response; end(): Response };
+    type Handler = (request: Request, response: Response) => unknown;
+    function express(): { post(path: string, ...handlers: Handler[]): void; listen(port: number): void };
+    namespace express {
+      function raw(options: { type: string }): Handler;
+    }
+    export default express;
+  }
 `;
 
-const pages = ['docs/guides/sdk.md', 'docs/guides/sdk-connect.md'];
+const guides = ['sdk', 'sdk-connect', 'add-to-your-app', 'webhooks-tutorial'];
+const pages = guides.map((name) => `docs/guides/${name}.md`);
 
-test('the examples in TypeScript of the guide of the client compile', async () => {
+test('the examples in TypeScript of the guides for applications compile', async () => {
   const blocks = pages.flatMap(blocksOf).filter(({ language }) => /^tsx?$/.test(language));
   assert.ok(blocks.length >= 3);
   const place = await mkdtemp(join(tmpdir(), 'trellis-examples-'));
