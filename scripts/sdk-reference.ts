@@ -13,6 +13,7 @@ const entries = [
   ['@trellis-run/client', 'client'],
   ['@trellis-run/client/connect', 'connect'],
   ['@trellis-run/client/react', 'react'],
+  ['@trellis-run/client/element', 'element'],
 ] as const;
 
 /** Types that are described in other documents. */

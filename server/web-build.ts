@@ -8,7 +8,7 @@ import { isAlive } from './is-alive.ts';
 import type { Logger } from './log.ts';
 
 /**
- * Builds the browser's side of a clone while the service already runs.
+ * Builds the browser's side of a clone, and the client for applications, while the service already runs.
  *
  * Owns: when it is built, and how the build replaces the previous one. Does not own: the settings of the build
  * (`web/vite.config.ts`), how it is served (`http/pages/static.ts`).
@@ -66,10 +66,18 @@ export function createWebBuild({ log }: { log: Logger }): WebBuild {
 export function isWebBuilt(): boolean {
   const built = statSync(join(webDirectory, 'dashboard/index.html'), { throwIfNoEntry: false });
   if (built === undefined) return false;
-  const files = globSync('**/*.{ts,tsx,js,css,html,svg}', { cwd: source, exclude: ['dist/**', 'dist.*/**'] });
+  const files = globSync('web/**/*.{ts,tsx,js,css,html,svg}', {
+    cwd: root,
+    exclude: ['web/dist/**', 'web/dist.*/**'],
+  });
   if (files.length === 0) return true;
+  if (!existsSync(join(webDirectory, 'client'))) return false;
+  const client = globSync('sdk/{client,connect,element,react}/*.ts', {
+    cwd: root,
+    exclude: ['**/*.test.ts'],
+  });
   const documents = globSync(['docs/**/*.md', '*.md'], { cwd: root });
-  return [...files.map((file) => join('web', file)), ...documents].every(
+  return [...files, ...client, ...documents].every(
     (file) => statSync(join(root, file)).mtimeMs <= built.mtimeMs,
   );
 }

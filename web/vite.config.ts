@@ -1,18 +1,22 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import react from '@vitejs/plugin-react';
+import { build } from 'esbuild';
 import { defineConfig, type Plugin } from 'vite';
+import { makeClientPackage, packClient } from '../scripts/client-package.ts';
 import { guides } from './guides/site/plugin.ts';
 
 /**
- * The build of the pages: one HTML document per entry, other files in `assets/` with a hash in their names. The service
- * fills in `__NONCE__` and similar placeholders for each response.
+ * The build of the pages: one HTML document per entry, other files in `assets/` with a hash in their names, and in `client/`
+ * the client for applications. The service fills in `__NONCE__` and similar placeholders for each response.
  */
 export default defineConfig({
   root: import.meta.dirname,
   base: '/',
-  plugins: [react(), guides(), compressed()],
+  plugins: [react(), guides(), client(), compressed()],
   html: { cspNonce: '__NONCE__' },
   build: {
     outDir: join(import.meta.dirname, 'dist'),
@@ -29,21 +33,59 @@ export default defineConfig({
   },
 });
 
+/** `client/connect.js`, one script with the client for browsers, and the tarball of `@trellis-run/client`. */
+function client(): Plugin {
+  return {
+    name: 'client',
+    apply: 'build',
+    async writeBundle({ dir = '' }) {
+      const target = join(dir, 'client');
+      await mkdir(target, { recursive: true });
+      await build({
+        stdin: {
+          contents: "export * from './connect/index.ts'; export * from './element/index.ts';",
+          resolveDir: join(import.meta.dirname, '../sdk'),
+        },
+        outfile: join(target, 'connect.js'),
+        ...{ bundle: true, minify: true, format: 'iife', globalName: 'TrellisConnect' },
+        ...{ target: 'es2022', charset: 'utf8', legalComments: 'none' },
+      });
+      const directory = await mkdtemp(join(tmpdir(), 'trellis-client-'));
+      try {
+        await makeClientPackage(directory);
+        await writeFile(join(target, 'trellis-client.tgz'), await packClient(directory));
+      } finally {
+        await rm(directory, { recursive: true, force: true });
+      }
+    },
+  };
+}
+
 /** Compressed copies of the assets, so that responses do not wait for compression. */
 function compressed(): Plugin {
+  let outDir = '';
   return {
     name: 'compressed-copies',
     apply: 'build',
-    writeBundle({ dir = '' }) {
-      const assets = join(dir, 'assets');
-      for (const name of readdirSync(assets)) {
-        if (!/\.(js|css|svg|json)$/.test(name)) continue;
-        const content = readFileSync(join(assets, name));
-        if (content.length < 1024) continue;
-        // The text of the guides is large, and loaded by few: Brotli would take a second of each build for it.
-        if (!name.endsWith('.json')) writeFileSync(join(assets, `${name}.br`), brotliCompressSync(content));
-        writeFileSync(join(assets, `${name}.gz`), gzipSync(content, { level: 9 }));
-      }
+    configResolved({ root, build }) {
+      outDir = resolve(root, build.outDir);
+    },
+    // After the files of all plugins are written.
+    closeBundle: {
+      sequential: true,
+      handler() {
+        for (const folder of [join(outDir, 'assets'), join(outDir, 'client')]) {
+          for (const name of readdirSync(folder)) {
+            if (!/\.(js|css|svg|json)$/.test(name)) continue;
+            const content = readFileSync(join(folder, name));
+            if (content.length < 1024) continue;
+            // The text of the guides is large, and loaded by few: Brotli would take a second of each build for it.
+            if (!name.endsWith('.json'))
+              writeFileSync(join(folder, `${name}.br`), brotliCompressSync(content));
+            writeFileSync(join(folder, `${name}.gz`), gzipSync(content, { level: 9 }));
+          }
+        }
+      },
     },
   };
 }

@@ -15,7 +15,9 @@ export type ConnectErrorCode =
   /** The session has expired, and no attempt is in progress. */
   | 'session_expired'
   /** The service has no session with this token. */
-  | 'invalid_token';
+  | 'invalid_token'
+  /** The application returned no token of a session; `reason` says what it returned. */
+  | 'no_token';
 
 const messages: Record<ConnectErrorCode, string> = {
   window_closed: 'The window was closed before an account was connected.',
@@ -28,6 +30,7 @@ const messages: Record<ConnectErrorCode, string> = {
     'The connect page did not load in the frame. Check that TRELLIS_CONNECT_FRAME_ANCESTORS contains the origin of this page, and that `url` is the address of the service.',
   session_expired: 'The connect session has expired. Create a new session.',
   invalid_token: 'The connect session is unknown: the token is wrong, or the session was deleted.',
+  no_token: 'The application returned no token of a connect session.',
 };
 
 /** The error that `connect` rejects with, except for an abort and for an error of your `token` function. */

@@ -3,6 +3,7 @@ import { connectInFrame } from './frame.ts';
 import { openPopup, untilClosed, watchPopup } from './popup.ts';
 import type { Connected, Session } from './progress.ts';
 import { flowIdOf, redirectTo } from './redirect.ts';
+import { serviceUrl } from './service-url.ts';
 
 export type ConnectOptions = {
   /** The address of the service. */
@@ -41,14 +42,15 @@ export type ConnectOptions = {
  * Opens the connect page, and resolves when the user has connected an account. Needs no WebSocket and no third-party
  * cookie.
  *
- * Rejects with `ConnectError` if the user gives up, with the signal's reason on an abort, or with the error of `token`.
+ * Rejects with `ConnectError` if the user gives up, with the signal's reason on an abort, with the error of `token`, or
+ * with a TypeError if `url` is not an http address.
  * The result comes from a browser: your server must read the connection before it acts on the result.
  */
 export async function connect(options: ConnectOptions): Promise<Connected> {
   const { token, mode = 'popup', container, onFailure } = options;
   const signal = options.signal ?? new AbortController().signal;
   signal.throwIfAborted();
-  const url = options.url.replace(/\/+$/, '');
+  const url = serviceUrl(options.url);
   const requestSession = async (): Promise<Session> => {
     const value = await untilAborted(typeof token === 'function' ? token() : token, signal);
     if (typeof value !== 'string' || value === '') throw new ConnectError('invalid_token');
@@ -77,7 +79,7 @@ export async function connect(options: ConnectOptions): Promise<Connected> {
 
 /** The address of the connect page. The page removes the token from its address before it shows anything. */
 function addressOf({ url, integration, lang, theme }: ConnectOptions, more: Record<string, string>): string {
-  const address = new URL(`${url.replace(/\/+$/, '')}/connect/`);
+  const address = new URL(`${serviceUrl(url)}/connect/`);
   for (const [name, value] of Object.entries({ ...more, integration, lang, theme }))
     if (value !== undefined) address.searchParams.set(name, value);
   return address.href;

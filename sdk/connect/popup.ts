@@ -26,14 +26,18 @@ const focusedForMs = 3_000;
 
 /** Opens an empty window in the middle of this one. Returns null if the browser blocks it. Call it in a click handler. */
 export function openPopup(): Window | null {
+  return window.open('about:blank', '_blank', popupFeatures());
+}
+
+/**
+ * The features of `window.open` for a window in the middle of this one.
+ * @internal
+ */
+export function popupFeatures(): string {
   const [width, height] = [Math.min(520, screen.availWidth), Math.min(720, screen.availHeight)];
   const left = Math.max(0, Math.round(window.screenX + (window.outerWidth - width) / 2));
   const top = Math.max(0, Math.round(window.screenY + (window.outerHeight - height) / 2));
-  return window.open(
-    'about:blank',
-    '_blank',
-    `popup,width=${width},height=${height},left=${left},top=${top}`,
-  );
+  return `popup,width=${width},height=${height},left=${left},top=${top}`;
 }
 
 /**

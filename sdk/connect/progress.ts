@@ -10,6 +10,7 @@ export type Connected = {
   /** The scopes that were requested and not granted. */
   missingScopes: string[];
 };
+/** A connect session: the address of the service, and the token. */
 export type Session = { url: string; token: string };
 
 /** A service that does not respond within this time counts as unreachable. */

@@ -35,7 +35,7 @@ const around = `
   }
 `;
 
-const guides = ['sdk', 'sdk-connect', 'add-to-your-app', 'webhooks-tutorial'];
+const guides = ['sdk', 'sdk-connect', 'embedding', 'add-to-your-app', 'webhooks-tutorial'];
 const pages = guides.map((name) => `docs/guides/${name}.md`);
 
 test('the examples in TypeScript of the guides for applications compile', async () => {

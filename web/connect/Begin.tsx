@@ -1,9 +1,8 @@
 import { Button, PasswordInput, TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { Fault } from '../api/client.ts';
 import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
-import { type Choice, type Choices, type Session, submitForm } from './queries.ts';
+import { type Choice, type Choices, Fault, type Session, submitForm } from './queries.ts';
 import { type Say, type TextKey, useLanguage, useSay } from './texts.ts';
 import { Hints } from './Waiting.tsx';
 

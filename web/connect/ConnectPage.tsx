@@ -1,5 +1,4 @@
 import { useEffect, useState } from 'react';
-import { Fault } from '../api/client.ts';
 import { pollRepeatedly, useAuthorizationFlow } from './authorization-flow.ts';
 import { accountTexts, Begin } from './Begin.tsx';
 import { ChoiceList } from './ChoiceList.tsx';
@@ -7,7 +6,14 @@ import { Done } from './Done.tsx';
 import { notifyHost } from './host.ts';
 import { keepInAddress, type Launch } from './launch.ts';
 import { Loading, Notice, Said } from './Notice.tsx';
-import { authorizationUrl, type Choice, type Made, type Progress, requestMissingScopes } from './queries.ts';
+import {
+  authorizationUrl,
+  type Choice,
+  Fault,
+  type Made,
+  type Progress,
+  requestMissingScopes,
+} from './queries.ts';
 import { SetUp } from './SetUp.tsx';
 import type { SessionView } from './session.ts';
 import { useSay } from './texts.ts';

@@ -1,10 +1,9 @@
 import { Button, NativeSelect, TextInput } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
 import { useCallback, useEffect, useRef, useState } from 'react';
-import { Fault } from '../api/client.ts';
 import { IconChevronRight, IconSearch } from '../ui/icons.tsx';
 import { Loading } from './Notice.tsx';
-import type { Made, Session } from './queries.ts';
+import { Fault, type Made, type Session } from './queries.ts';
 import {
   type Book,
   chooseSheet,

@@ -1,4 +1,5 @@
 import { useEffect, useRef, useState } from 'react';
+import { popupFeatures } from '../../sdk/connect/popup.ts';
 import { type CallbackMessage, expectNoReturn, expectReturn, type Launch } from './launch.ts';
 
 /**
@@ -109,7 +110,7 @@ export function useAuthorizationFlow(
       }
       expectNoReturn(launch.brand);
       opened.current?.close();
-      const popup = window.open(ready === undefined ? url : 'about:blank', '_blank', `popup,${place()}`);
+      const popup = window.open(ready === undefined ? url : 'about:blank', '_blank', popupFeatures());
       opened.current = popup;
       try {
         await ready;
@@ -160,11 +161,4 @@ export function pollRepeatedly(poll: () => Promise<unknown>): () => void {
 function authorizeInThisTab(launch: Launch, url: string): void {
   expectReturn(launch.brand);
   location.assign(url);
-}
-
-function place(): string {
-  const [width, height] = [Math.min(520, screen.availWidth), Math.min(700, screen.availHeight)];
-  const left = Math.max(0, Math.round(window.screenX + (window.outerWidth - width) / 2));
-  const top = Math.max(0, Math.round(window.screenY + (window.outerHeight - height) / 2));
-  return `width=${width},height=${height},left=${left},top=${top}`;
 }

@@ -1,12 +1,14 @@
 import type { Routes } from '../../sdk/client/routes.ts';
-import { type Answer, send } from '../api/client.ts';
+import * as client from '../../sdk/connect/session.ts';
 
-/** The calls of the page, each with the token of the session. All throw `Fault`. */
+export type { Choice, Choices } from '../../sdk/connect/session.ts';
+/** The calls of the page, which are those of the client for pages of applications. All throw `Fault`. */
+export { ConnectCallError as Fault } from '../../sdk/connect/session.ts';
+
+type Answer<R extends keyof Routes> = Routes[R]['answer'];
 export type Progress = Answer<'GET /connect/session/progress'>['data'];
 /** The connection that the session created. */
 export type Made = NonNullable<Progress['connection']>;
-export type Choices = Answer<'GET /connect/session/choices'>['data'];
-export type Choice = Choices['choices'][number];
 export type Settings = NonNullable<Progress['settings']>;
 
 export type Session = { token: string; baseUrl: string };
@@ -20,51 +22,40 @@ export async function fetchOpening(session: Session): Promise<Progress> {
   return (await call(session, 'GET /connect/session/progress', { query: { settings: 'true' } })).data;
 }
 
-export async function fetchChoices(session: Session): Promise<Choices> {
-  return (await call(session, 'GET /connect/session/choices')).data;
+export function fetchChoices(session: Session): Promise<client.Choices> {
+  return client.listChoices(reachable(session));
 }
 
 /** Reopens the session for the missing scopes. */
-export async function requestMissingScopes(session: Session): Promise<void> {
-  await call(session, 'POST /connect/session/rest');
+export function requestMissingScopes(session: Session): Promise<void> {
+  return client.requestMissingScopes(reachable(session));
 }
 
-/** Connects with the values of the form: `params[x]` is sent in the query, all other values in the body. */
+/** Connects with the values of the form. */
 export async function submitForm(
-  { token, baseUrl }: Session,
-  { choice, values }: { choice: Choice; values: Record<string, string> },
+  session: Session,
+  given: { choice: client.Choice; values: Record<string, string> },
 ): Promise<void> {
-  if (choice.form_path === null) throw new Error('the connection begins at the provider');
-  const entries = Object.entries(values);
-  const isParam = (name: string) => name.startsWith('params[');
-  await send(`POST ${pathOf(baseUrl)}${choice.form_path}`, {
-    query: { connect_session_token: token, ...Object.fromEntries(entries.filter(([name]) => isParam(name))) },
-    body: Object.fromEntries(entries.filter(([name]) => !isParam(name))),
-  });
+  await client.submitForm(reachable(session), given);
 }
 
-/** The absolute URL that starts a flow, so that the cookie is set for the host to which the provider redirects. */
+/** The URL that starts a flow, so that the cookie is set for the host to which the provider redirects. */
 export function authorizationUrl(
   { token, baseUrl }: Session,
   { key, values }: { key: string; values: Record<string, string> },
 ): string {
-  const url = new URL(`${baseUrl}/oauth/connect/${encodeURIComponent(key)}`);
-  url.searchParams.set('connect_session_token', token);
-  for (const [name, value] of Object.entries(values)) if (value !== '') url.searchParams.set(name, value);
-  return url.href;
+  return client.authorizationUrl({ url: baseUrl, token }, { integration: key, values });
 }
 
-/** The prefix of the paths of the service; the page may have been opened with another host name. */
-function pathOf(baseUrl: string): string {
-  return new URL(baseUrl).pathname.replace(/\/$/, '');
-}
-
-export async function call<R extends keyof Routes>(
-  { token, baseUrl }: Session,
+export function call<R extends keyof Routes>(
+  session: Session,
   route: R,
   given: { query?: Record<string, string>; body?: object } = {},
 ): Promise<Answer<R>> {
-  const [method, path] = route.split(' ');
-  const headers = { authorization: `Bearer ${token}` };
-  return (await send(`${method} ${pathOf(baseUrl)}${path}`, { headers, ...given })) as Answer<R>;
+  return client.callWithSession(reachable(session), route, given);
+}
+
+/** The session at the host of the page, which may have been opened with another host name than that of the base URL. */
+function reachable({ token, baseUrl }: Session) {
+  return { token, url: location.origin + new URL(baseUrl).pathname.replace(/\/$/, '') };
 }

@@ -118,6 +118,39 @@ describe('serving the dashboard', () => {
     assert.match(String(answer.headers.vary), /accept-encoding/i);
   });
 
+  test('the client is served to pages of any site, and again only if it has changed', async () => {
+    for (const path of ['/connect.js', '/sdk/trellis-client.tgz'])
+      assert.equal((await app.inject(path)).statusCode, 503, `${path}: not built yet`);
+    await mkdir(join(directory, 'client'));
+    await writeFile(join(directory, 'client/connect.js'), 'let one;');
+    await writeFile(join(directory, 'client/connect.js.br'), 'compressed');
+    await writeFile(join(directory, 'client/trellis-client.tgz'), 'tarball');
+    const first = await app.inject('/connect.js');
+    assert.deepEqual([first.statusCode, first.body], [200, 'let one;']);
+    assert.match(String(first.headers['content-type']), /javascript/);
+    assert.equal(first.headers['cache-control'], 'public, max-age=86400');
+    assert.equal(first.headers['cross-origin-resource-policy'], 'cross-origin');
+    const tag = String(first.headers.etag);
+    const again = (etag: string) => app.inject({ url: '/connect.js', headers: { 'if-none-match': etag } });
+    for (const known of [tag, `"other", ${tag}`, tag.slice(2), '*']) {
+      const { statusCode, body, headers } = await again(known);
+      assert.deepEqual([statusCode, body, headers.etag], [304, '', tag], known);
+    }
+    const compressed = await app.inject({ url: '/connect.js', headers: { 'accept-encoding': 'br' } });
+    assert.deepEqual(
+      [compressed.body, compressed.headers['content-encoding'], compressed.headers.etag],
+      ['compressed', 'br', tag],
+    );
+    // Another version of the same length and date.
+    await writeFile(join(directory, 'client/connect.js'), 'let two;');
+    const other = await again(tag);
+    assert.deepEqual([other.statusCode, other.body], [200, 'let two;']);
+    const tarball = await app.inject('/sdk/trellis-client.tgz');
+    assert.deepEqual([tarball.body, tarball.headers['cache-control']], ['tarball', 'no-cache']);
+    for (const path of ['/sdk/', '/sdk/..%2fconnect.js', '/sdk/connect.js', '/client/connect.js'])
+      assert.equal((await app.inject(path)).statusCode, 404, path);
+  });
+
   test('nothing beside the assets can be read', async () => {
     for (const path of [
       '/assets/../dashboard/index.html',

@@ -1,19 +1,24 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import staticFiles from '@fastify/static';
-import type { FastifyReply, FastifySchema } from 'fastify';
+import type { FastifyReply, FastifyRequest, FastifySchema } from 'fastify';
 import type { Brand } from '../../brand.ts';
+import { AppError } from '../../errors.ts';
 import type { App } from '../server.ts';
 import { guideRoutes } from './guides.ts';
 import { html, page, privateHeaders } from './page.ts';
 
 /**
  * The pages of `web/`: one document for the dashboard, one for the connect page, the guides (`guides.ts`), and their files.
- * Until they are built, the document is a page that shows the state of the build and reloads itself.
+ * Until they are built, the document is a page that shows the state of the build and reloads itself. Also the client that
+ * applications load.
  */
 export type Web = {
-  /** Holds `dashboard/index.html`, `connect/index.html`, `guides/` and `assets/`. May appear while the service runs. */
+  /**
+   * Holds `dashboard/index.html`, `connect/index.html`, `guides/`, `assets/` and `client/`. May appear while the service
+   * runs.
+   */
   directory: string;
   /** The state of the build; called only if the document is missing. */
   building(): Building;
@@ -56,6 +61,12 @@ export async function staticRoutes(
     reply.header('x-content-type-options', 'nosniff');
     return reply.sendFile(request.params.file, { immutable: true, maxAge: '365d', dotfiles: 'ignore' });
   });
+  for (const { address, ...file } of clientFiles) {
+    const directory = join(web.directory, 'client');
+    app.get(address, { config, schema }, (request, reply) =>
+      sendClientFile({ ...file, directory }, request, reply),
+    );
+  }
   for (const address of addresses) {
     app.get(address, { config, schema }, async (_request, reply) => {
       const document = await read('dashboard');
@@ -91,6 +102,38 @@ export async function staticRoutes(
     const headers = { 'referrer-policy': 'no-referrer' };
     return sendDocument(reply, { document, words, headers, framedBy: ["'self'", ...frameAncestors] });
   });
+}
+
+/** The files of the client: the address, the name in `client/`, and how long a browser keeps it. */
+const clientFiles = [
+  { address: '/connect.js', name: 'connect.js', cacheControl: 'public, max-age=86400' },
+  { address: '/sdk/trellis-client.tgz', name: 'trellis-client.tgz', cacheControl: 'no-cache' },
+] as const;
+
+/**
+ * Throws `unavailable` if the client is not built. The entity tag is that of the content, since the files of npm's
+ * packages all have one date; it is weak because the compressed copies share it.
+ */
+async function sendClientFile(
+  { directory, name, cacheControl }: { directory: string; name: string; cacheControl: string },
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> {
+  const content = await readFile(join(directory, name)).catch(() => undefined);
+  if (content === undefined) throw new AppError('unavailable', 'The client has not been built yet.');
+  const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
+  reply.headers({
+    ...{ etag, 'cache-control': cacheControl, 'x-content-type-options': 'nosniff' },
+    'cross-origin-resource-policy': 'cross-origin',
+  });
+  if (hasTag(request, etag)) return reply.code(304).send();
+  return reply.sendFile(name, directory, { cacheControl: false, etag: false, lastModified: false });
+}
+
+/** RFC 9110 §13.1.2. */
+function hasTag({ headers }: FastifyRequest, etag: string): boolean {
+  const given = headers['if-none-match']?.split(',').map((one) => one.trim()) ?? [];
+  return given.some((one) => one === '*' || one === etag || `W/${one}` === etag);
 }
 
 /** Other pages can neither frame or open these pages, nor see where a person goes from here. */
