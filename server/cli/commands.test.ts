@@ -19,7 +19,6 @@ const main = join(root, 'server/cli/main.ts');
 const program = createProgram({ context: processContext, end: () => {} });
 const commands = commandsOf(program);
 const wordsOf = (path: string) => path.split(' ').slice(1);
-const longOptions = commands.flatMap(({ options }) => options.flatMap(({ long }) => long ?? []));
 
 test('each command prints its help and its version, and exits with 0', async () => {
   assert.ok(commands.length > 30);
@@ -99,38 +98,6 @@ test('only a terminal gets colours, and none with NO_COLOR', async () => {
     return stdout.includes(color);
   };
   assert.deepEqual([await onTerminal({}), await onTerminal({ NO_COLOR: '1' })], [true, false]);
-});
-
-test('the completion of bash proposes commands, options and values', async () => {
-  const { stdout: script } = await runCommand(['completion', 'bash'], {});
-  const complete = async (line: string) => {
-    const words = line.split(' ');
-    const call = `COMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _trellis; echo "\${COMPREPLY[*]}"`;
-    const { stdout } = await run('bash', ['-c', `${script}\n${call}`]);
-    return stdout.trim();
-  };
-  assert.equal(await complete('trellis do'), 'doctor');
-  assert.equal(await complete('trellis key '), 'create list revoke --version --help');
-  assert.equal(await complete('trellis key create --r'), '--rate-limit --replaces');
-  assert.equal(await complete('trellis key create --name key --ex'), '--expires-at');
-  assert.equal(await complete('trellis start --role w'), 'worker');
-  assert.equal(await complete('trellis backup --to '), '');
-  assert.equal(await complete('trellis completion '), 'bash zsh fish --version --help');
-  assert.equal(await complete('trellis import nango --par'), '--parallel');
-});
-
-test('the completion of each shell has all commands and options', async () => {
-  for (const shell of ['bash', 'zsh', 'fish']) {
-    const { code, stdout } = await runCommand(['completion', shell], {});
-    assert.equal(code, 0);
-    for (const command of commands) assert.ok(stdout.includes(command.name()), `${shell}: ${command.name()}`);
-    for (const option of longOptions)
-      assert.ok(stdout.includes(shell === 'fish' ? `-l ${option.slice(2)}` : option), `${shell}: ${option}`);
-    await run(shell, ['-n', '-c', stdout]).catch((error: NodeJS.ErrnoException) => {
-      // This machine may lack the shell.
-      assert.equal(error.code, 'ENOENT', error.message);
-    });
-  }
 });
 
 test('docs/reference/cli.md has each command with its options', () => {

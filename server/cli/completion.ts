@@ -8,6 +8,8 @@ type Place = {
   words: Word[];
   /** Options that take a value, with the values that are known. */
   valued: { option: string; choices: readonly string[] }[];
+  /** Whether an argument may be the name of a file. */
+  takesFiles: boolean;
 };
 
 /** Returns the script for a shell. Source it after the shell's own completion was loaded. */
@@ -29,6 +31,7 @@ function placeOf(command: AnyCommand): Place {
       ),
       ...options.map((one) => ({ word: one.long ?? one.flags, description: one.description })),
     ],
+    takesFiles: command.registeredArguments.some(({ argChoices }) => argChoices === undefined),
     valued: options
       .filter(({ required }) => required)
       .map(({ long, flags, argChoices = [] }) => ({ option: long ?? flags, choices: argChoices })),
@@ -73,17 +76,17 @@ function zshScript(places: readonly Place[]): string {
   return `_trellis() {
   local at= word= candidates=() before=("\${(@)words[2,CURRENT-1]}")
 ${shellBody(places, { set })}
-  if (( $#candidates )); then _describe trellis candidates; else _files; fi
+  (( $#candidates )) && _describe trellis candidates || _files
 }
 compdef _trellis trellis`;
 }
 
 function fishScript(places: readonly Place[]): string {
-  const lines = places.flatMap(({ at, words, valued }) =>
+  const lines = places.flatMap(({ at, words, valued, takesFiles }) =>
     words.map(({ word, description }) => {
       const line = `complete -c trellis -n ${fishQuote(`__trellis_at ${fishQuote(at)}`)}`;
       const about = `-d ${fishQuote(description)}`;
-      if (!word.startsWith('--')) return `${line} -f -a ${word} ${about}`;
+      if (!word.startsWith('--')) return `${line}${takesFiles ? '' : ' -f'} -a ${word} ${about}`;
       const choices = valued.find(({ option }) => option === word)?.choices;
       const value =
         choices === undefined ? '' : choices.length > 0 ? ` -x -a ${fishQuote(choices.join(' '))}` : ' -r';
