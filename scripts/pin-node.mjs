@@ -1,6 +1,7 @@
 // Links node_modules/.bin/node to the Node that this project pins, and checks that it starts. npm 11 creates the link;
 // npm 10 removes it when it omits the packages of other platforms, which have a program with the same name.
-// Plain JavaScript, since any installed Node runs it.
+// Plain JavaScript, since any installed Node runs it. The scripts of package.json start it with the Node of npm, because
+// the pinned one comes first on the PATH that npm sets.
 import { spawnSync } from 'node:child_process';
 import { existsSync, symlinkSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -26,6 +27,7 @@ function fail(message) {
   process.exit(1);
 }
 
+if (process.platform === 'win32') fail('Trellis does not run on Windows. Use WSL 2.');
 if (!existsSync(link)) {
   if (name === undefined || !existsSync(`${modules}/${name}/bin/node`))
     fail('The Node of this project is not installed. Run npm ci, on Linux (glibc) or macOS, x64 or arm64.');

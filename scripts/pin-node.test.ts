@@ -22,3 +22,10 @@ test('a library that the pinned Node lacks is named with the package to install'
     return true;
   });
 });
+
+test('npm runs no install script of a package, which would fail without that library before its name is printed', async () => {
+  const { stdout } = await run('npm', ['config', 'get', 'ignore-scripts'], {
+    cwd: join(import.meta.dirname, '..'),
+  });
+  assert.equal(stdout.trim(), 'true');
+});

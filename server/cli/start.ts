@@ -85,6 +85,15 @@ const maxBusyShare = 0.05;
 /** Smaller growth is not worth a pause. */
 const minGrowthBytes = 4 * 1024 * 1024;
 
+/** Without /proc (a bare chroot), the size of the process is unknown: then it never counts as grown. */
+function residentBytes(): number {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return 0;
+  }
+}
+
 /** Checks as long as the process lives, and does not keep it alive. No effect without `--expose-gc`. */
 function collectWhileIdle(): void {
   const { gc } = globalThis;
@@ -93,13 +102,13 @@ function collectWhileIdle(): void {
   let atBestBytes = 0;
   const collect = () => {
     gc({ type: 'major', execution: 'sync', flavor: 'last-resort' });
-    atBestBytes = process.memoryUsage.rss();
+    atBestBytes = residentBytes();
     before = performance.eventLoopUtilization();
   };
   const check = () => {
     const { utilization } = performance.eventLoopUtilization(before);
     before = performance.eventLoopUtilization();
-    const isGrown = process.memoryUsage.rss() - atBestBytes > minGrowthBytes;
+    const isGrown = residentBytes() - atBestBytes > minGrowthBytes;
     if (isGrown && utilization < maxBusyShare) collect();
   };
   setTimeout(() => {

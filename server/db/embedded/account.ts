@@ -71,11 +71,10 @@ export function findAccount(clusterDir: string): Account {
 export function serviceUser(): string {
   try {
     return userInfo().username;
-  } catch (cause) {
+  } catch {
     throw new Error(
       `uid ${process.getuid?.()} has no entry in /etc/passwd, which the embedded PostgreSQL needs; ` +
         'add one, start the service as another user, or set DATABASE_URL',
-      { cause },
     );
   }
 }
