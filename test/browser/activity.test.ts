@@ -6,7 +6,7 @@ import type { Page } from 'playwright-core';
 import { createActivity } from '../../server/activity/writer.ts';
 import { createLog } from '../../server/log.ts';
 import { skipBrowser } from '../support/browser.ts';
-import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect, type TestTrellis } from '../support/trellis.ts';
 
 /** What somebody who watches a service sees of what it does. */
@@ -75,6 +75,20 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await live('Live');
     await proxied('again-live');
     await line('again-live').waitFor();
+  });
+
+  test('an operation that is logged before the stream opens, and after the list was read, is shown', async () => {
+    const open = await holdCalls(page, '**/operations/tail*');
+    await page.reload();
+    await line('again-live').waitFor();
+    await live('Connecting');
+    // The list is polled until the stream opens.
+    const list = await holdCalls(page, '**/operations?*');
+    await proxied('between');
+    await open();
+    await live('Live');
+    await line('between').waitFor();
+    await list();
   });
 
   test('filters are in the URL and apply to the list, also to live entries', async () => {

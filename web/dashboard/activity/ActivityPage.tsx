@@ -207,18 +207,22 @@ function OperationsList({
     ),
   );
   const isSeen = useDocumentVisibility() === 'visible';
+  // Not that of an older page, which is shown until the newest one is read.
+  const newest = mayGrow && !query.isPlaceholderData ? query.data?.operations : undefined;
+  const [wasRead, setRead] = useState(false);
+  if (newest !== undefined && !wasRead) setRead(true);
   const tail = useTail({
     environment,
     filters,
-    newestId: query.data?.operations[0]?.id,
+    newestId: newest?.[0]?.id,
     // A browser has six connections to a service for all its tabs, so a hidden tab keeps no stream open.
-    isOn: mayGrow && !isPaused && isSeen && query.data !== undefined,
+    isOn: mayGrow && !isPaused && isSeen && wasRead,
   });
   const isAway = tail.state === 'connecting' || tail.state === 'waiting';
   const fetched = query.data?.operations ?? [];
   // A stream without a last ID starts when it opens. It misses operations that were logged shortly before and
-  // stored after the list was read.
-  const isPollNeeded = isAway || (fetched.length === 0 && tail.operations.length === 0);
+  // stored after the list was read, so an empty list is polled.
+  const isPollNeeded = isAway || fetched.length === 0;
   if (isPolled !== isPollNeeded) setPolled(isPollNeeded);
   const all = mayGrow ? newestFirst([...tail.operations, ...fetched]) : fetched;
   const shown = all.slice(0, pageSize);

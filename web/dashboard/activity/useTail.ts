@@ -12,8 +12,8 @@ const gatherMs = 250;
 const maxWaitMs = 30_000;
 
 /**
- * Operations that were logged since the page was opened, newest first, while `isOn`. A closed stream is reopened with
- * backoff, after the newest known operation, so that none is missed.
+ * Operations that were logged since the list was read, newest first, while `isOn`. The stream begins after the newest known
+ * operation, at first that of the list, so that none is missed. A closed stream is reopened with backoff.
  */
 export function useTail({
   environment,
@@ -23,14 +23,20 @@ export function useTail({
 }: {
   environment: string;
   filters: Following['filters'];
-  /** The newest ID of the fetched list; undefined if it is empty. */
+  /** The newest ID of the list that was read last; undefined if it is empty. */
   newestId: string | undefined;
   isOn: boolean;
 }): { state: TailState; operations: Operation[] } {
   const [state, setState] = useState<TailState>('connecting');
   const [operations, setOperations] = useState<Operation[]>([]);
-  const lastId = useRef(newestId);
+  const lastId = useRef<string>(undefined);
   const given = JSON.stringify(filters);
+
+  // Before the stream opens, in the effect below.
+  useEffect(() => {
+    if (newestId !== undefined && (lastId.current === undefined || newestId > lastId.current))
+      lastId.current = newestId;
+  }, [newestId]);
 
   useEffect(() => {
     if (!isOn) return;
