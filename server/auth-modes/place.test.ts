@@ -1,14 +1,12 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { loadCatalog } from '../providers/catalog.ts';
+import { shippedCatalog as catalog } from '../../test/support/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { TemplateError } from '../providers/template.ts';
-import { authModes, type Credentials, modeNamed, renewalOf } from './modes.ts';
+import { type Credentials, modeNamed, renewalOf } from './modes.ts';
 import { credentialsFrom, type OAuth2Credentials } from './oauth2-credentials.ts';
 import { apiBase, placeCredentials, verificationRequest, withQuery } from './place.ts';
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const keyed = catalog.get('private-api-key');
 const google = catalog.get('google-sheet');
 const key: Credentials = { type: 'API_KEY', apiKey: 's3cr3t' };

@@ -1,16 +1,12 @@
 /** A provider on loopback for tests of this module: a real HTTP server that gives one answer to everything. */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { loadCatalog } from '../providers/catalog.ts';
+import { shippedCatalog } from '../../test/support/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { withSandbox } from '../providers/sandbox.ts';
-import { authModes } from './modes.ts';
 
-export const google = loadCatalog(join(import.meta.dirname, '../../providers'), authModes).get(
-  'google-sheet',
-);
+export const google = shippedCatalog.get('google-sheet');
 export const client = {
   clientId: 'id:1',
   clientSecret: 's3cr3t&',

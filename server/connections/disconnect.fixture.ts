@@ -3,18 +3,17 @@
 import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
+import { shippedCatalog as shipped } from '../../test/support/catalog.ts';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
-import { authModes } from '../auth-modes/modes.ts';
 import { readMasterKeys } from '../config/config.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import type { Caller } from '../http/auth/caller.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
 import type { Fetch } from '../outbound/outbound.ts';
-import { type Catalog, loadCatalog } from '../providers/catalog.ts';
+import type { Catalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { openVault } from '../vault.ts';
 import { disconnect, type RevokeChoice } from './disconnect.ts';
@@ -27,7 +26,6 @@ import { type Connection, findConnection } from './store/store.ts';
 
 export const clientSecret = 'GOCSPX-of-the-client';
 const host = 'apps.googleusercontent.com';
-const shipped = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const google = shipped.get('google-sheet');
 /** The shipped providers, and one that replaces refresh tokens and revokes each of them alone. */
 const rotating: ProviderDefinition = {

@@ -1,15 +1,13 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { authModes, type Credentials } from '../auth-modes/modes.ts';
+import { shippedCatalog as catalog } from '../../test/support/catalog.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import type { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Fetch } from '../outbound/outbound.ts';
-import { loadCatalog } from '../providers/catalog.ts';
 import { readImported, tryImported } from './import.ts';
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const now = new Date('2026-11-21T09:00:00Z');
 const oauth = { type: 'OAUTH2', access_token: 'a-token', raw: {} } as const;
 const renewable = { ...oauth, refresh_token: 'r' } as const;

@@ -2,16 +2,14 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { authModes, type Credentials } from '../auth-modes/modes.ts';
+import { shippedCatalog as catalog } from '../../test/support/catalog.ts';
+import type { Credentials } from '../auth-modes/modes.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Fetch } from '../outbound/outbound.ts';
-import { loadCatalog } from '../providers/catalog.ts';
 import { testFailed, verify } from './verify.ts';
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
 const seen: { path: string | undefined; headers: IncomingHttpHeaders }[] = [];
 let answer: (response: ServerResponse) => void;
 const server = createServer((request, response) => {

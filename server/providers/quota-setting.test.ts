@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { providersDirectory } from '../app/app.ts';
-import { authModes } from '../auth-modes/modes.ts';
-import { loadCatalog } from './catalog.ts';
+import { shippedCatalog } from '../../test/support/catalog.ts';
 import { quotaWith } from './quota-setting.ts';
 
-const { quota } = loadCatalog(providersDirectory, authModes).get('google-sheet').api;
+const { quota } = shippedCatalog.get('google-sheet').api;
 const real = { isTest: false };
 
 test('a quota is on but for test integrations, and can be switched either way', () => {

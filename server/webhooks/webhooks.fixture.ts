@@ -3,12 +3,11 @@
 import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { exportJWK, generateKeyPair, type JWTPayload, SignJWT } from 'jose';
+import { shippedCatalog as catalog } from '../../test/support/catalog.ts';
 import { openTestDatabase } from '../../test/support/database.ts';
 import { openSecretWatch } from '../../test/support/secret-watch.ts';
 import { watchedVault } from '../../test/support/secret-watch-server.ts';
-import { authModes } from '../auth-modes/modes.ts';
 import { brandNames } from '../brand.ts';
 import { readMasterKeys } from '../config/config.ts';
 import { createStatusTransitions } from '../connections/health/status-transitions.ts';
@@ -22,7 +21,6 @@ import { createHttp } from '../http/server.ts';
 import { createIntegration, type Integration } from '../integrations/store.ts';
 import { createLog } from '../log.ts';
 import type { Fetch } from '../outbound/outbound.ts';
-import { loadCatalog } from '../providers/catalog.ts';
 import { openVault } from '../vault.ts';
 import { webhookRoutes } from './routes.ts';
 import { retryJob } from './security-events/security-events.ts';
@@ -42,7 +40,6 @@ export async function openWebhookBench() {
   const masterKey = randomBytes(32).toString('base64');
   watch.made('client_secret', clientSecret);
   const vault = watchedVault(openVault(readMasterKeys(`k1:${masterKey}`, []) ?? []), watch);
-  const catalog = loadCatalog(join(import.meta.dirname, '../../providers'), authModes);
   const reading = { vault, catalog, testClient: undefined };
   const environments = {
     dev: (await ensureEnvironment(db, { name: 'dev', vault })).environment,

@@ -5,12 +5,11 @@ import { createConnection, type Socket } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
-import { authModes } from '../../server/auth-modes/modes.ts';
 import { placeAll } from '../../server/db/sequencer.ts';
 import { openReceiver, type Receiver } from '../../server/deliveries/deliveries.fixture.ts';
 import { eventSequence } from '../../server/events/sequence.ts';
-import { loadCatalog, providersDirectory } from '../../server/providers/catalog.ts';
 import type { WebhookSignature } from '../../server/providers/definition.ts';
+import { shippedCatalog } from '../support/catalog.ts';
 import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
@@ -483,15 +482,13 @@ const clock = () => Date.now() + (24 * 3600 + 1 + 20 * 60) * 1000;
 
 type Dated = { name: string; auth_mode: string; proof: Exclude<WebhookSignature, { scheme: 'token' }> };
 /** Every definition whose webhooks carry the time of sending. */
-const dated = loadCatalog(providersDirectory, authModes)
-  .list()
-  .flatMap(({ name, auth_mode, webhook }): Dated[] => {
-    const proof = webhook?.proof;
-    if (proof === undefined || proof.scheme === 'token') return [];
-    if (proof.scheme === 'standard') return [{ name, auth_mode, proof }];
-    const from = proof.parts ?? proof.timestamp_header ?? proof.timestamp_body;
-    return from === undefined ? [] : [{ name, auth_mode, proof }];
-  });
+const dated = shippedCatalog.list().flatMap(({ name, auth_mode, webhook }): Dated[] => {
+  const proof = webhook?.proof;
+  if (proof === undefined || proof.scheme === 'token') return [];
+  if (proof.scheme === 'standard') return [{ name, auth_mode, proof }];
+  const from = proof.parts ?? proof.timestamp_header ?? proof.timestamp_body;
+  return from === undefined ? [] : [{ name, auth_mode, proof }];
+});
 
 /** The headers and the body that the provider sends at a time. */
 function datedWebhook(proof: Dated['proof'], sentAtMs: number) {

@@ -3,8 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Sandbox, startSandbox } from '../../sandbox/main.ts';
-import { createApp, providersDirectory } from '../../server/app/app.ts';
-import { authModes } from '../../server/auth-modes/modes.ts';
+import { createApp } from '../../server/app/app.ts';
 import { loadConfig } from '../../server/config/config.ts';
 import type { Db } from '../../server/db/pool.ts';
 import { createKey } from '../../server/environments/keys.ts';
@@ -13,8 +12,9 @@ import type { App } from '../../server/http/server.ts';
 import type { Job } from '../../server/jobs/jobs.ts';
 import { createLog } from '../../server/log.ts';
 import { createOutbound } from '../../server/outbound/outbound.ts';
-import { type Catalog, loadCatalog } from '../../server/providers/catalog.ts';
+import type { Catalog } from '../../server/providers/catalog.ts';
 import { openVault } from '../../server/vault.ts';
+import { shippedCatalog } from './catalog.ts';
 import { openTestDatabase } from './database.ts';
 import { freePort } from './ports.ts';
 import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
@@ -59,7 +59,7 @@ export type Caller = Pick<TestTrellis, 'baseUrl' | 'call' | 'control' | 'watch'>
 /** Starts it on free ports; `env` adds settings to the defaults. */
 export async function openTrellis(
   env: Record<string, string> = {},
-  { catalog = loadCatalog(providersDirectory, authModes) }: { catalog?: Catalog } = {},
+  { catalog = shippedCatalog }: { catalog?: Catalog } = {},
 ): Promise<TestTrellis> {
   const dataDir = await mkdtemp(join(tmpdir(), 'trellis-test-data-'));
   const { db, drop } = await openTestDatabase();

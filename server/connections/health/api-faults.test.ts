@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
-import { authModes } from '../../auth-modes/modes.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { type ApiAnswer, judgeAnswer } from './api-faults.ts';
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const google = catalog.get('google-sheet');
 const plain = catalog.get('unauthenticated');
 

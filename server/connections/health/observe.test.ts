@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from '../store/reader.ts';
 import { insertConnection, replaceCredentials, swapCredentials } from '../store/save.ts';
@@ -15,7 +13,6 @@ import { healthToWire } from './health.ts';
 import { createObserver, type ObservedAnswer, type Observer } from './observe.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const reading = { vault, catalog, testClient: undefined };
 const sheets = 'https://www.googleapis.com/auth/spreadsheets';
 const drive = 'https://www.googleapis.com/auth/drive';

@@ -1,16 +1,14 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, beforeEach, describe, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import type { AppError } from '../../errors.ts';
 import { apiFault, recordFault } from '../../integrations/fault.ts';
 import { createIntegration, getIntegration, updateIntegration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { listConnections } from '../store/list.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from '../store/reader.ts';
@@ -20,7 +18,6 @@ import { type HealthWire, healthToWire } from './health.ts';
 import { createStatusTransitions, endConnection, type StatusTransitions } from './status-transitions.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const reading = { vault, catalog, testClient: undefined };
 const token = { type: 'OAUTH2', access_token: 'access', refresh_token: 'refresh', raw: {} } as const;
 const dead: TokenFault = { kind: 'dead_grant', error: 'invalid_grant', httpStatus: 400 };

@@ -1,20 +1,17 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration, type Integration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { insertConnection, replaceCredentials } from '../store/save.ts';
 import type { Connection } from '../store/store.ts';
 import { expiryOf, noticeMs, warnOfExpiries } from './warnings.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const google = catalog.get('google-sheet');
 const start = new Date('2026-11-21T12:00:00Z');
 const hourMs = 3600_000;

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { createStatusTransitions } from '../health/status-transitions.ts';
 import { createConnectionReader, type LiveConnection, placeOf } from '../store/reader.ts';
@@ -16,7 +14,6 @@ import { createCredentialSource } from './credentials.ts';
 import { probeJob } from './keepalive.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const reading = { vault, catalog, testClient: undefined };
 const accepted = { access_token: 'new', token_type: 'Bearer', expires_in: 3600 };
 

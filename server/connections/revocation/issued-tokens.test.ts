@@ -1,21 +1,18 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { revocationUnit } from '../../auth-modes/revocation.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration, type Integration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { destroyConnection, insertConnection } from '../store/save.ts';
 import { type Connection, findHead } from '../store/store.ts';
 import { forgetTokens, recordIssuedToken, sweepTokens, updateTokenSlots } from './issued-tokens.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const google = catalog.get('google-sheet');
 /** A small limit: near from 4 on, reached at 5. */
 const limit = 5;

@@ -1,12 +1,10 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration } from '../../integrations/store.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { createLastUse } from '../refresh/credentials.ts';
 import {
@@ -21,7 +19,6 @@ import {
 } from './list.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const many = 10_000;
 let database: TestDatabase;
 let environmentId: number;

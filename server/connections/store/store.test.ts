@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration, type Integration } from '../../integrations/store.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { openVault } from '../../vault.ts';
 import { endConnection } from '../health/status-transitions.ts';
 import { importConnection } from '../import.ts';
@@ -23,7 +21,6 @@ import {
 import { findConnection, getConnection, holdConnection } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 let database: TestDatabase;
 let integration: Integration;
 before(async () => {

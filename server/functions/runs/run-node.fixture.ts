@@ -3,17 +3,15 @@
 
 import { createSecretKey } from 'node:crypto';
 import { BlockList } from 'node:net';
-import { join } from 'node:path';
 import { pino } from 'pino';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { noActivity } from '../../activity/writer.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { brandNames } from '../../brand.ts';
 import { createStatusTransitions } from '../../connections/health/status-transitions.ts';
 import { createCredentialSource } from '../../connections/refresh/credentials.ts';
 import { createConnectionReader } from '../../connections/store/reader.ts';
 import { type DbTarget, openDb } from '../../db/pool.ts';
 import { createOutbound } from '../../outbound/outbound.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { createProxy } from '../../proxy/proxy.ts';
 import { createQuota } from '../../proxy/quota/quota.ts';
 import { openVault } from '../../vault.ts';
@@ -37,7 +35,6 @@ export async function openRunNode(
 ) {
   const db = openDb(target, { maxConnections: 8 });
   const vault = openVault([{ id: 'k', key: createSecretKey(Buffer.from(masterKey, 'base64')) }]);
-  const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
   const log = pino({ level: 'silent' });
   const brand = brandNames('trellis');
   const reading = { vault, catalog, testClient: undefined };

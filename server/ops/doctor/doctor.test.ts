@@ -5,13 +5,12 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { shippedCatalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
 import { readOutboundAllow } from '../../config/setting-values.ts';
 import { masterKey } from '../../data-keys/data-keys.fixture.ts';
 import { registerMasterKey } from '../../data-keys/store.ts';
 import { type Db, openDb } from '../../db/pool.ts';
-import { loadCatalog, providersDirectory } from '../../providers/catalog.ts';
 import { judgeBaseUrl, judgeOidc, judgePort, judgeReachable } from './address.ts';
 import { type Check, runCheck } from './check.ts';
 import {
@@ -100,8 +99,7 @@ test('what waits for too long is named', async () => {
 });
 
 test('an integration that sends credentials in a header that servers return is named, and no other', async () => {
-  const catalog = loadCatalog(providersDirectory, authModes);
-  const judge = () => judgeCredentialHeaders(db, catalog);
+  const judge = () => judgeCredentialHeaders(db, shippedCatalog);
   await db.query(
     `with made as (insert into environment (name, data_key) values ('dev', $1) returning id)
     insert into integration (environment_id, key, provider, display_name, integration_config)
@@ -125,8 +123,7 @@ test('an integration that sends credentials in a header that servers return is n
 });
 
 test('a sunset is reported from 90 days before, only for the affected connections', async () => {
-  const catalog = loadCatalog(providersDirectory, authModes);
-  const judge = (at: string) => judgeSunsets(db, { catalog, at: new Date(at) });
+  const judge = (at: string) => judgeSunsets(db, { catalog: shippedCatalog, at: new Date(at) });
   const integrations = await db.query<{ id: number; key: string }>(`
     insert into integration (environment_id, key, provider, display_name, is_test)
     select environment.id, given.key, 'shopify', 'Shop', given.key = 'tried'

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
-import { authModes } from '../../auth-modes/modes.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { quotaUse } from './quota.ts';
 
 let database: TestDatabase;
@@ -12,7 +10,6 @@ before(async () => {
 });
 after(() => database.drop());
 
-const catalog = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes);
 const integration = (id: number, clientId: string, more: { quota?: string; isTest?: boolean } = {}) => ({
   ...{ id, provider: catalog.get('google-sheet'), isTest: more.isTest ?? false },
   client: { clientId, clientSecret: 'secret' },

@@ -1,13 +1,11 @@
 import assert from 'node:assert/strict';
 import { createHmac, createSecretKey, randomBytes } from 'node:crypto';
-import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { Webhook } from 'standardwebhooks';
-import { authModes } from '../../auth-modes/modes.ts';
+import { shippedCatalog } from '../../../test/support/catalog.ts';
 import { AppError } from '../../errors.ts';
 import { readSettings } from '../../integrations/settings-input.ts';
-import { loadCatalog } from '../../providers/catalog.ts';
 import { webhookSchema } from '../../providers/definition.ts';
 import { openVault } from '../../vault.ts';
 import { faultOfSignature } from './signature.ts';
@@ -136,14 +134,14 @@ test('a secret of Standard Webhooks that is not base64 of 16 bytes verifies no s
 });
 
 test('such a secret is refused where it is set, by field, and an empty one is none', () => {
-  const given = loadCatalog(join(import.meta.dirname, '../../../providers'), authModes).get('github');
+  const given = shippedCatalog.get('github');
   const proof = { scheme: 'standard', key: 'webhook_secret' } as const;
   const provider = { ...given, webhook: { ...given.webhook!, proof } };
   const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
   const reading = {
     vault,
     testClient: undefined,
-    catalog: loadCatalog(join(import.meta.dirname, '../../../providers'), authModes),
+    catalog: shippedCatalog,
   };
   const set = (body: Parameters<typeof readSettings>[0], by: typeof given = provider) =>
     readSettings(body, { provider: by, reading, before: undefined });
