@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
-import { after, before, type TestContext, test } from 'node:test';
+import { after, before, describe, type TestContext, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDatabaseCable } from '../../test/support/database-cable.ts';
@@ -145,31 +145,6 @@ test('a transaction that is not begun in the time for that is given up, whatever
   await cable.close();
 });
 
-test('a connection on which the server no longer responds is closed, whatever waits for it, and a slow one is not', async (t) => {
-  const cable = await openDatabaseCable(database.target);
-  const db = openDb(cable.target, { silentMs: 1_000 });
-  t.after(async () => {
-    await db.end();
-    await cable.close();
-  });
-  const pipeline = { statements: ['select 1'], onRow() {}, onCopied() {} };
-  const works: (() => Promise<unknown>)[] = [
-    () => db.query('select 1'),
-    () => db.transaction((tx) => tx.query('select 1')),
-    () => db.transaction((tx) => tx.copyRows('select 1', () => {})),
-    () => db.pipeline(pipeline),
-  ];
-  for (const work of works) {
-    await work();
-    cable.silence();
-    await assert.rejects(work(), { code: 'unavailable' });
-    await work();
-  }
-  // One that has something to do is waited for.
-  const slow = [db.query('select pg_sleep(5)'), db.transaction((tx) => tx.query('select pg_sleep(5)'))];
-  assert.equal((await Promise.all(slow)).length, 2);
-});
-
 async function openSilent(t: TestContext, silentMs: number) {
   const cable = await openDatabaseCable(database.target);
   const db = openDb(cable.target, { silentMs });
@@ -181,73 +156,102 @@ async function openSilent(t: TestContext, silentMs: number) {
   return { cable, db };
 }
 
-test('the check of the server may lose its own connection once', async (t) => {
-  const { cable, db } = await openSilent(t, 500);
-  cable.loseAnswerTo('pg_stat_activity');
-  assert.equal((await db.query('select pg_sleep(2)')).length, 1);
-  const losing = setInterval(() => cable.loseAnswerTo('pg_stat_activity'), 20);
-  await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
-  clearInterval(losing);
-  assert.deepEqual(await db.query('select 1 as one'), [{ one: 1 }]);
-});
-
-test('a server without capacity for the check does not count as lost', async (t) => {
-  const { cable, db } = await openSilent(t, 500);
-  cable.crowd();
-  assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
-  await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
-});
-
-test('a statement that ends during the check is complete, and its transaction continues', async (t) => {
-  const { cable, db } = await openSilent(t, 300);
-  cable.delay(600);
-  await db.transaction(async (tx) => {
-    await tx.query('select pg_sleep(0.5)');
-    for (let n = 0; n < 100; n++) {
-      await tx.query('select 1');
-      await pause(10);
+// They mostly wait.
+describe('a server or network that no longer responds', { concurrency: 8 }, () => {
+  test('a connection on which the server no longer responds is closed, whatever waits for it, and a slow one is not', async (t) => {
+    const cable = await openDatabaseCable(database.target);
+    const db = openDb(cable.target, { silentMs: 1_000 });
+    t.after(async () => {
+      await db.end();
+      await cable.close();
+    });
+    const pipeline = { statements: ['select 1'], onRow() {}, onCopied() {} };
+    const works: (() => Promise<unknown>)[] = [
+      () => db.query('select 1'),
+      () => db.transaction((tx) => tx.query('select 1')),
+      () => db.transaction((tx) => tx.copyRows('select 1', () => {})),
+      () => db.pipeline(pipeline),
+    ];
+    for (const work of works) {
+      await work();
+      cable.silence();
+      await assert.rejects(work(), { code: 'unavailable' });
+      await work();
     }
+    // One that has something to do is waited for.
+    const slow = [db.query('select pg_sleep(5)'), db.transaction((tx) => tx.query('select pg_sleep(5)'))];
+    assert.equal((await Promise.all(slow)).length, 2);
+  });
+
+  test('the check of the server may lose its own connection once', async (t) => {
+    const { cable, db } = await openSilent(t, 500);
+    cable.loseAnswerTo('pg_stat_activity');
+    assert.equal((await db.query('select pg_sleep(2)')).length, 1);
+    const losing = setInterval(() => cable.loseAnswerTo('pg_stat_activity'), 20);
+    await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
+    clearInterval(losing);
+    assert.deepEqual(await db.query('select 1 as one'), [{ one: 1 }]);
+  });
+
+  test('a server without capacity for the check does not count as lost', async (t) => {
+    const { cable, db } = await openSilent(t, 500);
+    cable.crowd();
+    assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
+    await assert.rejects(db.query('select pg_sleep(30)'), { code: 'unavailable' });
+  });
+
+  test('a statement that ends during the check is complete, and its transaction continues', async (t) => {
+    const { cable, db } = await openSilent(t, 300);
+    cable.delay(600);
+    await db.transaction(async (tx) => {
+      await tx.query('select pg_sleep(0.5)');
+      for (let n = 0; n < 100; n++) {
+        await tx.query('select 1');
+        await pause(10);
+      }
+    });
+  });
+
+  test('neither fresh connections, nor slow logins, nor an end keep a server from saying that it works', async (t) => {
+    const cable = await openDatabaseCable(database.target);
+    t.after(() => cable.close());
+    const db = openDb(cable.target, { silentMs: 500 });
+    const fresh = Array.from({ length: 4 }, () =>
+      db.transactionWithin((tx) => tx.query('select pg_sleep(3)'), { ms: 20_000, connection: 'fresh' }),
+    );
+    await pause(300);
+    cable.delay(2_500);
+    const slow = [...fresh, ...Array.from({ length: 8 }, () => db.query('select pg_sleep(4)'))];
+    await pause(1_000);
+    const ended = db.end();
+    assert.equal((await Promise.all(slow)).length, 12);
+    await ended;
+  });
+
+  test('new connections that hang block neither later ones nor the end of the pool', async () => {
+    const silent = createServer().listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const db = openDb({ url: `postgres://nobody@127.0.0.1:${port}/none` });
+    const attempts = Array.from({ length: 6 }, () =>
+      assert.rejects(
+        db.transactionWithin((tx) => tx.query('select'), { ms: 200, connection: 'fresh' }),
+        { code: 'unavailable' },
+      ),
+    );
+    await Promise.all(attempts);
+    assert.equal(await Promise.race([db.end().then(() => 'ended'), pause(30_000, 'open')]), 'ended');
+    silent.close();
   });
 });
 
-test('neither fresh connections, nor slow logins, nor an end keep a server from saying that it works', async (t) => {
-  const cable = await openDatabaseCable(database.target);
-  t.after(() => cable.close());
-  const db = openDb(cable.target, { silentMs: 500 });
-  const fresh = Array.from({ length: 4 }, () =>
-    db.transactionWithin((tx) => tx.query('select pg_sleep(3)'), { ms: 20_000, connection: 'fresh' }),
-  );
-  await pause(300);
-  cable.delay(2_500);
-  const slow = [...fresh, ...Array.from({ length: 8 }, () => db.query('select pg_sleep(4)'))];
-  await pause(1_000);
-  const ended = db.end();
-  assert.equal((await Promise.all(slow)).length, 12);
-  await ended;
-});
-
+// After those: it changes the server for all new connections to this database.
 test('a server that does not note what its processes do is waited for', async (t) => {
   const [row] = await database.db.query<{ name: string }>('select current_database() as name');
   await database.db.query(`alter database ${row!.name} set track_activities = off`);
   t.after(() => database.db.query(`alter database ${row!.name} reset track_activities`));
   const { db } = await openSilent(t, 500);
   assert.equal((await db.query('select pg_sleep(1.5)')).length, 1);
-});
-
-test('new connections that hang block neither later ones nor the end of the pool', async () => {
-  const silent = createServer().listen(0, '127.0.0.1');
-  await once(silent, 'listening');
-  const { port } = silent.address() as AddressInfo;
-  const db = openDb({ url: `postgres://nobody@127.0.0.1:${port}/none` });
-  const attempts = Array.from({ length: 6 }, () =>
-    assert.rejects(
-      db.transactionWithin((tx) => tx.query('select'), { ms: 200, connection: 'fresh' }),
-      { code: 'unavailable' },
-    ),
-  );
-  await Promise.all(attempts);
-  assert.equal(await Promise.race([db.end().then(() => 'ended'), pause(30_000, 'open')]), 'ended');
-  silent.close();
 });
 
 test('a server without capacity is reported as unavailable, and no other fault of a statement is', async () => {
