@@ -7,20 +7,30 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ok, openReceiver, type Receiver, silent } from '../../server/deliveries/deliveries.fixture.ts';
-import { type RunningService, startRunningService } from '../support/service.ts';
+import { openTestDatabase, type TestDatabase } from '../support/database.ts';
+import { type RunningService, settingsFor, startRunningService } from '../support/service.ts';
 
 let dataDir: string;
+let database: TestDatabase;
+let settings: ReturnType<typeof settingsFor>;
 let receiver: Receiver;
 before(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'trellis-deliveries-'));
+  database = await openTestDatabase();
+  settings = settingsFor(database);
   receiver = await openReceiver(silent);
 });
 after(async () => {
   await receiver.close();
+  await database.drop();
   await rm(dataDir, { recursive: true, force: true });
 });
 
-const start = () => startRunningService({ dataDir, env: { TRELLIS_OUTBOUND_ALLOW: 'endpoints=127.0.0.1' } });
+const start = () =>
+  startRunningService({
+    dataDir,
+    env: { ...settings, TRELLIS_OUTBOUND_ALLOW: 'endpoints=127.0.0.1' },
+  });
 const raise = (service: RunningService, id: string) =>
   service.call('POST', '/connections', {
     body: {

@@ -1,5 +1,6 @@
+// Slow: it starts two nodes as processes, and processes for functions at both.
+
 import assert from 'node:assert/strict';
-import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -7,11 +8,11 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { listNodes } from '../../server/nodes/nodes.ts';
 import { version } from '../../server/version.ts';
 import { runCommand } from '../support/command.ts';
-import { openEmptyDatabase, type TestDatabase, urlOf } from '../support/database.ts';
+import { openTestDatabase, type TestDatabase } from '../support/database.ts';
 import { deployBody, flowConfig } from '../support/functions.ts';
 import { type OtlpReceiver, openOtlpReceiver } from '../support/otlp-receiver.ts';
 import { functionProcessesOf } from '../support/processes.ts';
-import { type RunningService, startRunningService } from '../support/service.ts';
+import { type RunningService, settingsFor, startRunningService } from '../support/service.ts';
 
 /** Two nodes that share the work: one answers, the other does what is due and runs the customers' code. */
 let bench: TestDatabase;
@@ -21,11 +22,10 @@ let api: RunningService;
 let isApiStopped = false;
 let worker: RunningService | undefined;
 before(async () => {
-  bench = await openEmptyDatabase();
+  bench = await openTestDatabase();
   receiver = await openOtlpReceiver();
   settings = {
-    DATABASE_URL: urlOf(bench.target),
-    TRELLIS_ENCRYPTION_KEYS: `k1:${randomBytes(32).toString('base64')}`,
+    ...settingsFor(bench),
     TRELLIS_SANDBOX: 'off',
     OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
   };

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { figuresOf, sumOf } from '../support/metrics.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 /** What callers of the proxy see of a provider's quotas. */
@@ -38,6 +38,9 @@ async function operationOf(path: string): Promise<Record<string, unknown>> {
 
 const read = (headers: Record<string, string> | undefined, wait = '0') =>
   trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers: { ...headers, 'quota-wait': wait } });
+/** Also those that wait for a quota. */
+const callsInFlight = async () =>
+  sumOf(figuresOf((await trellis.call('GET', '/metrics')).text), 'trellis_proxy_calls_in_flight') ?? 0;
 const asked = async () =>
   Number((await trellis.control('GET', 'calls'))['GET /v4/spreadsheets/{spreadsheetId}'] ?? 0);
 
@@ -110,8 +113,8 @@ test('what a call waited for the quota is in the log: of one that was sent, refu
     headers: { ...ada, 'quota-wait': '60', authorization: `Bearer ${trellis.keys.dev}` },
   });
   given.on('error', () => {}).end();
-  await once(given, 'socket');
-  await sleep(1_000);
+  while ((await callsInFlight()) === 0) await sleep(20);
+  await sleep(50);
   given.destroy();
   const gone = await operationOf('given-up');
   assert.deepEqual([gone.requests, gone.details], [0, { outcome: 'client_gone' }]);
@@ -126,10 +129,9 @@ test('a caller who hangs up in the line is not sent to the provider', async () =
     headers: { ...ada, 'quota-wait': '60', authorization: `Bearer ${trellis.keys.dev}` },
   });
   call.on('error', () => {}).end();
-  await once(call, 'socket');
-  await sleep(100);
+  while ((await callsInFlight()) === 0) await sleep(20);
   call.destroy();
-  await sleep(100);
+  while ((await callsInFlight()) > 0) await sleep(20);
   assert.equal(await asked(), before);
 });
 

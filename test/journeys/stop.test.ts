@@ -2,15 +2,22 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { type Address, all, Conversation, readReply } from '../conformance/caller.ts';
 import { ok, type Provider, startProvider } from '../conformance/provider.ts';
-import { type RunningService, startRunningService } from '../support/service.ts';
+import { openTestDatabase, type TestDatabase } from '../support/database.ts';
+import { type RunningService, settingsFor, startRunningService } from '../support/service.ts';
 
 let provider: Provider;
 let service: RunningService;
+let database: TestDatabase;
 let address: Address;
 before(async () => {
   provider = await startProvider();
+  database = await openTestDatabase();
   service = await startRunningService({
-    env: { TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8', TRELLIS_DRAIN_SECONDS: '1' },
+    env: {
+      ...settingsFor(database),
+      TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
+      TRELLIS_DRAIN_SECONDS: '1',
+    },
   });
   await service.call('POST', '/integrations', {
     body: {
@@ -34,7 +41,10 @@ before(async () => {
   ] as const;
   address = { host: hostname, port: Number(port), prefix: '/proxy', headers };
 });
-after(() => provider.close());
+after(async () => {
+  await provider.close();
+  await database.drop();
+});
 
 test('a stop lets short proxied answers end with their connections, and breaks off those that stay', async () => {
   provider.play((seen) => {

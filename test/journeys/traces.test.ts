@@ -6,14 +6,16 @@ import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
+import { openTestDatabase, type TestDatabase } from '../support/database.ts';
 import { actionCode, deployBody, flowConfig, syncCode } from '../support/functions.ts';
 import { type OtlpReceiver, openOtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts';
 import { openSecretWatch } from '../support/secret-watch.ts';
-import { type RunningService, startRunningService } from '../support/service.ts';
+import { type RunningService, settingsFor, startRunningService } from '../support/service.ts';
 import { callerAt, connect } from '../support/trellis.ts';
 
 let receiver: OtlpReceiver;
 let service: RunningService;
+let database: TestDatabase;
 let provider: Awaited<ReturnType<typeof openProvider>>;
 let headers: Record<string, string>;
 let connectionId: string;
@@ -22,8 +24,10 @@ const hidden = 'a-spreadsheet-of-somebody';
 before(async () => {
   receiver = await openOtlpReceiver();
   provider = await openProvider();
+  database = await openTestDatabase();
   service = await startRunningService({
     env: {
+      ...settingsFor(database),
       OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
       OTEL_EXPORTER_OTLP_HEADERS: 'x-team=integrations',
       OTEL_SERVICE_NAME: 'trellis-under-test',
@@ -73,6 +77,7 @@ before(async () => {
 });
 after(async () => {
   await service?.stop();
+  await database?.drop();
   await receiver?.close();
   await provider?.close();
 });

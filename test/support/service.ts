@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
@@ -10,6 +11,7 @@ import { findEmbedded } from '../../server/db/embedded/embedded.ts';
 import { openDb } from '../../server/db/pool.ts';
 import { openVault, type Vault } from '../../server/vault.ts';
 import { surroundings } from './command.ts';
+import { type TestDatabase, urlOf } from './database.ts';
 import { openSecretWatch, type SecretWatch } from './secret-watch.ts';
 import { watchedVault } from './secret-watch-server.ts';
 
@@ -150,6 +152,14 @@ export async function startRunningService(
       if (!keepData) await rm(dataDir, { recursive: true, force: true });
       return code;
     },
+  };
+}
+
+/** Settings of a service on this database, with a new master key. A PostgreSQL of its own would take two seconds more. */
+export function settingsFor({ target }: TestDatabase) {
+  return {
+    DATABASE_URL: urlOf(target),
+    TRELLIS_ENCRYPTION_KEYS: `k1:${randomBytes(32).toString('base64')}`,
   };
 }
 
