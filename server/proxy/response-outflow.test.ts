@@ -48,14 +48,14 @@ test('a caller that reads on, however slowly, is not reported', async (t) => {
   const part = Buffer.alloc(64 * 1024);
   while (response.write(part));
   let stalls = 0;
-  watchReading(response, { idleMs: 200, onStall: () => (stalls += 1) });
+  watchReading(response, { idleMs: 1_500, onStall: () => (stalls += 1) });
   response.on('drain', () => {
     while (!response.writableEnded && response.write(part));
   });
   const closed = once(response, 'close');
-  // Every 100 ms the caller reads the data that has arrived.
-  for (let turn = 0; turn < 8; turn++) {
-    await new Promise((resolve) => setTimeout(resolve, 100));
+  // The caller reads the data that has arrived, and takes longer than that in total.
+  for (let turn = 0; turn < 10; turn++) {
+    await new Promise((resolve) => setTimeout(resolve, 200));
     caller.resume();
     await once(response, 'drain');
     caller.pause();

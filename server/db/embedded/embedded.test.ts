@@ -241,9 +241,10 @@ test('a service whose database cannot start reports the reason and exits', async
   const dataDir = copyOfMade('broken');
   rmSync(path.join(dataDir, 'postgres/data/global/pg_control'));
   const service = spawnService(dataDir);
+  const exited = once(service, 'exit');
   assert.match(await firstLine(service), /^the embedded PostgreSQL ended unexpectedly \(code \d+\): /);
   // By itself: nothing tells it to.
-  const [code] = await once(service, 'exit');
+  const [code] = await exited;
   assert.equal(code, 0);
   assert.deepEqual(processesIn(dataDir), []);
 });
