@@ -1,13 +1,7 @@
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { after, before } from 'node:test';
-import {
-  type Browser,
-  type BrowserContext,
-  type BrowserContextOptions,
-  chromium,
-  type Page,
-} from 'playwright-core';
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
 
 /** The first has no window at all, and a context of it takes an eighth of the time. */
 const names = [
@@ -77,9 +71,11 @@ export function keepBrowser(): void {
   after(() => browser?.close());
 }
 
-function launch(): Promise<Browser> {
+async function launch(): Promise<Browser> {
   if (executable === undefined)
     throw new Error('Install Chromium (Debian: apt-get install chromium), or name it in CHROMIUM_PATH.');
+  // Each test process imports this file, and few open a browser: the library takes half a second to load.
+  const { chromium } = await import('playwright-core');
   return chromium.launch({
     executablePath: executable,
     args: [
