@@ -190,11 +190,26 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     for (let n = 0; n < 55; n += 1) {
       await trellis.call('POST', '/records', { headers, body: { model: 'Row', records: [{ id: n }] } });
     }
+    await page.goto(`${trellis.baseUrl}/app/dev/getting-started`);
     await open('?type=records.save');
     await page.getByRole('link', { name: 'Older' }).click();
     await page.waitForURL(/cursor=/);
     await page.getByText('Older operations').waitFor();
+    // Back leaves the list.
+    await page.goBack();
+    await page.waitForURL(/getting-started$/);
+    await page.goForward();
+    await page.getByText('Older operations').waitFor();
     await page.getByRole('button', { name: 'To the newest' }).click();
+    await live('Live');
+    assert.ok(!page.url().includes('cursor'));
+  });
+
+  test('an address with an invalid cursor shows the first page and a notice', async () => {
+    dashboard.expectComplaint(/status of 400/);
+    await open('?type=records.save&cursor=nonsense');
+    await page.getByText('The address named a page that does not exist. This is the first page.').waitFor();
+    await page.getByRole('link', { name: 'records.save' }).first().waitFor();
     await live('Live');
     assert.ok(!page.url().includes('cursor'));
   });

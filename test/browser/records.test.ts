@@ -116,7 +116,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await rows().getByText('120', { exact: true }).waitFor();
     await page.getByRole('link', { name: 'Previous' }).click();
     await rows().getByText('54', { exact: true }).waitFor();
-    await page.goBack();
+    await page.getByRole('link', { name: 'Next' }).click();
     await rows().getByText('120', { exact: true }).waitFor();
     await page.getByRole('link', { name: 'First' }).click();
     await rows().getByText('4', { exact: true }).waitFor();

@@ -39,9 +39,9 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   };
   let secret: string;
 
-  test('a closed dialog gives the focus back to the button that opened it', async () => {
+  test('a dialog opens with the focus on its first field, and gives it back to the button that opened it', async () => {
     await press('Create a key');
-    await dialog().waitFor();
+    await dialog().getByRole('textbox', { name: 'Name' }).and(page.locator(':focus')).waitFor();
     await page.keyboard.press('Escape');
     await dialog().waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Create a key' }).and(page.locator(':focus')).waitFor();
@@ -197,6 +197,12 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Action' }).fill('key.created');
     await row.waitFor({ state: 'detached' });
     assert.match(page.url(), /action=key.created/);
+    await page.getByRole('textbox', { name: 'Actor' }).fill('the owner');
+    await page.waitForURL(/actor=the/);
+    await page.getByRole('row').filter({ hasText: 'key.created' }).first().waitFor();
+    await page.getByRole('textbox', { name: 'Actor' }).fill('nobody of this name');
+    await page.getByText('No match').waitFor();
+    await page.getByRole('textbox', { name: 'Actor' }).fill('');
     await page.getByRole('textbox', { name: 'Action' }).fill('nothing.so');
     await page.getByText('No match').waitFor();
     await page.getByText('People and environments').click();

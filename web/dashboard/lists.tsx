@@ -53,7 +53,7 @@ export function FilterBar<S extends object>({
             <FilterField
               key={name}
               {...common}
-              flex="1 1 180px"
+              flex={flexFor(common.placeholder)}
               maw={420}
               leftSection={<IconSearch size={16} />}
               value={currentOf(name)}
@@ -65,7 +65,7 @@ export function FilterBar<S extends object>({
           <Select
             key={name}
             {...common}
-            flex="1 1 140px"
+            flex={flexFor(common.placeholder)}
             maw={isNumber ? 420 : 240}
             clearable={byDefault === undefined}
             allowDeselect={byDefault === undefined}
@@ -81,14 +81,18 @@ export function FilterBar<S extends object>({
   );
 }
 
+/** A field that wraps to the next line before its placeholder is cut off beside the icons. */
+const flexFor = (placeholder: string) => `1 1 calc(${Math.max(9, placeholder.length)}ch + 60px)`;
+
 function IntegrationFilter(props: { value: string | null; onChange: (next: string | null) => void }) {
   const { data: integrations = [] } = useQuery(integrationsQuery(useEnvironment()));
+  const placeholder = 'Every integration';
   return (
     <IntegrationSelect
-      flex="1 1 140px"
+      flex={flexFor(placeholder)}
       maw={240}
       aria-label="Integration"
-      placeholder="Every integration"
+      placeholder={placeholder}
       clearable
       integrations={integrations}
       {...props}
@@ -118,7 +122,10 @@ export function NoMatch({
   );
 }
 
-/** The buttons below a list that is read by a cursor: to its first page, and to the next one. */
+/**
+ * The buttons below a list that is read by a cursor: to its first page, and to the next one. The browser's Back leaves the
+ * list, whichever of its pages is shown.
+ */
 export function CursorPager({
   onFirst,
   next,
@@ -140,7 +147,12 @@ export function CursorPager({
         </Button>
       )}
       {next !== undefined && (
-        <ButtonLink variant="default" to="." search={((former: object) => ({ ...former, ...next })) as never}>
+        <ButtonLink
+          variant="default"
+          to="."
+          search={((former: object) => ({ ...former, ...next })) as never}
+          replace
+        >
           {labels[1]}
         </ButtonLink>
       )}

@@ -1,7 +1,7 @@
-import { Modal, Stack } from '@mantine/core';
+import { Stack } from '@mantine/core';
 import type { UseMutationResult } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { DialogEnd } from './Dialog.tsx';
+import { Dialog, DialogEnd } from './Dialog.tsx';
 
 /** Asks for confirmation of an act that cannot be undone; `act` is the text of its button. Closes when it is done. */
 export function Confirm<T>({
@@ -25,7 +25,7 @@ export function Confirm<T>({
     onClose();
   };
   return (
-    <Modal opened={given !== undefined} onClose={close} title={title}>
+    <Dialog opened={given !== undefined} onClose={close} title={title}>
       <Stack>
         {children}
         <DialogEnd
@@ -36,6 +36,6 @@ export function Confirm<T>({
           onAct={() => given !== undefined && mutation.mutate(given, { onSuccess: close })}
         />
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }

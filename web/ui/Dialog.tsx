@@ -44,6 +44,25 @@ export function DialogEnd({
   );
 }
 
+/**
+ * A dialog. The focus is first on the element with `data-autofocus`, else on the first field; without a field, on the button
+ * that closes.
+ */
+export function Dialog({ children, ...props }: ModalProps) {
+  return (
+    <Modal {...props}>
+      <div ref={markFirstField}>{children}</div>
+    </Modal>
+  );
+}
+
+function markFirstField(body: HTMLElement | null): void {
+  if (body === null || body.querySelector('[data-autofocus]') !== null) return;
+  body
+    .querySelector(':is(input, select, textarea):not([type=hidden], :disabled)')
+    ?.setAttribute('data-autofocus', 'true');
+}
+
 /** A dialog with a form: its fields, and the buttons that close and submit it. */
 export function FormDialog({
   title,
@@ -58,13 +77,13 @@ export function FormDialog({
   children: ReactNode;
 }) {
   return (
-    <Modal opened onClose={end.onClose} size={size} title={title}>
+    <Dialog opened onClose={end.onClose} size={size} title={title}>
       <form onSubmit={onSubmit}>
         <Stack>
           {children}
           <DialogEnd {...end} />
         </Stack>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

@@ -11,11 +11,16 @@ const steps: [Intl.RelativeTimeFormatUnit, number][] = [
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' });
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' });
 
-/** "3 minutes ago", "in 2 hours", "just now". Times in ms since 1970. */
+/**
+ * "3 minutes ago", "in 2 hours", "just now". Times in ms since 1970. The age of a past time counts full units, and a future
+ * time is rounded: 59 minutes and 50 seconds are "in 1 hour".
+ */
 export function relativeTime(atMs: number, nowMs: number): string {
   const seconds = (atMs - nowMs) / 1000;
-  for (const [unit, size] of steps) {
-    if (Math.abs(seconds) >= size) return relative.format(Math.trunc(seconds / size), unit);
+  for (const [index, [unit, size]] of steps.entries()) {
+    const finer = steps[index + 1]?.[1] ?? 1;
+    if (seconds <= -size) return relative.format(Math.trunc(seconds / size), unit);
+    if (Math.round(seconds / finer) * finer >= size) return relative.format(Math.round(seconds / size), unit);
   }
   return Math.abs(seconds) < 10 ? 'just now' : relative.format(Math.trunc(seconds), 'second');
 }

@@ -1,8 +1,10 @@
 import { Badge, Button, Card, Group, Select, Skeleton, Stack, Text, TextInput } from '@mantine/core';
 import { useDocumentVisibility } from '@mantine/hooks';
+import { notifications } from '@mantine/notifications';
 import { useQuery } from '@tanstack/react-query';
 import { lazyRouteComponent, useNavigate, useSearch } from '@tanstack/react-router';
-import { Suspense, useState } from 'react';
+import { Suspense, useEffect, useState } from 'react';
+import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { IconActivity, IconPlayerPause, IconPlayerPlay } from '../../ui/icons.tsx';
@@ -46,10 +48,19 @@ export function ActivityPage() {
         filters={given}
         times={timesOf(search, nowMs)}
         onNewest={() => change({})}
+        onNoPage={() => {
+          notifications.show({
+            id: 'no such page of the log',
+            message: 'The address named a page that does not exist. This is the first page.',
+          });
+          change({});
+        }}
       />
       <OperationDrawer
         id={search.operation}
-        onClose={() => void navigate({ search: (former) => ({ ...former, operation: undefined }) })}
+        onClose={() =>
+          void navigate({ search: (former) => ({ ...former, operation: undefined }), replace: true })
+        }
       />
     </Page>
   );
@@ -188,11 +199,14 @@ function OperationsList({
   filters,
   times,
   onNewest,
+  onNoPage,
 }: {
   search: ActivitySearch;
   filters: Omit<Filters, 'from' | 'to' | 'cursor' | 'limit'>;
   times: { from?: string; to?: string };
   onNewest: () => void;
+  /** Called if the cursor of the address is not valid, once or several times. */
+  onNoPage: () => void;
 }) {
   const environment = useEnvironment();
   const [isPaused, setPaused] = useState(false);
@@ -206,6 +220,13 @@ function OperationsList({
       mayGrow && isPolled && !isPaused ? pollMs : false,
     ),
   );
+  const isNoPage =
+    search.cursor !== undefined &&
+    query.error instanceof Fault &&
+    query.error.fields.some(({ path }) => path === 'cursor');
+  useEffect(() => {
+    if (isNoPage) onNoPage();
+  }, [isNoPage, onNoPage]);
   const isSeen = useDocumentVisibility() === 'visible';
   // Not that of an older page, which is shown until the newest one is read.
   const newest = mayGrow && !query.isPlaceholderData ? query.data?.operations : undefined;

@@ -1,7 +1,8 @@
-import { Alert, Button, Group, Loader, Modal, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Group, Loader, Stack, Text, TextInput } from '@mantine/core';
 import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconAlertTriangle, IconCheck, IconExternalLink } from '../../ui/icons.tsx';
@@ -60,7 +61,7 @@ export function ConnectDialog({
     begin.mutate(tab.show, { onError: tab.close });
   };
   return (
-    <Modal opened={isOpen} onClose={close} title="Add a test connection">
+    <Dialog opened={isOpen} onClose={close} title="Add a test connection">
       {begin.data !== undefined ? (
         <Waiting begun={begin.data} onDone={close} />
       ) : (
@@ -100,7 +101,7 @@ export function ConnectDialog({
           </Group>
         </Stack>
       )}
-    </Modal>
+    </Dialog>
   );
 }
 
@@ -193,7 +194,7 @@ function ReconnectDialog({
   onClose: () => void;
 }) {
   return (
-    <Modal opened={opened} onClose={onClose} title={title}>
+    <Dialog opened={opened} onClose={onClose} title={title}>
       {link.data === undefined ? (
         <Stack>
           {link.isPending && <LoadingRows rows={1} height={36} />}
@@ -202,7 +203,7 @@ function ReconnectDialog({
       ) : (
         <ReconnectProgress link={link.data} onRenew={() => link.mutate()} onDone={onClose} />
       )}
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -8,7 +8,6 @@ import {
   Group,
   JsonInput,
   List,
-  Modal,
   Progress,
   SimpleGrid,
   Skeleton,
@@ -23,7 +22,7 @@ import { useIsMutating, useMutation, useQuery, useQueryClient } from '@tanstack/
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
-import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
@@ -616,7 +615,7 @@ function DeleteConnection({ at }: { at: At }) {
           Delete
         </Button>
       </Group>
-      <Modal opened={isOpen} onClose={close} title="Delete this connection?">
+      <Dialog opened={isOpen} onClose={close} title="Delete this connection?">
         <Stack>
           <Loaded query={datasets} loading={<LoadingRows rows={1} height={148} />}>
             {(known) => (
@@ -642,7 +641,7 @@ function DeleteConnection({ at }: { at: At }) {
             onAct={() => destroy.mutate()}
           />
         </Stack>
-      </Modal>
+      </Dialog>
     </Card>
   );
 }

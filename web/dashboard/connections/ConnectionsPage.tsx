@@ -90,7 +90,7 @@ export function ConnectionsPage() {
               isFiltered={isFiltered}
               hasIntegration={integrations.length > 0}
               onAdd={mayWrite ? open : undefined}
-              onClear={() => void navigate({ search: {} })}
+              onClear={() => void navigate({ search: {}, replace: true })}
             />
           ) : (
             <Stack>

@@ -110,7 +110,9 @@ export function DeliveriesTab() {
       <DeliveryDrawer
         id={search.delivery}
         endpoints={endpoints}
-        onClose={() => void navigate({ search: (former) => ({ ...former, delivery: undefined }) })}
+        onClose={() =>
+          void navigate({ search: (former) => ({ ...former, delivery: undefined }), replace: true })
+        }
       />
       {replays && <ReplayDialog endpoints={replayable} onClose={() => setReplays(false)} />}
     </Stack>

@@ -1,6 +1,7 @@
-import { Alert, Button, Checkbox, Group, Modal, Select, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Button, Checkbox, Group, Select, Stack, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { localTime } from '../../ui/local-time.ts';
@@ -35,7 +36,7 @@ export function ReplayDialog({ endpoints, onClose }: { endpoints: Endpoint[]; on
   });
   const isBackwards = to !== '' && new Date(to) <= new Date(from);
   return (
-    <Modal opened onClose={onClose} size="lg" title="Replay a range">
+    <Dialog opened onClose={onClose} size="lg" title="Replay a range">
       <Stack>
         <Dimmed>
           The events of this range are queued again, oldest first, with the same webhook-id. Events from
@@ -104,7 +105,7 @@ export function ReplayDialog({ endpoints, onClose }: { endpoints: Endpoint[]; on
           </Button>
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -5,7 +5,6 @@ import {
   Code,
   Group,
   List,
-  Modal,
   NumberInput,
   SegmentedControl,
   Stack,
@@ -15,7 +14,7 @@ import {
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
-import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { IconEye, IconEyeOff, IconLock, IconRefresh } from '../../ui/icons.tsx';
@@ -114,7 +113,7 @@ function RotateDialog({ onClose }: { onClose: () => void }) {
     after: onClose,
   });
   return (
-    <Modal opened onClose={onClose} title="Rotate the signing key">
+    <Dialog opened onClose={onClose} title="Rotate the signing key">
       <Stack>
         <Text size="sm">
           A new key signs from now on. During the overlap, the previous key signs too: each request has a
@@ -144,7 +143,7 @@ function RotateDialog({ onClose }: { onClose: () => void }) {
           onAct={() => rotate.mutate()}
         />
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }
 

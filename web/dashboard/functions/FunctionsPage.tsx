@@ -143,7 +143,10 @@ function FunctionsTab() {
           isEmpty ? (
             <NoFunctions />
           ) : data.length === 0 ? (
-            <NoMatch icon={<IconFunction size={26} />} onClear={() => void navigate({ search: {} })}>
+            <NoMatch
+              icon={<IconFunction size={26} />}
+              onClear={() => void navigate({ search: {}, replace: true })}
+            >
               No function matches these filters.
             </NoMatch>
           ) : (

@@ -1,17 +1,6 @@
-import {
-  ActionIcon,
-  Button,
-  Checkbox,
-  Group,
-  List,
-  Menu,
-  Modal,
-  Stack,
-  Text,
-  TextInput,
-} from '@mantine/core';
+import { ActionIcon, Button, Checkbox, Group, List, Menu, Stack, Text, TextInput } from '@mantine/core';
 import { useState } from 'react';
-import { DialogEnd } from '../../ui/Dialog.tsx';
+import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import {
@@ -144,9 +133,9 @@ type FrequencyProps = { at: SyncAt; sync: Pick<Sync, 'frequency' | 'own_frequenc
 /** Sets the frequency of a sync for one connection, instead of the frequency of the function. */
 function FrequencyDialog({ opened, ...given }: FrequencyProps & { opened: boolean }) {
   return (
-    <Modal opened={opened} onClose={given.onClose} title={`How often ${given.at.name} runs`}>
+    <Dialog opened={opened} onClose={given.onClose} title={`How often ${given.at.name} runs`}>
       <FrequencyForm {...given} />
-    </Modal>
+    </Dialog>
   );
 }
 
@@ -204,9 +193,9 @@ type ResetProps = { at: SyncAt; onClose: () => void };
 /** Resets a sync, with a list of what it deletes. */
 function ResetDialog({ opened, ...given }: ResetProps & { opened: boolean }) {
   return (
-    <Modal opened={opened} onClose={given.onClose} title={`Reset ${given.at.name}?`}>
+    <Dialog opened={opened} onClose={given.onClose} title={`Reset ${given.at.name}?`}>
       <ResetQuestion {...given} />
-    </Modal>
+    </Dialog>
   );
 }
 
@@ -257,13 +246,13 @@ type AllowDeletesProps = {
 /** Allows the held deletions once, up to the shown numbers. */
 export function AllowDeletesDialog({ opened, ...given }: AllowDeletesProps & { opened: boolean }) {
   return (
-    <Modal
+    <Dialog
       opened={opened}
       onClose={given.onClose}
       title={`Allow ${given.at.name} to delete ${counted(totalOf(given.deletes), 'record')}?`}
     >
       <AllowDeletesQuestion {...given} />
-    </Modal>
+    </Dialog>
   );
 }
 

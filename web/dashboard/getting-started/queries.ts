@@ -5,6 +5,7 @@ type Connection = Answer<'GET /connections'>['connections'][number];
 
 /** The progress of an environment; each step is read from the service. */
 export type Progress = {
+  /** The integration of the newest connection, else the first one. */
   integration: { key: string; logo: string } | undefined;
   /** The newest connection. */
   connection: { integration: string; id: string; account: string; provider: string } | undefined;
@@ -51,8 +52,10 @@ export const progressQuery = (environment: string) =>
         isLogged('records.save'),
         isLogged('records.prune'),
       ]);
-      const [integration] = integrations.data;
       const [connection] = newest.connections;
+      const integration =
+        integrations.data.find(({ unique_key }) => unique_key === connection?.provider_config_key) ??
+        integrations.data[0];
       // The log may be turned off and is purged; the last use, the cached records and the pruned counts
       // remain.
       const looked = new Map(

@@ -97,7 +97,9 @@ export function CataloguePage() {
         <CreateDialog
           key={chosen.name}
           provider={chosen}
-          onClose={() => void navigate({ search: (former) => ({ ...former, provider: undefined }) })}
+          onClose={() =>
+            void navigate({ search: (former) => ({ ...former, provider: undefined }), replace: true })
+          }
         />
       )}
     </Page>

@@ -1,7 +1,8 @@
-import { Alert, Button, Group, Modal, Progress, Skeleton, Stack, Table, Text } from '@mantine/core';
+import { Alert, Button, Group, Progress, Skeleton, Stack, Table, Text } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconAlertTriangle, IconCheck, IconPlayerStop } from '../../ui/icons.tsx';
@@ -28,7 +29,7 @@ export function PruneDialog({
   const run = usePruneRun(environment, { at, untilCursor: target.cursor });
   const hasBegun = run.done !== undefined;
   return (
-    <Modal
+    <Dialog
       opened
       onClose={onClose}
       title={`Prune up to ${target.name}`}
@@ -53,7 +54,7 @@ export function PruneDialog({
           )}
         </Loaded>
       )}
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -63,6 +63,7 @@ export function RecordsPage() {
                   onChange={(next) =>
                     void navigate({
                       search: (former) => ({ ...former, page: next > 1 ? next - 1 : undefined }),
+                      replace: true,
                     })
                   }
                   getControlProps={(control) => ({ 'aria-label': `${control} page` })}
@@ -101,9 +102,11 @@ function Choices({ connections }: { connections: Connection[] }) {
                   {connection.account?.email ?? connection.connection_id}
                 </Text>
               </Link>
-              <Text size="xs" c="dimmed" ff="monospace" className="wrap">
-                {connection.connection_id}
-              </Text>
+              {connection.account?.email != null && (
+                <Text size="xs" c="dimmed" ff="monospace" className="wrap">
+                  {connection.connection_id}
+                </Text>
+              )}
               <EndUser of={connection.end_user} />
             </>
           ),

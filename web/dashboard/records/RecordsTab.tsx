@@ -112,7 +112,9 @@ export function RecordsTab({
         id={search.record}
         known={chosen}
         onPrune={onPrune}
-        onClose={() => void navigate({ search: (former) => ({ ...former, record: undefined }) })}
+        onClose={() =>
+          void navigate({ search: (former) => ({ ...former, record: undefined }), replace: true })
+        }
       />
     </Stack>
   );
@@ -173,7 +175,7 @@ function Turn({
     );
   }
   return (
-    <ButtonLink {...look} from={route} to="." search={to}>
+    <ButtonLink {...look} from={route} to="." search={to} replace>
       {label}
     </ButtonLink>
   );

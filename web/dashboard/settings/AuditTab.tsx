@@ -22,7 +22,9 @@ export function AuditTab() {
   const search = useSearch({ from: '/$environment/settings' });
   const navigate = useNavigate({ from: '/$environment/settings' });
   const isOfInstallation = isOwner && search.of === 'installation';
-  const { actor, action, target, cursor } = search;
+  const { actor: typed, action, target, cursor } = search;
+  const actors = useActors();
+  const actor = typed && (actors.idOf(typed) ?? typed);
   const query = useQuery(
     auditQuery(environment, {
       limit: 50,
@@ -57,7 +59,7 @@ export function AuditTab() {
         search={search}
         filters={[
           { name: 'action', label: 'Action', placeholder: 'Action, such as key.created' },
-          { name: 'actor', label: 'Actor', placeholder: 'Actor, such as key:4' },
+          { name: 'actor', label: 'Actor', placeholder: 'Actor, by name or ID' },
           { name: 'target', label: 'Target' },
         ]}
         onChange={change}
@@ -71,11 +73,15 @@ export function AuditTab() {
                 title={isFiltered ? 'No match' : 'No entries yet'}
               >
                 {isFiltered
-                  ? 'Filters match whole values, such as the action connection.deleted or the actor key:4.'
+                  ? 'Filters match whole values, such as the action connection.deleted and the name of an actor.'
                   : 'Every change appears here, with its actor.'}
               </EmptyState>
             ) : (
-              <EntriesTable entries={entries} onActor={(one) => change({ actor: one })} />
+              <EntriesTable
+                entries={entries}
+                nameOf={actors.nameOf}
+                onActor={(one) => change({ actor: one })}
+              />
             )}
             <CursorPager
               onFirst={cursor === undefined ? undefined : () => change({})}
@@ -88,8 +94,15 @@ export function AuditTab() {
   );
 }
 
-function EntriesTable({ entries, onActor }: { entries: AuditEntry[]; onActor: (actor: string) => void }) {
-  const nameOf = useActorNames();
+function EntriesTable({
+  entries,
+  nameOf,
+  onActor,
+}: {
+  entries: AuditEntry[];
+  nameOf: Actors['nameOf'];
+  onActor: (actor: string) => void;
+}) {
   return (
     <ListTable
       rows={entries}
@@ -151,8 +164,15 @@ function EntriesTable({ entries, onActor }: { entries: AuditEntry[]; onActor: (a
   );
 }
 
+type Actors = {
+  /** The name of a key or a user by the ID in an entry, such as `key:4`. */
+  nameOf: (actor: string) => string | undefined;
+  /** The ID of a name; letters may be small or large. */
+  idOf: (name: string) => string | undefined;
+};
+
 /** The names of actors that the user may read: keys and, for owners, users. */
-function useActorNames(): (actor: string) => string | undefined {
+function useActors(): Actors {
   const environment = useEnvironment();
   const may = useMay();
   const isOwner = useIsOwner();
@@ -162,5 +182,14 @@ function useActorNames(): (actor: string) => string | undefined {
     ...keys.map(({ id, name }) => [`key:${id}`, `key ${name}`] as const),
     ...users.map(({ id, name }) => [`user:${id}`, name] as const),
   ]);
-  return (actor) => names.get(actor);
+  return {
+    nameOf: (actor) => names.get(actor),
+    idOf: (name) => {
+      const isNamed = (one: string) => one.toLowerCase() === name.toLowerCase();
+      return (
+        [...names].find(([, known]) => isNamed(known))?.[0] ??
+        keys.filter((key) => isNamed(key.name)).map(({ id }) => `key:${id}`)[0]
+      );
+    },
+  };
 }

@@ -1,21 +1,9 @@
-import {
-  ActionIcon,
-  Alert,
-  Badge,
-  Button,
-  Group,
-  List,
-  Menu,
-  Modal,
-  Stack,
-  Text,
-  TextInput,
-} from '@mantine/core';
+import { ActionIcon, Alert, Badge, Button, Group, List, Menu, Stack, Text, TextInput } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
-import { DialogEnd, FormDialog } from '../../ui/Dialog.tsx';
+import { Dialog, DialogEnd, FormDialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { IconDots, IconPencil, IconPlus, IconTrash } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
@@ -193,7 +181,7 @@ function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => voi
   });
   const isInUse = (query.data?.connections ?? 0) > 0;
   return (
-    <Modal opened onClose={onClose} title={`Delete ${name}?`}>
+    <Dialog opened onClose={onClose} title={`Delete ${name}?`}>
       <Stack>
         <Loaded query={query} loading={<LoadingRows rows={1} height={96} />}>
           {({ connections, integrations, keys }) =>
@@ -234,6 +222,6 @@ function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => voi
           onAct={() => remove.mutate()}
         />
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }

@@ -93,7 +93,7 @@ function Sheet({ at, sheet }: { at: At; sheet: ChosenSheet }) {
         return (
           <Stack gap="lg">
             <StateCard at={at} sheet={sheet} sync={sync} />
-            <SheetRecords at={{ ...at, variant }} isRunning={sync?.current_run != null} />
+            <SheetRecords at={{ ...at, variant }} sync={sync} />
           </Stack>
         );
       }}
@@ -310,16 +310,21 @@ const idleRecordsMs = 5_000;
 /** The rows of a sheet as records, in the order of their latest changes. */
 function SheetRecords({
   at: { variant, ...at },
-  isRunning,
+  sync,
 }: {
   at: At & { variant: string };
-  isRunning: boolean;
+  sync: Sync | undefined;
 }) {
   const environment = useEnvironment();
+  const isRunning = sync?.current_run != null;
   const query = useQuery({
     ...recordsQuery(environment, { at: { ...at, model: rowModel, variant }, limit: String(maxShown) }),
-    refetchInterval: isRunning ? runningRecordsMs : idleRecordsMs,
+    // The end of a run may be known before its last records are.
+    refetchInterval: ({ state: { data } }) =>
+      isRunning || data?.records.length === 0 ? runningRecordsMs : idleRecordsMs,
   });
+  const emptyText =
+    sync?.last_run?.state === 'succeeded' ? 'The last run found no rows.' : 'No rows were read yet.';
   return (
     <Card component="section" aria-label="Records">
       <Group justify="space-between" mb="xs">
@@ -336,7 +341,7 @@ function SheetRecords({
       <Loaded query={query} loading={<LoadingRows rows={4} height={36} />}>
         {({ records, nextCursor }) =>
           records.length === 0 ? (
-            <Dimmed>{isRunning ? 'The first rows appear in a moment.' : 'No rows were read yet.'}</Dimmed>
+            <Dimmed>{isRunning ? 'The first rows appear in a moment.' : emptyText}</Dimmed>
           ) : (
             <>
               <RowsTable records={records} />

@@ -5,7 +5,6 @@ import {
   Checkbox,
   Fieldset,
   Group,
-  Modal,
   NumberInput,
   Select,
   SimpleGrid,
@@ -18,7 +17,7 @@ import { type UseFormReturnType, useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, type Ref, useRef, useState } from 'react';
 import { Fault } from '../../../api/client.ts';
-import { DialogEnd } from '../../../ui/Dialog.tsx';
+import { Dialog, DialogEnd } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { IconPlus, IconX } from '../../../ui/icons.tsx';
 import { localTime } from '../../../ui/local-time.ts';
@@ -60,14 +59,14 @@ export function KeyDialog({ opened, ...given }: KeyDialogProps & { opened: boole
   const environment = useEnvironment();
   const { editedKey, onClose } = given;
   return (
-    <Modal
+    <Dialog
       opened={opened}
       onClose={onClose}
       size="xl"
       title={editedKey === undefined ? `Create a key of ${environment}` : `Edit ${editedKey.name}`}
     >
       <KeyForm {...given} />
-    </Modal>
+    </Dialog>
   );
 }
 

@@ -1,20 +1,9 @@
-import {
-  ActionIcon,
-  Alert,
-  Badge,
-  Button,
-  Code,
-  Group,
-  Menu,
-  Modal,
-  Stack,
-  Text,
-  Tooltip,
-} from '@mantine/core';
+import { ActionIcon, Alert, Badge, Button, Code, Group, Menu, Stack, Text, Tooltip } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useRef, useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
+import { Dialog } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { EmptyState } from '../../../ui/EmptyState.tsx';
 import { IconAlertTriangle, IconDots, IconKey, IconPencil, IconPlus, IconTrash } from '../../../ui/icons.tsx';
@@ -211,7 +200,7 @@ function Scopes({ editedKey: { scopes, proxy_rules: rules, rate_limit: rate } }:
 /** The secret of a new key, which is shown only once. A click outside does not close it. */
 function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void }) {
   return (
-    <Modal
+    <Dialog
       opened
       onClose={onClose}
       closeOnClickOutside={false}
@@ -235,6 +224,6 @@ function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void }) {
           <Button onClick={onClose}>I have saved it</Button>
         </Group>
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }

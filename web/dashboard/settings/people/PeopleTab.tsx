@@ -7,7 +7,6 @@ import {
   Code,
   Group,
   Menu,
-  Modal,
   Radio,
   Stack,
   Text,
@@ -18,7 +17,7 @@ import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
-import { DialogEnd } from '../../../ui/Dialog.tsx';
+import { Dialog, DialogEnd } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { IconDots, IconKey, IconTrash, IconUserCog, IconUserPlus } from '../../../ui/icons.tsx';
 import { ListTable } from '../../../ui/ListTable.tsx';
@@ -91,7 +90,7 @@ export function PeopleTab() {
       </Stack>
       {invites && <InviteDialog onClose={() => setInvites(false)} />}
       {changed !== undefined && <RoleDialog user={changed} onClose={() => setChanged(undefined)} />}
-      <Modal
+      <Dialog
         opened={reset.data !== undefined}
         onClose={reset.reset}
         closeOnClickOutside={false}
@@ -105,7 +104,7 @@ export function PeopleTab() {
             onDone={reset.reset}
           />
         )}
-      </Modal>
+      </Dialog>
       <Confirm
         title="Remove this user?"
         act="Remove"
@@ -273,7 +272,7 @@ function InviteDialog({ onClose }: { onClose: () => void }) {
   const problem = email.trim() === '' ? null : rules.email(email.trim());
   const make = useChange(() => invite({ ...grant, email: email.trim() }), { stale: [['invitations']] });
   return (
-    <Modal opened onClose={onClose} closeOnClickOutside={make.data === undefined} title="Invite a user">
+    <Dialog opened onClose={onClose} closeOnClickOutside={make.data === undefined} title="Invite a user">
       {make.data !== undefined ? (
         <LinkStep
           link={make.data.link}
@@ -301,7 +300,7 @@ function InviteDialog({ onClose }: { onClose: () => void }) {
           />
         </Stack>
       )}
-    </Modal>
+    </Dialog>
   );
 }
 
@@ -408,7 +407,7 @@ function RoleDialog({ user, onClose }: { user: User; onClose: () => void }) {
     after: onClose,
   });
   return (
-    <Modal opened onClose={onClose} title={`The role of ${user.name}`}>
+    <Dialog opened onClose={onClose} title={`The role of ${user.name}`}>
       <Stack>
         <GrantFields value={grant} onChange={setGrant} />
         <DialogEnd
@@ -419,6 +418,6 @@ function RoleDialog({ user, onClose }: { user: User; onClose: () => void }) {
           onAct={() => save.mutate()}
         />
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }
