@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { writeConnectSettings } from '../environments/connect-settings.ts';
 import { environmentKey } from '../environments/store.ts';
+import type { AppError } from '../errors.ts';
 import { type ConnectBench, openConnectBench } from './connect.fixture.ts';
-import { leadsToOwnPages } from './session-input.ts';
+import { leadsToOwnPages, readSettings, sessionInput } from './session-input.ts';
 
 const base = 'https://trellis.example/in/here';
 
@@ -81,4 +83,49 @@ test('a session that was made before such links were refused leads to none', asy
   const free = `${bench.baseUrl}/app`;
   await store(free);
   assert.deepEqual(await reported(), [free, free]);
+});
+
+test('a deep link is returned to while the environment allows its scheme', async () => {
+  const environmentId = bench.environment.id;
+  const allow = (schemes: string[] | null) =>
+    bench.db.transaction((tx) =>
+      writeConnectSettings(tx, { environmentId, change: { return_schemes: schemes } }),
+    );
+  const settingsOf = (address: string) =>
+    readSettings(bench.db, {
+      body: { end_user: { id: 'u1' }, return_url: sessionInput.shape.return_url.parse(address) },
+      environmentId,
+      reading: bench.reading,
+      baseUrl: bench.baseUrl,
+    });
+  const isRefused = (address: string) =>
+    assert.rejects(settingsOf(address), (error: AppError) => {
+      assert.equal(error.code, 'invalid_body');
+      assert.match(error.message + JSON.stringify(error.errors), /return_schemes/);
+      return true;
+    });
+  await isRefused('myapp://done');
+  await allow(['myapp', 'com.example.app']);
+  for (const address of ['myapp://done', 'MyApp://done?x=1', 'com.example.app:/done', 'https://app.example/'])
+    assert.equal((await settingsOf(address)).return_url, address);
+  for (const address of [
+    ...[
+      'javascript:alert(1)',
+      'java\nscript:alert(1)',
+      'data:text/html,x',
+      'file:///etc/passwd',
+      'blob:https://x/y',
+    ],
+    ...['otherapp://done', 'myapp2://done', 'vbscript:x', 'intent://x#Intent;end', 'about:blank'],
+  ])
+    await isRefused(address);
+
+  const token = await bench.session({
+    ...{ end_user: { id: 'u1' }, allowed_integrations: ['sheets'] },
+    return_url: 'myapp://done',
+  });
+  assert.equal((await bench.progress(token)).return_url, 'myapp://done');
+  await allow(['com.example.app']);
+  assert.equal((await bench.progress(token)).return_url, null);
+  await allow(null);
 });

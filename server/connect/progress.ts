@@ -7,7 +7,7 @@ import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { findIntegration } from '../integrations/store.ts';
 import { explainedScopeWire, explainScope } from '../providers/scopes.ts';
 import { hasAttempt } from './attempts.ts';
-import { exitAddress } from './session-input.ts';
+import { exitAddress, mayReturnTo } from './session-input.ts';
 import { getSession, isMadeBy, reopenSession, type Session } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
 
@@ -67,6 +67,9 @@ export async function readProgress(
   const { usedAt, expiresAt, failure } = session;
   const isExpired = expiresAt <= at;
   const made = await madeBy(session, { db, reading });
+  const returnUrl = session.settings.return_url;
+  // The environment may have withdrawn its scheme since.
+  const mayReturn = returnUrl !== undefined && (await mayReturnTo(db, { address: returnUrl, environmentId }));
   return {
     state: usedAt !== undefined ? 'connected' : isExpired ? 'expired' : 'open',
     expires_at: expiresAt.toISOString(),
@@ -74,7 +77,7 @@ export async function readProgress(
     failure: failure ?? null,
     connection: made?.wire ?? null,
     setup: isExpired || made === undefined || !made.isThere ? null : toChoose(session, made.provider),
-    return_url: exitAddress(session.settings.return_url, baseUrl),
+    return_url: mayReturn ? exitAddress(returnUrl, baseUrl) : null,
   };
 }
 

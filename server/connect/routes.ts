@@ -247,7 +247,7 @@ async function create(
 /** A session for the pages of an application, without the settings that the application keeps secret. */
 function toWire(
   { settings, allowedIntegrations }: Session,
-  { theme, primary, appName, logo, language }: ConnectSettings,
+  { theme, colors, appName, logo, language }: ConnectSettings,
 ): Record<string, unknown> {
   const { end_user: endUser, integrations_config_defaults: defaults } = settings;
   return {
@@ -263,7 +263,7 @@ function toWire(
     connectUISettings: {
       showWatermark: false,
       defaultTheme: theme,
-      theme: { light: { primary: primary.light }, dark: { primary: primary.dark } },
+      theme: { light: { primary: colors.light.primary }, dark: { primary: colors.dark.primary } },
       appName: appName ?? null,
       logo: logo ?? null,
       language: language ?? null,

@@ -4,8 +4,9 @@ import { connectionId } from '../connections/routes/wire.ts';
 import type { Connection, EndUser } from '../connections/store/store.ts';
 import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connections/store/tags.ts';
 import type { Queryable } from '../db/pool.ts';
+import { readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, type FieldError } from '../errors.ts';
-import { text, webAddress } from '../http/text.ts';
+import { anyAddress, text, webAddress } from '../http/text.ts';
 import { type Integration, type IntegrationReading, listIntegrations } from '../integrations/store.ts';
 import { integrationKey, readScopes } from '../integrations/wire.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
@@ -32,8 +33,11 @@ const common = {
   require_same_account: z.boolean().optional(),
   /** The choice of the end user on the connect page after the connection is made. */
   setup: z.literal('sheet').optional(),
-  /** The address to return to, for a connect page that was opened as a whole page. */
-  return_url: webAddress().optional(),
+  /**
+   * The address to return to, for a connect page that was opened as a whole page; also of another scheme if the
+   * environment allows it.
+   */
+  return_url: anyAddress().optional(),
 };
 
 /** Body of `POST /connect/sessions`. `end_user` is optional only if there are `tags`, even empty ones. */
@@ -89,7 +93,10 @@ export async function readSettings(
 ): Promise<SessionSettings> {
   const { end_user: given, organization, integrations_config_defaults: defaults } = body;
   const endUser: EndUser | undefined = given && { ...given, organization: organization ?? null };
-  const faults: FieldError[] = linkFaults(body, baseUrl);
+  const faults: FieldError[] = [
+    ...linkFaults(body, baseUrl),
+    ...(await schemeFaults(db, { body, environmentId })),
+  ];
   const allowed = ('allowed_integrations' in body && body.allowed_integrations) || [];
   const overridden = Object.keys(body.overrides ?? {});
   const keys = [...new Set([...allowed, ...Object.keys(defaults ?? {}), ...overridden])];
@@ -161,6 +168,27 @@ function linkFaults({ return_url: returnUrl, overrides }: Input, baseUrl: string
   return [[returnUrl, ['return_url']] as const, ...links]
     .filter(([link]) => link !== undefined && leadsToOwnPages(link, baseUrl))
     .map(([, path]) => ({ code: 'custom', message, path: [...path] }));
+}
+
+async function schemeFaults(
+  db: Queryable,
+  { body, environmentId }: { body: Input; environmentId: number },
+): Promise<FieldError[]> {
+  if (body.return_url === undefined || (await mayReturnTo(db, { address: body.return_url, environmentId })))
+    return [];
+  const message =
+    'must begin with http:// or https://, or with a scheme of connect.return_schemes in the settings';
+  return [{ code: 'custom', message, path: ['return_url'] }];
+}
+
+/** Whether a `return_url` has the scheme http or https, or one that the environment allows. */
+export async function mayReturnTo(
+  db: Queryable,
+  { address, environmentId }: { address: string; environmentId: number },
+): Promise<boolean> {
+  const scheme = new URL(address).protocol.slice(0, -1);
+  if (scheme === 'http' || scheme === 'https') return true;
+  return (await readConnectSettings(db, environmentId)).returnSchemes.includes(scheme);
 }
 
 /** The scopes that the application fixed for one integration, if any. */

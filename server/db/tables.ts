@@ -133,11 +133,19 @@ export interface ConnectSession {
 
 export interface ConnectSettings {
   app_name: string | null;
+  dark_background: string | null;
   dark_primary: string | null;
+  dark_text: string | null;
   environment_id: number;
+  font: string | null;
   language: string | null;
+  light_background: string | null;
   light_primary: string | null;
+  light_text: string | null;
   logo: string | null;
+  radius: number | null;
+  return_schemes: string[] | null;
+  texts: Json | null;
   theme: string | null;
 }
 

@@ -15,3 +15,8 @@ export function webAddress(): z.ZodType<string> {
     .max(2048)
     .refine(storable, unstorable);
 }
+
+/** A URL with any scheme, of at most 2048 characters, that PostgreSQL can store. The caller checks the scheme. */
+export function anyAddress(): z.ZodType<string> {
+  return z.url().max(2048).refine(storable, unstorable);
+}

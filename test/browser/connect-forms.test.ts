@@ -79,12 +79,14 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     ['fr', 'Connecter Google Sheets', "Voir l'adresse e-mail du compte."],
     ['es', 'Conectar Google Sheets', 'Ver la dirección de correo electrónico de la cuenta.'],
     ['ja', 'Google Sheetsを接続', 'アカウントのメールアドレスを表示します。'],
+    ['ar', 'ربط Google Sheets', 'See the e-mail address of the account.'],
   ] as const) {
     test(`it speaks ${language}, and everything fits`, async () => {
       await openFor('google-sheet', `&lang=${language}`);
       await page.getByRole('heading', { name: title }).waitFor();
       await page.getByText(scope).waitFor();
-      assert.equal(await page.evaluate('document.documentElement.lang'), language);
+      const root = await page.evaluate('[document.documentElement.lang, document.documentElement.dir]');
+      assert.deepEqual(root, [language, language === 'ar' ? 'rtl' : 'ltr']);
       await picture(page, `connect-language-${language}`);
     });
   }
@@ -122,7 +124,31 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     assert.equal(await page.evaluate(ground), 'rgb(122, 31, 162)');
     await picture(page, 'connect-branded');
     await pages.trellis.call('PATCH', '/environment/settings', {
-      body: { connect: { app_name: null, logo: null, language: null, theme: 'dark' } },
+      body: {
+        connect: {
+          ...{ font: 'serif', radius: 20, theme: 'light' },
+          colors: { light: { primary: '#8a3b12', background: '#fff6ea', text: '#3b2a1a' } },
+          texts: { de: { intro: '<b>{app}</b> braucht {provider}.', continueTo: 'Weiter' } },
+        },
+      },
+    });
+    await openFor('google-sheet');
+    await page.getByText('<b>Acme Reports</b> braucht Google Sheets.').waitFor();
+    await page.getByRole('button', { name: 'Weiter', exact: true }).waitFor();
+    const style = (selector: string, name: string) =>
+      page.evaluate(`getComputedStyle(document.querySelector('${selector}')).${name}`);
+    assert.equal(await style('form [type=submit]', 'borderRadius'), '20px');
+    assert.match(String(await style('h1', 'fontFamily')), /^serif, /);
+    assert.equal(await style('main', 'backgroundColor'), 'rgb(255, 246, 234)');
+    assert.equal(await style('h1', 'color'), 'rgb(59, 42, 26)');
+    await picture(page, 'connect-own-look');
+    await pages.trellis.call('PATCH', '/environment/settings', {
+      body: {
+        connect: {
+          ...{ app_name: null, logo: null, language: null, theme: 'dark' },
+          ...{ font: null, radius: null, texts: null },
+        },
+      },
     });
     await openFor('google-sheet');
     await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();

@@ -178,13 +178,30 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.evaluate('new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))');
     await page.keyboard.press('Tab');
     await page.getByTestId('preview').getByText('Ledger', { exact: true }).waitFor();
+    const field = (label: string) =>
+      page.getByLabel(label, { exact: true }).and(page.locator('input, textarea'));
+    await field('Font').fill('Inter');
+    await field('Corners').fill('3');
+    await field('Schemes of deep links').fill('ledger');
+    await page.keyboard.press('Enter');
+    await field('Own text').fill('{app} needs {provider}.');
+    await page.getByTestId('preview').getByText('Ledger needs Google Sheets.').waitFor();
     await press('Save');
     await page.getByText('Low contrast', { exact: true }).waitFor();
     const { body } = await trellis.call('GET', '/environment/settings');
-    const { connect: look } = body.data as { connect: { app_name: string; colors: object } };
+    const { app_name, colors, font, radius, return_schemes, texts } = (
+      body.data as { connect: Record<string, unknown> }
+    ).connect;
     assert.deepEqual(
-      [look.app_name, look.colors],
-      ['Ledger', { light: { primary: '#ffdd00' }, dark: { primary: '#8fb0ff' } }],
+      { app_name, colors, font, radius, return_schemes, texts },
+      {
+        ...{ app_name: 'Ledger', font: 'Inter', radius: 3, return_schemes: ['ledger'] },
+        colors: {
+          light: { primary: '#ffdd00', background: '#ffffff', text: '#16191d' },
+          dark: { primary: '#8fb0ff', background: '#1a1b1e', text: '#eceff2' },
+        },
+        texts: { en: { intro: '{app} needs {provider}.' } },
+      },
     );
     await picture(page, 'settings-connect-page');
   });

@@ -260,5 +260,10 @@ export function rowsByVersion(): RowsByVersion {
     `insert into idempotent_request (environment_id, digest, fingerprint, key_id, created_at, leased_until, answer, is_final)
      values (1, '\\x01', '\\x02', 1, now(), now(), '\\x03', true);`,
   );
+  after.set(
+    51,
+    `update connect_settings
+     set font = 'Inter', radius = 4, light_background = '#ffffff', texts = '{"de":{"close":"Zu"}}', return_schemes = '{myapp}';`,
+  );
   return { vault, after };
 }

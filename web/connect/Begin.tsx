@@ -131,7 +131,11 @@ export function ScopeText({
 }) {
   const language = useLanguage();
   const translated = translations[language];
-  return <span lang={translated === undefined ? 'en' : language}>{translated ?? description ?? scope}</span>;
+  return (
+    <span lang={translated === undefined ? 'en' : language} dir="auto">
+      {translated ?? description ?? scope}
+    </span>
+  );
 }
 
 export type Form = {
@@ -175,6 +179,7 @@ function FormFields({
       required: field.required === true,
       withAsterisk: false,
       autoComplete: 'off',
+      dir: 'auto',
       spellCheck: false,
       onChange: ({ currentTarget: { value } }: { currentTarget: { value: string } }) =>
         onChange({

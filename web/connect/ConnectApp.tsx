@@ -13,6 +13,7 @@ import { keepInAddress, type Launch, spoken } from './launch.ts';
 import type { Made, Settings } from './queries.ts';
 import { useSession, useToken } from './session.ts';
 import {
+  directionOf,
   type Language,
   LanguageContext,
   languageNames,
@@ -28,8 +29,15 @@ const plain: Settings = {
   app_name: null,
   logo: null,
   theme: 'system',
-  colors: { light: { primary: '#2454d6' }, dark: { primary: '#8fb0ff' } },
+  colors: {
+    light: { primary: '#2454d6', background: '#ffffff', text: '#16191d' },
+    dark: { primary: '#8fb0ff', background: '#1a1b1e', text: '#eceff2' },
+  },
   language: null,
+  font: null,
+  radius: 8,
+  texts: {},
+  return_schemes: [],
 };
 
 /** Each session starts from the beginning; the chosen language is kept. */
@@ -69,14 +77,17 @@ function SessionApp({
   );
   const language =
     chosen ?? launch.language ?? settings.language ?? spoken(navigator.languages) ?? ('en' as const);
-  const say = useMemo(() => sayIn(language, settings.app_name), [language, settings.app_name]);
-  const { colors } = settings;
-  const theme = useMemo(() => themeOf(colors), [colors]);
-  const variables = useMemo(() => variablesOf(colors), [colors]);
+  const say = useMemo(
+    () => sayIn(language, { appName: settings.app_name, own: settings.texts[language] }),
+    [language, settings],
+  );
+  const theme = useMemo(() => themeOf(settings), [settings]);
+  const variables = useMemo(() => variablesOf(settings), [settings]);
   const scheme = launch.theme ?? settings.theme;
 
   useEffect(() => {
     document.documentElement.lang = language;
+    document.documentElement.dir = directionOf(language);
     document.documentElement.dataset.framed = String(launch.isFramed);
   }, [language, launch.isFramed]);
 
@@ -129,40 +140,68 @@ const noMemory = {
   clear: () => {},
 };
 
-type Colors = Settings['colors'];
-
 /** The main color of the environment, for all buttons. */
-const themeOf = (colors: Colors) =>
+const themeOf = ({ colors, font, radius }: Settings) =>
   createTheme({
     colors: { brand: colorsTuple(colors.light.primary) },
     primaryColor: 'brand',
-    defaultRadius: 'md',
+    defaultRadius: radius,
     cursorType: 'pointer',
     respectReducedMotion: true,
-    fontFamily:
-      'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans JP", Arial, sans-serif',
+    fontFamily: fontsOf(font),
   });
+
+const systemFonts =
+  'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans JP", "Noto Sans Arabic", Arial, sans-serif';
+const genericFonts = ['serif', 'sans-serif', 'monospace', 'cursive', 'fantasy', 'ui-serif', 'ui-rounded'];
+
+/** The service accepts letters, digits, spaces and hyphens in the name of a font. */
+function fontsOf(font: string | null): string {
+  if (font === null) return systemFonts;
+  return `${genericFonts.includes(font) ? font : `"${font}"`}, ${systemFonts}`;
+}
 
 /** Mantine has one shade for each scheme, the environment one color. */
 const variablesOf =
-  (colors: Colors): CSSVariablesResolver =>
+  ({ colors, radius }: Settings): CSSVariablesResolver =>
   () => ({
-    variables: {},
+    variables: { '--card-radius': `${Math.min(24, 2 * radius)}px`, '--radius': `${radius}px` },
     light: {
       ...accent(colors.light.primary),
-      '--mantine-color-body': '#ffffff',
       '--mantine-color-dimmed': '#59616b',
       '--mantine-color-placeholder': '#6b737d',
+      ...ground(colors.light, plain.colors.light),
       '--mantine-color-error': '#a61b1b',
     },
     dark: {
       ...accent(colors.dark.primary),
-      '--mantine-color-body': '#1a1b1e',
       '--mantine-color-dimmed': '#a9b1ba',
       '--mantine-color-placeholder': '#949ca6',
+      ...ground(colors.dark, plain.colors.dark),
       '--mantine-color-error': '#ff9d94',
     },
   });
+
+/** Quieter colors follow those of the environment; the colors of the page itself are in the style sheet. */
+function ground(
+  { background, text }: Settings['colors']['light'],
+  usual: { background: string; text: string },
+): Record<string, string> {
+  const isUsual = background === usual.background && text === usual.text;
+  return {
+    '--mantine-color-body': background,
+    '--mantine-color-text': text,
+    ...(!isUsual && {
+      '--ground': `color-mix(in srgb, ${background} 95%, ${text})`,
+      '--line': `color-mix(in srgb, ${background} 82%, ${text})`,
+      '--soft': `color-mix(in srgb, ${text} 80%, ${background})`,
+      '--mantine-color-dimmed': `color-mix(in srgb, ${text} 80%, ${background})`,
+      '--mantine-color-placeholder': `color-mix(in srgb, ${text} 72%, ${background})`,
+      '--mantine-color-default': background,
+      '--mantine-color-default-color': text,
+    }),
+  };
+}
 
 function accent(color: string): Record<string, string> {
   return {

@@ -1,4 +1,5 @@
 import { createContext, useContext } from 'react';
+import { ar } from './texts/ar.ts';
 import { de } from './texts/de.ts';
 import { en } from './texts/en.ts';
 import { es } from './texts/es.ts';
@@ -9,7 +10,7 @@ import { ja } from './texts/ja.ts';
 export type TextKey = keyof typeof en;
 export type Texts = Record<TextKey, string>;
 
-const all = { en, de, fr, es, ja } satisfies Record<string, Texts>;
+const all = { en, de, fr, es, ja, ar } satisfies Record<string, Texts>;
 export type Language = keyof typeof all;
 export const languages = Object.keys(all) as Language[];
 /** The name of each language in itself. */
@@ -19,14 +20,20 @@ export const languageNames: Record<Language, string> = {
   fr: 'Français',
   es: 'Español',
   ja: '日本語',
+  ar: 'العربية',
 };
+
+export const directionOf = (language: Language): 'ltr' | 'rtl' => (language === 'ar' ? 'rtl' : 'ltr');
 
 /** Replaces `{name}` by values. */
 export type Say = (key: TextKey, values?: Record<string, string>) => string;
 
-/** `appName`: the name of the application, if it is set. */
-export function sayIn(language: Language, appName?: string | null): Say {
-  const texts: Texts = all[language];
+/** `appName`: the name of the application, if it is set. `own`: texts of the environment in place of those of the page. */
+export function sayIn(
+  language: Language,
+  { appName, own }: { appName?: string | null; own?: Partial<Texts> | undefined } = {},
+): Say {
+  const texts: Texts = { ...all[language], ...own };
   const app = appName ?? texts.theApplication;
   return (key, values = {}) => {
     const known: Record<string, string> = { app, ...values };
@@ -39,6 +46,10 @@ export function sayIn(language: Language, appName?: string | null): Say {
 
 export const LanguageContext = createContext<Language>('en');
 export const useLanguage = (): Language => useContext(LanguageContext);
+
+/** The text of the page itself. */
+export const textIn = (language: Language, key: TextKey): string => all[language][key];
+export const textKeys = Object.keys(en) as TextKey[];
 
 export const SayContext = createContext<Say>(sayIn('en'));
 export const useSay = (): Say => useContext(SayContext);

@@ -6,11 +6,14 @@ import {
   ColorInput,
   FileButton,
   Group,
+  NumberInput,
   SegmentedControl,
   Select,
   SimpleGrid,
   Stack,
+  TagsInput,
   Text,
+  Textarea,
   TextInput,
   Title,
 } from '@mantine/core';
@@ -18,6 +21,15 @@ import { useForm } from '@mantine/form';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
+import {
+  type Language,
+  languageNames,
+  languages,
+  sayIn,
+  type TextKey,
+  textIn,
+  textKeys,
+} from '../../connect/texts.ts';
 import { wordsOn } from '../../ui/contrast.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
@@ -30,13 +42,7 @@ import { useMay } from '../sign-in/queries.ts';
 import { type ConnectSettings, changeConnectPage, type Settings, settingsQuery } from './queries.ts';
 
 const maxLogoBytes = 64 * 1024;
-const languages = [
-  { value: 'en', label: 'English' },
-  { value: 'de', label: 'Deutsch' },
-  { value: 'fr', label: 'Français' },
-  { value: 'es', label: 'Español' },
-  { value: 'ja', label: '日本語' },
-];
+const languageChoices = languages.map((value) => ({ value, label: languageNames[value] }));
 
 /** The brand of the connect page. */
 export function ConnectPageTab() {
@@ -54,9 +60,27 @@ export type Look = {
   logo: string | null;
   theme: ConnectSettings['theme'];
   light: string;
+  lightBackground: string;
+  lightText: string;
   dark: string;
+  darkBackground: string;
+  darkText: string;
   language: string | null;
+  font: string;
+  radius: number;
+  returnSchemes: string[];
+  texts: OwnTexts;
 };
+type OwnTexts = Partial<Record<Language, Record<string, string>>>;
+
+const colorFields = [
+  { name: 'light', label: 'Color in light mode', theme: 'light', key: 'primary' },
+  { name: 'dark', label: 'Color in dark mode', theme: 'dark', key: 'primary' },
+  { name: 'lightBackground', label: 'Background in light mode', theme: 'light', key: 'background' },
+  { name: 'darkBackground', label: 'Background in dark mode', theme: 'dark', key: 'background' },
+  { name: 'lightText', label: 'Text in light mode', theme: 'light', key: 'text' },
+  { name: 'darkText', label: 'Text in dark mode', theme: 'dark', key: 'text' },
+] as const;
 
 function ConnectPageForm({ settings }: { settings: Settings }) {
   const environment = useEnvironment();
@@ -66,21 +90,31 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
     /^#[0-9a-f]{6}$/i.test(given) ? null : 'Enter a color such as #2454d6.';
   const form = useForm<Look>({
     initialValues: lookOf(settings.connect),
-    validate: { light: isColor, dark: isColor },
+    validate: Object.fromEntries(colorFields.map(({ name }) => [name, isColor])),
   });
   const save = useMutation({
     // Unchanged fields are not sent, because another user may have changed them.
-    mutationFn: ({ appName, logo, theme, light, dark, language }: Look) =>
-      changeConnectPage(environment, {
+    mutationFn: (look: Look) => {
+      const { appName, logo, theme, language, font, radius, returnSchemes, texts } = look;
+      const changed = colorFields.filter(({ name }) => form.isDirty(name));
+      const colorsOf = (wanted: 'light' | 'dark') =>
+        Object.fromEntries(
+          changed
+            .filter((field) => field.theme === wanted)
+            .map(({ name, key }) => [key, look[name].toLowerCase()]),
+        );
+      return changeConnectPage(environment, {
         ...(form.isDirty('appName') && { app_name: appName.trim() === '' ? null : appName.trim() }),
         ...(form.isDirty('logo') && { logo }),
         ...(form.isDirty('theme') && { theme }),
-        colors: {
-          ...(form.isDirty('light') && { light: { primary: light.toLowerCase() } }),
-          ...(form.isDirty('dark') && { dark: { primary: dark.toLowerCase() } }),
-        },
+        colors: { light: colorsOf('light'), dark: colorsOf('dark') },
         ...(form.isDirty('language') && { language: language as ConnectSettings['language'] }),
-      }),
+        ...(form.isDirty('font') && { font: font.trim() === '' ? null : font.trim() }),
+        ...(form.isDirty('radius') && { radius }),
+        ...(form.isDirty('returnSchemes') && { return_schemes: returnSchemes }),
+        ...(form.isDirty('texts') && { texts: changedTexts(settings.connect.texts, texts) }),
+      });
+    },
     onSuccess: (changed) => {
       queries.setQueryData(settingsQuery(environment).queryKey, changed);
       form.setInitialValues(lookOf(changed.connect));
@@ -141,22 +175,18 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
                 {form.errors.logo ?? 'PNG, JPEG, WebP or SVG, at most 64 KB'}
               </Text>
             </Stack>
-            <Group grow align="flex-start">
-              <ColorInput
-                label="Color in light mode"
-                format="hex"
-                disabled={!isAllowed}
-                eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
-                {...form.getInputProps('light')}
-              />
-              <ColorInput
-                label="Color in dark mode"
-                format="hex"
-                disabled={!isAllowed}
-                eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
-                {...form.getInputProps('dark')}
-              />
-            </Group>
+            <SimpleGrid cols={2}>
+              {colorFields.map(({ name, label }) => (
+                <ColorInput
+                  key={name}
+                  label={label}
+                  format="hex"
+                  disabled={!isAllowed}
+                  eyeDropperButtonProps={{ 'aria-label': 'Pick from the screen' }}
+                  {...form.getInputProps(name)}
+                />
+              ))}
+            </SimpleGrid>
             {!form.isDirty() &&
               warnings.map(({ path, message }) => (
                 <Alert key={path.join('.')} color="yellow" title="Low contrast">
@@ -178,12 +208,44 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
               <Select
                 label="Language"
                 placeholder="Like the user's browser"
-                data={languages}
+                data={languageChoices}
                 clearable
                 disabled={!isAllowed}
                 {...form.getInputProps('language')}
               />
             </Group>
+            <Group grow align="flex-start">
+              <TextInput
+                label="Font"
+                description="A font that your users' devices have"
+                placeholder="Like the user's system"
+                maxLength={48}
+                disabled={!isAllowed}
+                {...form.getInputProps('font')}
+              />
+              <NumberInput
+                label="Corners"
+                description="Of buttons and fields, in pixels"
+                min={0}
+                max={24}
+                allowDecimal={false}
+                disabled={!isAllowed}
+                {...form.getInputProps('radius')}
+                onChange={(value) => form.setFieldValue('radius', Number(value))}
+              />
+            </Group>
+            <TagsInput
+              label="Schemes of deep links"
+              description="A session's return_url may begin with these, such as myapp, besides http and https"
+              maxTags={10}
+              disabled={!isAllowed}
+              {...form.getInputProps('returnSchemes')}
+            />
+            <TextEditor
+              texts={form.values.texts}
+              isAllowed={isAllowed}
+              onChange={(texts) => form.setFieldValue('texts', texts)}
+            />
             {save.isError && <FaultNotice error={save.error} />}
             <SaveBar
               isDirty={form.isDirty()}
@@ -200,15 +262,89 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
   );
 }
 
-function lookOf({ app_name: appName, logo, theme, colors, language }: ConnectSettings): Look {
+function lookOf(connect: ConnectSettings): Look {
+  const { app_name: appName, logo, theme, colors, language, font, radius, texts } = connect;
   return {
     appName: appName ?? '',
     logo,
     theme,
     light: colors.light.primary,
+    lightBackground: colors.light.background,
+    lightText: colors.light.text,
     dark: colors.dark.primary,
+    darkBackground: colors.dark.background,
+    darkText: colors.dark.text,
     language,
+    font: font ?? '',
+    radius,
+    returnSchemes: connect.return_schemes,
+    texts: texts as OwnTexts,
   };
+}
+
+/** Null restores the text of the page. */
+function changedTexts(before: OwnTexts, now: OwnTexts): Record<string, Record<string, string | null>> {
+  return Object.fromEntries(
+    languages.map((language) => {
+      const [old, next] = [before[language] ?? {}, now[language] ?? {}];
+      const keys = [...new Set([...Object.keys(old), ...Object.keys(next)])];
+      const changed = keys.filter((key) => old[key] !== next[key]);
+      return [language, Object.fromEntries(changed.map((key) => [key, next[key]?.trim() || null]))];
+    }),
+  );
+}
+
+/** One text at a time: its language, its key, and the value in place of that of the page. */
+function TextEditor({
+  texts,
+  isAllowed,
+  onChange,
+}: {
+  texts: OwnTexts;
+  isAllowed: boolean;
+  onChange: (texts: OwnTexts) => void;
+}) {
+  const [language, setLanguage] = useState<Language>('en');
+  const [key, setKey] = useState<TextKey>('intro');
+  const usual = textIn(language, key);
+  const isOwn = (one: string) => texts[language]?.[one] !== undefined;
+  const change = (value: string) => {
+    const { [key]: _former, ...others } = texts[language] ?? {};
+    onChange({ ...texts, [language]: value === '' ? others : { ...others, [key]: value } });
+  };
+  return (
+    <Stack gap="xs">
+      <Group grow align="flex-start">
+        <Select
+          label="Language of the text"
+          data={languageChoices}
+          allowDeselect={false}
+          value={language}
+          onChange={(value) => setLanguage(value as Language)}
+        />
+        <Select
+          label="Text"
+          searchable
+          allowDeselect={false}
+          data={textKeys.map((value) => ({ value, label: isOwn(value) ? `${value} (changed)` : value }))}
+          value={key}
+          onChange={(value) => setKey(value as TextKey)}
+        />
+      </Group>
+      <Textarea
+        label="Own text"
+        description="Empty: the text of the page. Keep the words in braces."
+        placeholder={usual}
+        dir="auto"
+        autosize
+        minRows={2}
+        maxLength={500}
+        disabled={!isAllowed}
+        value={texts[language]?.[key] ?? ''}
+        onChange={({ currentTarget }) => change(currentTarget.value)}
+      />
+    </Stack>
+  );
 }
 
 function dataAddressOf(file: File): Promise<string> {
@@ -221,17 +357,22 @@ function dataAddressOf(file: File): Promise<string> {
 }
 
 const grounds = {
-  light: { page: '#ffffff', text: '#16191d', quiet: '#59616b', line: '#dee2e6' },
-  dark: { page: '#1a1b1e', text: '#eceff2', quiet: '#a9b1ba', line: '#373a40' },
+  light: { page: '#ffffff', text: '#16191d' },
+  dark: { page: '#1a1b1e', text: '#eceff2' },
 };
 
 /** A preview of the brand on the connect page. It has no controls. */
 function ConnectPreview({ look }: { look: Look }) {
   const [chosen, setChosen] = useState<'light' | 'dark'>('light');
   const scheme = look.theme === 'system' ? chosen : look.theme;
-  const ground = grounds[scheme];
-  const primary = /^#[0-9a-f]{6}$/i.test(look[scheme]) ? look[scheme] : '#2454d6';
-  const name = look.appName.trim() === '' ? 'the application' : look.appName.trim();
+  const valid = (color: string, otherwise: string) => (/^#[0-9a-f]{6}$/i.test(color) ? color : otherwise);
+  const primary = valid(look[scheme], '#2454d6');
+  const page = valid(look[`${scheme}Background`], grounds[scheme].page);
+  const text = valid(look[`${scheme}Text`], grounds[scheme].text);
+  const quiet = `color-mix(in srgb, ${text} 80%, ${page})`;
+  const line = `color-mix(in srgb, ${page} 82%, ${text})`;
+  const own = look.texts.en ?? {};
+  const say = sayIn('en', { appName: look.appName.trim() || null, own });
   return (
     <Stack gap="xs">
       <Group justify="space-between" mih={36}>
@@ -249,39 +390,42 @@ function ConnectPreview({ look }: { look: Look }) {
           />
         )}
       </Group>
-      <Box className="framed" p="xl" style={{ background: ground.page }} data-testid="preview">
+      <Box className="framed" p="xl" style={{ background: page }} data-testid="preview">
         <Stack
           gap="md"
           maw={360}
           mx="auto"
           p="lg"
-          bdrs="md"
-          style={{ background: ground.page, border: `1px solid ${ground.line}` }}
+          bdrs={Math.min(24, 2 * look.radius)}
+          style={{
+            background: page,
+            border: `1px solid ${line}`,
+            fontFamily: look.font ? `"${look.font.replace(/[^A-Za-z0-9 -]/g, '')}", system-ui` : undefined,
+          }}
         >
           {(look.logo !== null || look.appName.trim() !== '') && (
             <Group gap="sm" wrap="nowrap">
               {look.logo !== null && <img src={look.logo} alt="" height={36} className="picked-logo" />}
-              <Text fw={650} c={ground.text} className="wrap">
+              <Text fw={650} c={text} className="wrap">
                 {look.appName.trim()}
               </Text>
             </Group>
           )}
-          <Text fw={650} size="lg" c={ground.text}>
-            Connect Google Sheets
+          <Text fw={650} size="lg" c={text}>
+            {say('connectTitle', { name: 'Google Sheets' })}
           </Text>
-          <Text size="sm" c={ground.quiet}>
-            {name} requests access to your Google Sheets account. Continue only if you opened this page from{' '}
-            {name}.
+          <Text size="sm" c={quiet}>
+            {say('intro', { provider: 'Google Sheets' })}
           </Text>
           <Box
             ta="center"
             p={10}
-            bdrs="md"
+            bdrs={look.radius}
             fw={600}
             fz="sm"
             style={{ background: primary, color: wordsOn(primary) }}
           >
-            Continue to Google Sheets
+            {say('continueTo', { provider: 'Google Sheets' })}
           </Box>
         </Stack>
       </Box>
