@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { guides } from '../../web/dashboard/guides.ts';
 import { bodyOf, notFoundBody } from '../../web/guides/site/layout.ts';
 import { llmsOf, readSite } from '../../web/guides/site/plugin.ts';
 
@@ -36,6 +37,15 @@ test('every link of every page leads to a page and to a heading in it', () => {
         })
         .map((href) => `${page}: ${href}`),
   );
+  assert.deepEqual(dead, []);
+});
+
+test('every link of the dashboard leads to a page and to a heading in it', () => {
+  const dead = Object.entries(guides).filter(([, { path }]) => {
+    const [page = '', anchor] = path.split('#');
+    const target = documents.get(`/guides/${page}`);
+    return target === undefined || (anchor !== undefined && !idsOf(target).has(anchor));
+  });
   assert.deepEqual(dead, []);
 });
 

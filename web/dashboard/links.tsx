@@ -9,6 +9,7 @@ import {
 } from '@mantine/core';
 import { createLink } from '@tanstack/react-router';
 import { BackLink as BackAnchor } from '../ui/BackLink.tsx';
+import { type Guide, guides } from './guides.ts';
 
 /** Links between pages: addresses checked by the router, styles from Mantine. */
 export const AnchorLink = createLink((props: AnchorProps & ElementProps<'a', keyof AnchorProps>) => (
@@ -21,6 +22,16 @@ export const NavigationLink = createLink((props: NavLinkProps & ElementProps<'a'
   <NavLink {...props} />
 ));
 export const BackLink = createLink(BackAnchor);
+
+/** A link to the page of the guides that explains a part of the dashboard. Opens a tab, so that no input is lost. */
+export function GuideLink({ to }: { to: Guide }) {
+  const { path, words } = guides[to];
+  return (
+    <Anchor className="unbroken" inherit underline="always" href={`/guides/${path}`} target="_blank">
+      {words}
+    </Anchor>
+  );
+}
 
 type At = { integration: string; id: string };
 

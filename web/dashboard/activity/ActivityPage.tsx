@@ -13,6 +13,7 @@ import { localTime } from '../../ui/local-time.ts';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { useNow } from '../../ui/time.ts';
+import { GuideLink } from '../links.tsx';
 import { CursorPager, defined, type Filter, FilterBar } from '../lists.tsx';
 import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -36,7 +37,12 @@ export function ActivityPage() {
   return (
     <Page
       title="Activity"
-      about="The log of the service: proxied calls, connects, refreshes, deliveries and changes of records."
+      about={
+        <>
+          The log of the service: proxied calls, connects, refreshes, deliveries and changes of records.{' '}
+          <GuideLink to="activity" />
+        </>
+      }
     >
       <Card component="section" aria-label="Over time">
         <Charts search={search} filters={given} nowMs={nowMs} />
@@ -287,7 +293,9 @@ function OperationsList({
                 ) : isFiltered ? (
                   'No operation matches these filters.'
                 ) : (
-                  'Calls of your application through the proxy appear here.'
+                  <>
+                    Calls of your application through the proxy appear here. <GuideLink to="playground" />
+                  </>
                 )}
               </EmptyState>
             )}

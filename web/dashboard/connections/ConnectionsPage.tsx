@@ -10,7 +10,7 @@ import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import { ButtonLink, connectionPage } from '../links.tsx';
+import { ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { defined, type Filter, FilterBar, NoMatch } from '../lists.tsx';
 import type { ConnectionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -72,7 +72,12 @@ export function ConnectionsPage() {
   return (
     <Page
       title="Connections"
-      about="The accounts of your users, each with the credentials to call its provider."
+      about={
+        <>
+          The accounts of your users, each with the credentials to call its provider.{' '}
+          <GuideLink to="connections" />
+        </>
+      }
       actions={
         mayWrite &&
         integrations.length > 0 && (
@@ -147,10 +152,13 @@ function Empty({
       {hasIntegration ? (
         <>
           Connect an account yourself, or create a connect link for a user of your application with{' '}
-          <code>POST /connect/sessions</code>.
+          <code>POST /connect/sessions</code>. <GuideLink to="connect-page" />
         </>
       ) : (
-        'Each connection belongs to an integration. With test credentials, an integration works immediately.'
+        <>
+          Each connection belongs to an integration. With test credentials, an integration works immediately.{' '}
+          <GuideLink to="integrations" />
+        </>
       )}
     </EmptyState>
   );

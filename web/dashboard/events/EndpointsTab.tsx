@@ -35,7 +35,7 @@ import {
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { AnchorLink } from '../links.tsx';
+import { AnchorLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useChange } from '../use-change.ts';
@@ -92,7 +92,7 @@ export function EndpointsTab() {
               action={mayWrite ? add : undefined}
             >
               Add an address of your application. Each event is sent to it as a signed POST request, and
-              retried for three days until your application accepts it.
+              retried for three days until your application accepts it. <GuideLink to="endpoints" />
             </EmptyState>
           ) : (
             <>

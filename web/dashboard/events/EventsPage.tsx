@@ -10,6 +10,7 @@ import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { SaveBar } from '../../ui/SaveBar.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
+import { GuideLink } from '../links.tsx';
 import type { EventsSearch } from '../search.ts';
 import { type Settings, settingsQuery } from '../settings/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -34,7 +35,12 @@ export function EventsPage() {
   return (
     <Page
       title="Events"
-      about="Changes of connections, integrations and records: read them as a feed, or receive them as signed requests."
+      about={
+        <>
+          Changes of connections, integrations and records: read them as a feed, or receive them as signed
+          requests. <GuideLink to="events" />
+        </>
+      }
     >
       <Tabs
         value={tab}

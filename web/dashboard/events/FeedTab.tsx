@@ -8,6 +8,7 @@ import { IconRss } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { GuideLink } from '../links.tsx';
 import { CursorPager, defined, FilterBar } from '../lists.tsx';
 import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -57,9 +58,13 @@ export function FeedTab() {
                 icon={<IconRss size={26} />}
                 title={type === undefined ? 'No events yet' : 'No match'}
               >
-                {type === undefined
-                  ? 'The first event appears when a connection is created.'
-                  : 'The feed contains no event of this type.'}
+                {type === undefined ? (
+                  <>
+                    The first event appears when a connection is created. <GuideLink to="events" />
+                  </>
+                ) : (
+                  'The feed contains no event of this type.'
+                )}
               </EmptyState>
             ) : (
               <Accordion multiple variant="separated" value={opened} onChange={setOpened} order={2}>

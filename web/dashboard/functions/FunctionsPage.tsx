@@ -28,7 +28,7 @@ import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
-import { functionPage } from '../links.tsx';
+import { functionPage, GuideLink } from '../links.tsx';
 import { defined, type Filter, FilterBar, NoMatch } from '../lists.tsx';
 import type { FunctionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -45,7 +45,12 @@ export function FunctionsPage() {
   return (
     <Page
       title="Functions"
-      about="Your code that runs in this service: syncs update the cache of records, actions respond to calls, and event functions run on connection events."
+      about={
+        <>
+          Your code that runs in this service: syncs update the cache of records, actions respond to calls,
+          and event functions run on connection events. <GuideLink to="functions" />
+        </>
+      }
       actions={
         <Button variant="default" leftSection={<IconCloudUpload size={16} />} onClick={open}>
           How to deploy

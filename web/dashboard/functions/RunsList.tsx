@@ -6,7 +6,7 @@ import { IconPlayerPlay } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { runPage } from '../links.tsx';
+import { GuideLink, runPage } from '../links.tsx';
 import { CursorPager, defined, FilterBar } from '../lists.tsx';
 import type { RunsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -70,7 +70,13 @@ export function RunsList({
           <Stack>
             {runs.length === 0 ? (
               <EmptyState icon={<IconPlayerPlay size={26} />} title={isFiltered ? 'No match' : 'No runs yet'}>
-                {isFiltered ? 'No run matches these filters.' : firstRunOf(of?.type)}
+                {isFiltered ? (
+                  'No run matches these filters.'
+                ) : (
+                  <>
+                    {firstRunOf(of?.type)} <GuideLink to="runs" />
+                  </>
+                )}
               </EmptyState>
             ) : (
               <RunsTable runs={runs} isOfOne={of !== undefined} />

@@ -22,7 +22,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
 import { installationOf } from '../integrations/queries.ts';
-import { AnchorLink, ButtonLink } from '../links.tsx';
+import { AnchorLink, ButtonLink, GuideLink } from '../links.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -44,7 +44,12 @@ export function GettingStartedPage() {
   return (
     <Page
       title="Getting started"
-      about="Five steps to a cache of records. Each step is marked as done when the service has recorded it."
+      about={
+        <>
+          Five steps to a cache of records. Each step is marked as done when the service has recorded it.{' '}
+          <GuideLink to="getting-started" />
+        </>
+      }
     >
       <Loaded query={query} loading={<LoadingSteps />}>
         {(progress) => <Steps progress={progress} />}

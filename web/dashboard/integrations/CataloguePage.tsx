@@ -19,7 +19,7 @@ import { IconChevronLeft, IconFlask, IconSearch, IconZoomQuestion } from '../../
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
-import { AnchorLink } from '../links.tsx';
+import { AnchorLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import {
@@ -82,7 +82,8 @@ export function CataloguePage() {
           const found = matching(providers, search ?? '');
           return found.length === 0 ? (
             <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
-              The catalogue has no provider with this name. You can add a provider with one YAML file.
+              The catalogue has no provider with this name. You can add a provider with one YAML file.{' '}
+              <GuideLink to="catalogue" />
             </EmptyState>
           ) : (
             <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">

@@ -11,7 +11,7 @@ import { Page } from '../../ui/Page.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { useNow } from '../../ui/time.ts';
 import { sentence } from '../../ui/words.ts';
-import { ButtonLink, integrationPage } from '../links.tsx';
+import { ButtonLink, GuideLink, integrationPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Integration, type Usage, usedIntegrationsQuery } from './queries.ts';
@@ -36,7 +36,12 @@ export function IntegrationsPage() {
   return (
     <Page
       title="Integrations"
-      about="A provider, with the OAuth client of your application. Each connection belongs to an integration."
+      about={
+        <>
+          A provider, with the OAuth client of your application. Each connection belongs to an integration.{' '}
+          <GuideLink to="integrations" />
+        </>
+      }
       actions={mayWrite && (query.data?.length ?? 0) > 0 && add}
     >
       <Loaded query={query} loading={<LoadingCards />}>
@@ -44,7 +49,7 @@ export function IntegrationsPage() {
           integrations.length === 0 ? (
             <EmptyState icon={<IconPuzzle size={26} />} title="No integration yet" action={mayWrite && add}>
               Choose a provider from the catalogue. With test credentials it works immediately, without an
-              account at the provider.
+              account at the provider. <GuideLink to="catalogue" />
             </EmptyState>
           ) : (
             <Found integrations={integrations} />

@@ -24,7 +24,7 @@ import { IconCode, IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } fro
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { type Connection, connectionQuery, connectionsQuery } from '../connections/queries.ts';
-import { ButtonLink } from '../links.tsx';
+import { ButtonLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { meQuery } from '../sign-in/queries.ts';
 import { AnswerCard } from './AnswerCard.tsx';
@@ -353,7 +353,15 @@ export function PlaygroundPage() {
   const { data: me } = useSuspenseQuery(meQuery());
   const scopes = me.environments.find(({ name }) => name === environment)?.scopes ?? [];
   return (
-    <Page title="Playground" about="Call a provider through the proxy with the credentials of a connection.">
+    <Page
+      title="Playground"
+      about={
+        <>
+          Call a provider through the proxy with the credentials of a connection.{' '}
+          <GuideLink to="playground" />
+        </>
+      }
+    >
       {scopes.includes('proxy:read') ? (
         <WithConnection key={environment} mayWrite={scopes.includes('proxy:write')} />
       ) : (

@@ -12,7 +12,7 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { spellSize } from '../../ui/size.ts';
 import { type At, connectionQuery, datasetsQuery } from '../connections/queries.ts';
-import { BackLink, ButtonLink, connectionPage } from '../links.tsx';
+import { BackLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { DatasetLink } from './DatasetsCard.tsx';
 import type { Dataset } from './queries.ts';
@@ -159,7 +159,8 @@ function NoRecords({ at }: { at: At }) {
       }
     >
       A sync function saves its records here automatically. Your application saves records with{' '}
-      <Code>POST /records</Code> and a key with the scope <Code>records:write</Code>.
+      <Code>POST /records</Code> and a key with the scope <Code>records:write</Code>.{' '}
+      <GuideLink to="records" />
     </EmptyState>
   );
 }

@@ -10,7 +10,7 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
-import { ButtonLink } from '../links.tsx';
+import { ButtonLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 
 const pageSize = 25;
@@ -27,7 +27,11 @@ export function RecordsPage() {
   return (
     <Page
       title="Records"
-      about="The cached records of connections. Choose a connection."
+      about={
+        <>
+          The cached records of connections. Choose a connection. <GuideLink to="read-records" />
+        </>
+      }
       actions={
         <ButtonLink
           variant="default"
@@ -154,7 +158,7 @@ function Empty({ isFiltered }: { isFiltered: boolean }) {
         </ButtonLink>
       }
     >
-      Each record belongs to a connection. Your connections appear here.
+      Each record belongs to a connection. Your connections appear here. <GuideLink to="records" />
     </EmptyState>
   );
 }

@@ -26,7 +26,7 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted } from '../../ui/size.ts';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import { BackLink } from '../links.tsx';
+import { BackLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useChange } from '../use-change.ts';
@@ -55,7 +55,12 @@ export function RetentionPage() {
   return (
     <Page
       title="Retention"
-      about="Rules that prune or remove records by age. The policy of an integration replaces the policy of the environment."
+      about={
+        <>
+          Rules that prune or remove records by age. The policy of an integration replaces the policy of the
+          environment. <GuideLink to="retention" />
+        </>
+      }
       before={
         <BackLink to="/$environment/records" params={{ environment }}>
           Records

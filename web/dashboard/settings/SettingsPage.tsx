@@ -3,6 +3,7 @@ import { useNavigate, useSearch } from '@tanstack/react-router';
 import type { ComponentType } from 'react';
 import { Page } from '../../ui/Page.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
+import { GuideLink } from '../links.tsx';
 import type { SettingsTab } from '../search.ts';
 import { useIsOwner, useMay } from '../sign-in/queries.ts';
 import { AuditTab } from './AuditTab.tsx';
@@ -30,7 +31,15 @@ export function SettingsPage() {
   const shown = tabs.filter(([, , , isFor]) => isFor);
   const current = shown.some(([name]) => name === tab) ? tab : shown[0]?.[0];
   return (
-    <Page title="Settings" about="Settings of this environment, of its users, and of your account.">
+    <Page
+      title="Settings"
+      about={
+        <>
+          Settings of this environment, of its users, and of your account.{' '}
+          {current && <GuideLink to={current} />}
+        </>
+      }
+    >
       <Tabs
         value={current ?? null}
         keepMounted={false}

@@ -26,7 +26,7 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { type At, connectionQuery, datasetsQuery, type WholeConnection } from '../connections/queries.ts';
 import { syncsQuery } from '../functions/queries.ts';
 import { spelled } from '../functions/words.ts';
-import { BackLink, connectionPage } from '../links.tsx';
+import { BackLink, connectionPage, GuideLink } from '../links.tsx';
 import { makeSampleSheet } from '../playground/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
@@ -70,7 +70,11 @@ export function SetUpPage() {
   return (
     <Page
       title={edit === undefined ? 'Add a sheet' : 'Edit a sheet'}
-      about="Each row of a tab becomes a record. The preview does not change the sheet."
+      about={
+        <>
+          Each row of a tab becomes a record. The preview does not change the sheet. <GuideLink to="sheets" />
+        </>
+      }
       before={<BackLink {...connectionPage(environment, at)}>{account}</BackLink>}
     >
       {!mayWrite ? (

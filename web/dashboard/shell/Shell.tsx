@@ -24,6 +24,7 @@ import { Dimmed } from '../../ui/Dimmed.tsx';
 import {
   IconBook2,
   IconCheck,
+  IconCode,
   IconExternalLink,
   IconLogout,
   IconSearch,
@@ -153,10 +154,18 @@ function Navigation() {
       })}
       <NavLink
         mt="auto"
+        href="/guides"
+        target="_blank"
+        label="Guides"
+        leftSection={<IconBook2 size={18} stroke={1.7} />}
+        rightSection={<IconExternalLink size={14} />}
+        bdrs="md"
+      />
+      <NavLink
         href="/docs/"
         target="_blank"
         label="API reference"
-        leftSection={<IconBook2 size={18} stroke={1.7} />}
+        leftSection={<IconCode size={18} stroke={1.7} />}
         rightSection={<IconExternalLink size={14} />}
         bdrs="md"
       />

@@ -12,6 +12,7 @@ import { Loaded } from '../../../ui/Loaded.tsx';
 import { RelativeTime } from '../../../ui/RelativeTime.tsx';
 import { Sliced } from '../../../ui/Sliced.tsx';
 import { useNow } from '../../../ui/time.ts';
+import { GuideLink } from '../../links.tsx';
 import { useEnvironment } from '../../shell/environment.ts';
 import { useChange } from '../../use-change.ts';
 import { KeyDialog } from './KeyDialog.tsx';
@@ -48,7 +49,7 @@ export function KeysTab() {
         {(keys) =>
           keys.length === 0 ? (
             <EmptyState icon={<IconKey size={26} />} title="No key">
-              Without a key, no application can call {environment}.
+              Without a key, no application can call {environment}. <GuideLink to="keys" />
             </EmptyState>
           ) : (
             <Sliced items={keys}>
