@@ -34,7 +34,8 @@ export function readSections(): Section[] {
           return { file, path: pathOf(file), title, about };
         },
       ),
-    }));
+    }))
+    .filter(({ pages }) => pages.length > 0);
 }
 
 /** `docs/guides/connect.md` is at `connect`, `docs/reference/errors.md` at `reference/errors`. */
