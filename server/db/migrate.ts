@@ -10,7 +10,7 @@ import {
 import type { Db, Queryable, Tx } from './pool.ts';
 
 /** The lock of the node that migrates; other nodes that start at the same time wait for it. */
-const lockKey = 0x7472656c;
+export const migrationLockKey = 0x7472656c;
 /** How often the others try to take it. A wait within a statement would delay an index that is built concurrently. */
 const askAgainMs = 100;
 /** The longest wait of a migration for a table: all other statements on that table queue behind it. */
@@ -71,7 +71,7 @@ async function takeStep(
   { db, names, directory, onHeldUp }: { db: Db; names: string[] } & Required<MigrateOptions>,
 ): Promise<string[] | undefined> {
   const [lock] = await tx.query<{ isMine: boolean }>('select pg_try_advisory_xact_lock($1) as "isMine"', [
-    lockKey,
+    migrationLockKey,
   ]);
   if (lock?.isMine !== true) return undefined;
   await tx.query(

@@ -1,31 +1,27 @@
 // An installation of two nodes that is brought from an earlier version to this one, node by node, while it is used.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { startEmbedded } from '../../server/db/embedded/embedded.ts';
+import { migrationLockKey } from '../../server/db/migrate.ts';
+import { listMigrations } from '../../server/db/migration-files.ts';
+import { type Db, openDb } from '../../server/db/pool.ts';
 import { type Balancer, openBalancer } from '../chaos/balancer.ts';
+import { killCommand } from '../support/command.ts';
 import { urlOf } from '../support/database.ts';
 import { freePort } from '../support/ports.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
-const root = join(import.meta.dirname, '../..');
 const headers = { 'provider-config-key': 'crm', 'connection-id': 'load' };
 
-/** The newest release, or where there is none yet what was committed last. */
-export function lastRelease(): string {
-  try {
-    return git('describe', '--tags', '--abbrev=0').trim();
-  } catch {
-    return git('rev-parse', 'HEAD').trim();
-  }
-}
+/** The kinds of calls that go on during the upgrade. */
+const kinds = ['proxy', 'save', 'list', 'prune', 'connect', 'disconnect', 'follow'];
 
 type Upgraded = {
   /** What came of the calls, by kind. */
@@ -37,11 +33,12 @@ type Upgraded = {
 };
 
 /**
- * Starts two nodes of the version of `ref`, and a load through a balancer; takes one out of the balancer, stops it, and
- * starts this version in its place; then the other. Before, between and after the load goes on for `calmMs`. Asserts that
- * everything that was acknowledged is there, once.
+ * Starts two nodes of an installed release, and a load through a balancer; takes one out of the balancer, stops it, and
+ * starts this version in its place; then the other. The first start of this version is killed in its migration. Before,
+ * between and after these steps each kind of call is made `count` times. Asserts that everything that was acknowledged is
+ * there, once.
  */
-export async function upgradeUnderLoad({ ref, calmMs }: { ref: string; calmMs: number }): Promise<Upgraded> {
+export async function upgradeUnderLoad({ main, count }: { main: string; count: number }): Promise<Upgraded> {
   const directory = mkdtempSync(join(tmpdir(), 'trellis-upgrade-'));
   const database = await startEmbedded({ dataDir: join(directory, 'database') });
   const provider = await openProvider();
@@ -56,24 +53,29 @@ export async function upgradeUnderLoad({ ref, calmMs }: { ref: string; calmMs: n
     TRELLIS_DRAIN_SECONDS: '10',
     BASE_URL: balancer.url,
   };
+  const dataDir = join(directory, 'data');
   const start = (port: number, program?: string[]) =>
     startRunningService({
-      dataDir: join(directory, 'data'),
+      dataDir,
       env: { ...env, PORT: String(port) },
       ...(program && { program }),
     });
   const nodes: RunningService[] = [];
   try {
-    const old = [process.execPath, join(sourceOf(ref, directory), 'server/cli/main.ts')];
-    for (const port of ports) nodes.push(await start(port, old));
+    for (const port of ports) nodes.push(await start(port, [process.execPath, main]));
     const load = await beginLoad(balancer, { key: nodes[0]!.secretKey, providerUrl: provider.url });
-    await pause(calmMs);
+    await load.goesOn(count);
     for (const [index, port] of ports.entries()) {
       behind.splice(behind.indexOf(port), 1);
       assert.equal(await nodes[index]!.stop(), 0);
+      if (index === 0) {
+        const db = openDb(database.connection, { maxConnections: 2 });
+        await killInMigration(db, { ...env, DATA_DIR: dataDir, PORT: String(port) }).finally(() => db.end());
+        await load.goesOn(count);
+      }
       nodes[index] = await start(port);
       behind.push(port);
-      await pause(calmMs);
+      await load.goesOn(count);
     }
     return await load.end(provider.taken);
   } finally {
@@ -85,29 +87,40 @@ export async function upgradeUnderLoad({ ref, calmMs }: { ref: string; calmMs: n
   }
 }
 
-/** A tree of that version, with what it depends on: ours, where that is the same. */
-function sourceOf(ref: string, directory: string): string {
-  const tree = join(directory, 'source');
-  execFileSync('sh', ['-c', `mkdir "$1" && git archive "$2" | tar -x -C "$1"`, 'sh', tree, ref], {
-    cwd: root,
-  });
-  const dependenciesOf = (text: string) =>
-    (JSON.parse(text) as { dependencies: Record<string, string> }).dependencies;
-  const ours = dependenciesOf(readFileSync(join(root, 'package.json'), 'utf8'));
-  const theirs = Object.entries(dependenciesOf(git('show', `${ref}:package.json`)));
-  if (theirs.every(([name, version]) => ours[name] === version)) {
-    symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
-  } else {
-    execFileSync('npm', ['ci', '--ignore-scripts', '--prefer-offline', '--no-audit'], {
-      cwd: tree,
-      stdio: 'ignore',
+/**
+ * Starts this version and kills it when it has changed tables in the transaction of its migrations. Asserts that the
+ * database is as before.
+ */
+async function killInMigration(db: Db, env: Record<string, string>): Promise<void> {
+  const applied = async () =>
+    (await db.query<{ name: string }>('select name from migration order by name')).map(({ name }) => name);
+  const before = await applied();
+  assert.notDeepEqual(before, await listMigrations(), 'this version has a migration that the release lacks');
+  await db.transaction(async (tx) => {
+    // The first migration cannot be listed as applied, after its statements.
+    await tx.query('lock table migration in share mode');
+    const isWaiting = async () => {
+      const [lock] = await db.query(
+        `select from pg_locks where relation = 'migration'::regclass and not granted`,
+      );
+      return lock !== undefined;
+    };
+    await killCommand(['start'], {
+      env,
+      async isTime() {
+        while (!(await isWaiting())) await pause(20);
+      },
     });
-  }
-  return tree;
-}
-
-function git(...args: string[]): string {
-  return execFileSync('git', args, { cwd: root, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
+  });
+  // The server has ended the transaction of the killed process once the lock of migrations is free.
+  for (let isFree = false; !isFree; await pause(20))
+    isFree = await db.transaction(async (tx) => {
+      const [row] = await tx.query<{ free: boolean }>('select pg_try_advisory_xact_lock($1) as free', [
+        migrationLockKey,
+      ]);
+      return row?.free === true;
+    });
+  assert.deepEqual(await applied(), before);
 }
 
 /** Takes numbers that are posted, and events. */
@@ -246,6 +259,15 @@ async function beginLoad({ url }: Balancer, { key, providerUrl }: { key: string;
   const following = follow();
 
   return {
+    /** Resolves when each kind of call was made `count` times more. */
+    async goesOn(count: number): Promise<void> {
+      const before = { ...done.calls };
+      const isDone = () => kinds.every((kind) => (done.calls[kind] ?? 0) - (before[kind] ?? 0) >= count);
+      const counting = async () => {
+        while (!isDone()) await pause(20);
+      };
+      await Promise.race([counting(), writing, following]);
+    },
     async end({ numbers, events }: Taken): Promise<Upgraded> {
       isOver = true;
       await writing;
