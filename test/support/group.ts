@@ -1,7 +1,7 @@
 // Groups of test files that share a process: a start with all that it loads takes longer than most files.
 //
-// A group has files of one place (`server/records`, `test/browser`) and takes about `groupSeconds`, by the durations that a
-// run has measured (`test/durations.json`). A file that changes or measures the state of the whole process has a line
+// A group takes about `groupSeconds`, by the durations that a run has measured (`test/durations.json`). It has files of one
+// place (`server/records`, `test/browser`), or the files of several places that take little time. A file that changes or measures the state of the whole process has a line
 // `// In a process of its own: why`; a file that `npm test` leaves out has a line `// Slow: why`.
 
 import { appendFileSync, globSync, readFileSync, writeFileSync } from 'node:fs';
@@ -50,15 +50,23 @@ export function writeDurations(durations: Record<string, number>): void {
 /** The longest group first. */
 export function groupsOf(files: readonly string[], durations = readDurations()): Group[] {
   const secondsOf = (file: string) => Math.max(durations[file] ?? 1, 0.1);
-  const groups = [...Map.groupBy(files, placeOf)].flatMap(([place, inPlace]) => {
-    const [own, shared] = [inPlace.filter(hasOwnProcess), inPlace.filter((file) => !hasOwnProcess(file))];
-    const seconds = shared.reduce((sum, file) => sum + secondsOf(file), 0);
-    const shares = balance(shared, { secondsOf, count: Math.ceil(seconds / groupSeconds) });
-    return [...own.map((file) => [file]), ...shares].map((files, index) => ({
+  const sum = (some: readonly string[]) => some.reduce((seconds, file) => seconds + secondsOf(file), 0);
+  const split = (place: string, some: readonly string[]) =>
+    balance(some, { secondsOf, count: Math.ceil(sum(some) / groupSeconds) }).map((files, index) => ({
       ...{ name: `${place.replaceAll('/', '.')}.${index + 1}`, files },
-      seconds: files.reduce((sum, file) => sum + secondsOf(file), 0),
+      seconds: sum(files),
     }));
-  });
+  const [own, shared] = [files.filter(hasOwnProcess), files.filter((file) => !hasOwnProcess(file))];
+  const places = [...Map.groupBy(shared, placeOf)];
+  const isLong = ([, inPlace]: [string, string[]]) => sum(inPlace) >= groupSeconds / 2;
+  const groups = [
+    ...own.map((file) => ({ name: file.replaceAll('/', '.'), files: [file], seconds: secondsOf(file) })),
+    ...places.filter(isLong).flatMap(([place, inPlace]) => split(place, inPlace)),
+    ...split(
+      'several',
+      places.filter((place) => !isLong(place)).flatMap(([, inPlace]) => inPlace),
+    ),
+  ];
   return groups.toSorted((one, other) => other.seconds - one.seconds || (one.name < other.name ? -1 : 1));
 }
 
