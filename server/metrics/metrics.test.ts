@@ -1,3 +1,5 @@
+// In a process of its own: the figures are those of the whole process.
+
 // What is documented, drawn and alerted on is what there is.
 
 import assert from 'node:assert/strict';

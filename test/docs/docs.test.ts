@@ -20,7 +20,24 @@ before(async () => {
 after(() => reader.close());
 
 const shells = ['sh', 'bash'];
-const languages = [...shells, 'js', 'ts', 'tsx', 'json', 'sql', 'yaml', 'python', 'http', 'ini', 'nginx', ''];
+const languages = [
+  ...shells,
+  'js',
+  'ts',
+  'tsx',
+  'jsx',
+  'html',
+  'vue',
+  'svelte',
+  'json',
+  'sql',
+  'yaml',
+  'python',
+  'http',
+  'ini',
+  'nginx',
+  '',
+];
 /** The JSON right after a command, with at most a sentence between, is its answer. */
 const isAnswer = (shown: Block, { line, text }: Block) => shown.line - (line + text.split('\n').length) <= 4;
 const isRun = ({ notRun }: Block) => notRun === undefined;
