@@ -151,6 +151,8 @@ test('every route is documented or open to anyone, so that the table is complete
       ...['DELETE /mcp', 'GET /mcp'],
       // The dashboard, which asks for everything else as its user.
       ...['GET /app', 'GET /app*', 'GET /assets/{file}', 'GET /invitation', 'GET /reset-password'],
+      // Files for everybody: the guides, and what pages of applications load.
+      ...['GET /guides', 'GET /guides*', 'GET /llms.txt', 'GET /connect.js', 'GET /sdk/trellis-client.tgz'],
     ].sort(),
   );
 });
