@@ -29,7 +29,7 @@ describe('the guides', { skip: skipBrowser }, () => {
     const turn = page.getByRole('navigation', { name: 'Previous and next page' });
     await turn.getByRole('link', { name: /^Next/ }).click();
     await page.getByRole('heading', { level: 1 }).waitFor();
-    assert.match(page.url(), /\/guides\/google-setup$/);
+    assert.match(page.url(), /\/guides\/concepts$/);
     await turn.getByRole('link', { name: /^Previous/ }).click();
     await page.waitForURL('**/guides/quickstart');
   });

@@ -238,7 +238,8 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
               label="Schemes of deep links"
               description="A session's return_url may begin with these, such as myapp, besides http and https"
               maxTags={10}
-              disabled={!isAllowed}
+              // The text of a disabled tag has too little contrast.
+              readOnly={!isAllowed}
               {...form.getInputProps('returnSchemes')}
             />
             <TextEditor
