@@ -1,7 +1,7 @@
 /**
- * Builds the package `@trellis-run/client` from `sdk/client`, `sdk/connect`, `sdk/react` and `sdk/element`: `node scripts/client-package.ts
- * [DIRECTORY]`, default `dist.client`; its contents are replaced. `npm pack` of the directory creates the file
- * that npm installs. The package has no dependencies and is JavaScript for platforms with web standards.
+ * Builds the package `@trellis-run/client` from `sdk/client`, `sdk/connect`, `sdk/react` and `sdk/element`: `node
+ * scripts/client-package.ts [DIRECTORY]`, default `dist.client`; its contents are replaced. `npm pack` of the directory
+ * creates the file that npm installs. The package has no dependencies and is JavaScript for platforms with web standards.
  */
 import { execFile } from 'node:child_process';
 import { cp, readdir, readFile, writeFile } from 'node:fs/promises';

@@ -220,9 +220,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Actor' }).fill('nobody of this name');
     await page.getByText('No match').waitFor();
     await page.getByRole('textbox', { name: 'Actor' }).fill('');
-    await page.waitForURL((url) => !url.searchParams.has('actor'));
     await page.getByRole('textbox', { name: 'Action' }).fill('nothing.so');
-    await page.waitForURL(/action=nothing.so/);
     await page.getByText('No match').waitFor();
     await page.getByText('People and environments').click();
     await page.getByRole('textbox', { name: 'Action' }).fill('');

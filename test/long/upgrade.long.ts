@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { installRelease, upgradeFrom } from '../support/previous-release.ts';
 import { upgradeUnderLoad } from './upgrade.ts';
 
-test(`two nodes of ${upgradeFrom} become two of this version while they are used, and nobody notices`, async (t) => {
+test(`two nodes of ${upgradeFrom} become two of this version, and no call fails while they are replaced`, async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'trellis-previous-'));
   t.after(() => rmSync(directory, { recursive: true }));
   const release = installRelease(join(directory, 'release'));

@@ -1,8 +1,9 @@
 // Groups of test files that share a process: a start with all that it loads takes longer than most files.
 //
 // A group takes about `groupSeconds`, by the durations that a run has measured (`test/durations.json`). It has files of one
-// place (`server/records`, `test/browser`), or the files of several places that take little time. A file that changes or measures the state of the whole process has a line
-// `// In a process of its own: why`; a file that `npm test` leaves out has a line `// Slow: why`.
+// place (`server/records`, `test/browser`), or the files of several places that take little time. A file that changes or
+// measures the state of the whole process has a line `// In a process of its own: why`; a file that `npm test` leaves out
+// has a line `// Slow: why`.
 
 import { appendFileSync, globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

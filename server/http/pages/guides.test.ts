@@ -75,7 +75,7 @@ describe('serving the guides', () => {
     assert.equal((await app.inject('/guides/none')).body, 'this is not-found.html');
   });
 
-  test('no script or style runs that is not a file of ours', async () => {
+  test('the browser runs only scripts and styles from files of the service', async () => {
     const { headers } = await app.inject('/guides/connect');
     const policy = String(headers['content-security-policy']);
     assert.match(policy, /^default-src 'none'; script-src 'self'; style-src 'self';/);

@@ -55,7 +55,7 @@ export function AuditTab() {
         )}
       </Group>
       <FilterBar
-        key={isOfInstallation ? 'installation' : environment}
+        key={environment}
         search={search}
         filters={[
           { name: 'action', label: 'Action', placeholder: 'Action, such as key.created' },
