@@ -21,9 +21,12 @@ const callbackRounds = 8;
  */
 const besideCall = /^server\/(db\/|log\.ts|app\/parts\.ts)/;
 
-/** As `besideCall`: the log of this test, and the loops that look for due work, which a new connection wakes. */
+/**
+ * As `besideCall`: the log of this test, the loops that look for due work, which a new connection wakes, and the timers of
+ * other loops, of which one runs in each round on a slow machine.
+ */
 const besideCallback =
-  /^server\/(log\.ts|work\.ts|deliveries\/(claims|worker)\.ts|functions\/runs\/(claims|queue|worker)\.ts)/;
+  /^server\/(log\.ts|concurrency\.ts|work\.ts|deliveries\/(claims|worker)\.ts|functions\/runs\/(claims|queue|worker)\.ts)/;
 
 /** The files of `server/`, except those `beside` it, with a function that runs in each round of `act`, after its `prepare`. */
 async function filesOf<T>(
