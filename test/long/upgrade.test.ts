@@ -2,13 +2,15 @@
 // In a process of its own: loads and kills must not change the state of other tests.
 
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { ok, openReceiver, silent } from '../../server/deliveries/deliveries.fixture.ts';
-import { runCommand } from '../support/command.ts';
+import { runCommand, surroundings } from '../support/command.ts';
 import { actionCode, deployBody, flowConfig } from '../support/functions.ts';
 import { type Installed, installRelease, upgradeFrom } from '../support/previous-release.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
@@ -156,7 +158,7 @@ function application(service: RunningService) {
 /** The major version of PostgreSQL that the files of an embedded database have. */
 const majorOf = (dataDir: string) => readFileSync(join(dataDir, 'postgres/data/PG_VERSION'), 'utf8').trim();
 
-test(`a data directory of ${upgradeFrom.slice(0, 7)} works with this version`, {
+test(`a data directory and a backup of ${upgradeFrom.slice(0, 7)} work with this version`, {
   timeout,
 }, async (t) => {
   if (release.missing !== undefined) return t.skip(release.missing);
@@ -215,6 +217,10 @@ test(`a data directory of ${upgradeFrom.slice(0, 7)} works with this version`, {
   const [reader, revoked] = [await makeKey('reader', ['records:read']), await makeKey('revoked', ['*'])];
   await then.call('DELETE', `/environment/api-keys/${revoked.data.id}`);
   const feed = await then.call<Feed>('GET', '/events?limit=1000');
+  const backups = join(directory, 'backups');
+  await promisify(execFile)(process.execPath, [release.main, 'backup', '--to', backups], {
+    env: { ...surroundings, ...env, DATA_DIR: dataDir },
+  });
 
   // A delivery that has no answer when the release stops.
   await then.call('POST', '/events/endpoints', { url: receiver.url });
@@ -310,4 +316,17 @@ test(`a data directory of ${upgradeFrom.slice(0, 7)} works with this version`, {
   await stop(upgraded);
   assert.equal(majorOf(dataDir), major);
   t.diagnostic(`the embedded database is of PostgreSQL ${major} before and after`);
+
+  // With what is not part of a backup.
+  const restoredDir = join(directory, 'restored');
+  mkdirSync(restoredDir, { mode: 0o700 });
+  for (const key of ['master.key', 'dev.key']) copyFileSync(join(dataDir, key), join(restoredDir, key));
+  cpSync(join(dataDir, 'sandbox'), join(restoredDir, 'sandbox'), { recursive: true });
+  const [backup = ''] = readdirSync(backups).filter((name) => /^\d{4}-/.test(name));
+  const restore = ['restore', '--from', join(backups, backup)];
+  const { code, stdout, stderr } = await runCommand(restore, { ...env, DATA_DIR: restoredDir });
+  assert.equal(code, 0, stdout + stderr);
+  const restored = await start({ dataDir: restoredDir, env });
+  await verify(restored, [sheet, 'ada'].sort());
+  await stop(restored);
 });
