@@ -67,7 +67,7 @@ export async function measureCalls({ rounds, scale }: BenchOptions): Promise<voi
       flowConfig({ integration: 'bench', name: 'pages', type: 'sync', code: syncCode(pages) }),
       flowConfig({ integration: 'bench', name: 'calls', type: 'action', code: callsCode }),
     ];
-    await bench.service.call('POST', '/sync/deploy', { body: deployBody(flows) });
+    await bench.service.call('POST', '/functions/deploys', { body: deployBody(flows) });
     await reportCalls(stage, { rounds, count: scale === 'full' ? 2_000 : 300 });
     await reportSync(stage, { rounds, pages });
     await reportProcesses('processes of functions after it', pid);
@@ -119,7 +119,7 @@ async function reportCalls({ bench, plain }: Stage, { rounds, count }: { rounds:
   const headers = await bench.makeConnection();
   const call = async (name: string) =>
     Number(
-      await bench.service.call('POST', '/action/trigger', {
+      await bench.service.call('POST', '/functions/actions/trigger', {
         headers,
         body: { action_name: 'calls', input: { name, count } },
       }),
@@ -191,7 +191,7 @@ async function cpuOf(pid: number): Promise<number> {
 
 async function runSync(bench: BenchService, headers: Record<string, string>): Promise<void> {
   const { 'connection-id': connection } = headers;
-  await bench.service.call('POST', '/sync/trigger', { headers, body: { syncs: ['pages'] } });
+  await bench.service.call('POST', '/functions/syncs/trigger', { headers, body: { syncs: ['pages'] } });
   for (;;) {
     const { runs } = (await bench.service.call(
       'GET',

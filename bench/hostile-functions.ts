@@ -125,7 +125,7 @@ async function deploy(
   for (const { name, type, code } of given) {
     const flow = flowConfig({ integration: 'bench', name, type, code });
     const body = deployBody([flow], { reconcile: false, deployMode: 'single' });
-    await service.call('POST', '/sync/deploy', { body });
+    await service.call('POST', '/functions/deploys', { body });
   }
   return given.map(({ name, type }) => ({ name, type }));
 }
@@ -211,7 +211,7 @@ type Run = { name: string; headers: Record<string, string>; gone: AbortSignal };
 
 async function callAction(bench: BenchService, { name, headers, gone }: Run): Promise<string> {
   try {
-    const answer = await fetch(new URL('/action/trigger', bench.service.baseUrl), {
+    const answer = await fetch(new URL('/functions/actions/trigger', bench.service.baseUrl), {
       method: 'POST',
       headers: {
         ...{ ...headers, authorization: `Bearer ${bench.service.secretKey}` },
@@ -234,7 +234,7 @@ async function callAction(bench: BenchService, { name, headers, gone }: Run): Pr
 }
 
 async function runSync({ service }: BenchService, { name, headers, gone }: Run): Promise<string> {
-  await service.call('POST', '/sync/trigger', { headers, body: { syncs: [name] } });
+  await service.call('POST', '/functions/syncs/trigger', { headers, body: { syncs: [name] } });
   const path = `/functions/runs?connection_id=${headers['connection-id']}&limit=1`;
   while (!gone.aborted) {
     const { runs } = (await service.call('GET', path)) as { runs: { state: string; error: unknown }[] };

@@ -26,6 +26,7 @@ type Schema = {
 type Parameter = { $ref?: string; name: string; in: string; required?: boolean; schema?: Schema };
 type Content = { content?: Record<string, { schema?: Schema }> };
 type Operation = {
+  deprecated?: boolean;
   parameters?: Parameter[];
   requestBody?: Content;
   responses?: Record<string, Content>;
@@ -47,10 +48,9 @@ export function generatedFiles(document: OpenApi): Record<string, string> {
 
 function apiTypes({ paths, components }: OpenApi): string {
   const routes = Object.entries(paths).flatMap(([path, operations]) =>
-    Object.entries(operations).map(([method, operation]) => ({
-      name: `${method.toUpperCase()} ${path}`,
-      operation,
-    })),
+    Object.entries(operations)
+      .filter(([, { deprecated }]) => deprecated !== true)
+      .map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation })),
   );
   const lines = routes
     .sort((a, b) => (a.name < b.name ? -1 : 1))

@@ -183,7 +183,7 @@ export default createSync({
   ];
   // Nothing but the dry run may write meanwhile. Its schedule may have run the sync once more, behind the row that was appended.
   const paused = { provider_config_key: 'google-sheet', connection_id: connectionId, syncs: ['sheet-rows'] };
-  assert.equal((await trellis.call('POST', '/sync/pause', { body: paused })).status, 200);
+  assert.equal((await trellis.call('POST', '/functions/syncs/pause', { body: paused })).status, 200);
   const open = `select 1 from run where state in ('waiting', 'running')`;
   while ((await trellis.db.query(open)).length > 0) await pause(50);
   const { records } = (await rows()).body as { records: { id: string }[] };

@@ -39,7 +39,7 @@ export async function deployCommand(
     print('Nothing was deployed: --dry-run.');
     return 0;
   }
-  const result = await api.post('/sync/deploy', { ...deployBody(functions), reconcile: isRemoving });
+  const result = await api.post('/functions/deploys', { ...deployBody(functions), reconcile: isRemoving });
   if ('faults' in result) {
     for (const line of result.faults) printError(line);
     return 1;
@@ -76,7 +76,7 @@ export async function deployChanged(
   const body = deployBody(functions);
   const plan = await fetchPlan(api, body);
   if ('faults' in plan || plan.lines.length === 0) return plan;
-  const result = await api.post('/sync/deploy', { ...body, reconcile: false });
+  const result = await api.post('/functions/deploys', { ...body, reconcile: false });
   return 'faults' in result ? result : { lines: plan.lines };
 }
 
@@ -129,7 +129,7 @@ async function fetchPlan(
   api: Api,
   body: ReturnType<typeof deployBody>,
 ): Promise<{ faults: string[] } | { lines: string[]; removals: string[] }> {
-  const result = await api.post('/sync/deploy/confirmation', body);
+  const result = await api.post('/functions/deploys/plan', body);
   if ('faults' in result) return result.code === 'body_too_large' ? tooLarge(result.faults, body) : result;
   const plan = result.body as Record<string, DeployedFunction[]>;
   if (!Array.isArray(plan?.newSyncs))

@@ -35,7 +35,7 @@ test('a running sync runs once more, and that run is followed, even if the sync 
   ];
   const service = createServer((request, response) => {
     asked.push(request.url ?? '');
-    if (request.url === '/sync/trigger') request.on('data', (part) => (triggered += part));
+    if (request.url === '/functions/syncs/trigger') request.on('data', (part) => (triggered += part));
     const [, answer] = answers.find(([path]) => path.test(request.url ?? '')) ?? [];
     response.end(JSON.stringify(answer?.()));
   });
@@ -55,7 +55,7 @@ test('a running sync runs once more, and that run is followed, even if the sync 
     ...{ provider_config_key: 'api', connection_id: 'ada', syncs: [{ name: 'rows', variant: 'base' }] },
     allow_mass_delete: { Row: 7 },
   });
-  assert.equal(asked.filter((path) => path === '/sync/trigger').length, 1);
+  assert.equal(asked.filter((path) => path === '/functions/syncs/trigger').length, 1);
   assert.match(printed[0]!, /^The sync is running/);
 });
 

@@ -49,13 +49,15 @@ export async function runDeployed(api: Api, options: DeployedRun): Promise<{ run
     throw new Error('--allow-mass-delete is only for syncs.');
   if (data.type === 'sync') return { run: await runSync(api, options) };
   const started = await api.post(
-    '/action/trigger',
+    '/functions/actions/trigger',
     { action_name: name, ...(options.input !== undefined && { input: options.input }) },
     { ...headers, 'x-async': 'true' },
   );
   const { id } = requireBody<{ id: string }>(started);
   const run = await followRun(api, id, options);
-  return run.state === 'succeeded' ? { run, output: requireBody(await api.get(`/action/${id}`)) } : { run };
+  return run.state === 'succeeded'
+    ? { run, output: requireBody(await api.get(`/functions/actions/${id}`)) }
+    : { run };
 }
 
 async function runSync(api: Api, options: DeployedRun): Promise<Run> {
@@ -70,7 +72,7 @@ async function runSync(api: Api, options: DeployedRun): Promise<Run> {
   const before = await newest();
   if (before?.state === 'running') print('The sync is running. Waiting for the run after it.');
   requireBody(
-    await api.post('/sync/trigger', {
+    await api.post('/functions/syncs/trigger', {
       syncs: [{ name, variant }],
       provider_config_key: integrationKey,
       connection_id: connectionId,
@@ -97,7 +99,7 @@ async function heldSync(
   { scope, name, variant }: { scope: URLSearchParams; name: string; variant: string },
 ): Promise<Held | undefined> {
   const { syncs } = requireBody<{ syncs: { variant: string; held: Held | null }[] }>(
-    await api.get(`/sync/status?${scope}&syncs=${name}::${variant}`),
+    await api.get(`/functions/syncs/status?${scope}&syncs=${name}::${variant}`),
   );
   return syncs.find((sync) => sync.variant === variant)?.held ?? undefined;
 }

@@ -69,7 +69,7 @@ export class Actions {
     { maxRetries, isAsync }: { maxRetries: number | undefined; isAsync?: boolean },
   ): Sent {
     return {
-      route: 'POST /action/trigger',
+      route: 'POST /functions/actions/trigger',
       headers: { ...this.#headers, 'x-async': isAsync, 'x-max-retries': maxRetries },
       body: { action_name: name, input },
     };
@@ -102,7 +102,7 @@ export class ActionRun<Output = unknown> {
         throw new TrellisError({ code: 'timeout', message });
       }
       try {
-        const sent = { route: 'GET /action/{id}', path: { id: this.id } };
+        const sent = { route: 'GET /functions/actions/{id}', path: { id: this.id } };
         return await this.#transport.json<Output>({ ...sent, signal, timeoutMs: leftMs });
       } catch (error) {
         if (!isTrellisError(error, 'not_found') || hasEnded) throw error;

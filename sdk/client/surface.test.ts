@@ -23,7 +23,7 @@ before(async () => {
     flowConfig({ name: 'waits', code: actionCode({ more: waits }) }),
     flowConfig({ name: 'things', code: syncCode(), type: 'sync' }),
   ]);
-  const deployed = await bench.service.call('POST', '/sync/deploy', { body });
+  const deployed = await bench.service.call('POST', '/functions/deploys', { body });
   assert.equal(deployed.status, 200, deployed.text);
 });
 after(() => bench.close());

@@ -192,7 +192,11 @@ const exampleEnded = {
 const ofAction = {
   ...connectionName,
   function: z.string().describe('The name of the action'),
-  run: z.uuid().describe('The ID from `POST /action/trigger`; `GET /action/{id}` returns the result'),
+  run: z
+    .uuid()
+    .describe(
+      'The ID from `POST /functions/actions/trigger`; `GET /functions/actions/{id}` returns the result',
+    ),
 };
 const exampleAction = { ...exampleName, function: 'append-row', run: exampleRun };
 const fields = z.array(z.string()).describe('Names of fields at the top level of a record');

@@ -31,6 +31,7 @@ import { type Cause, remoteSpanOf, startSpan, within } from '../tracing/tracing.
 import { type Authenticate, authorizeRoutes } from './auth/caller.ts';
 import { continueWhenRead, limitBody, lingerBehind } from './bodies.ts';
 import { allowedMethods, answerAnyOrigin } from './cors.ts';
+import { addDeprecatedRoutes } from './deprecation.ts';
 import { announceStop, isStopping } from './drain.ts';
 import {
   createRefusal,
@@ -167,6 +168,7 @@ function createOwn({
     return result.success ? { value: result.data } : { error: new ValidationError(result.error.issues) };
   });
   app.setSerializerCompiler(serializerCompiler);
+  addDeprecatedRoutes(app);
   addRequestContext(app);
   parseJsonOnly(app);
   writeErrors(app, isRootAlias);

@@ -7,7 +7,7 @@ import { createFirstOwner } from '../../server/users/invitations.ts';
 import { openPaths } from '../../server/users/sign-in-rules.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
-import type { Fixture, Scenario } from './scenario.ts';
+import { type Fixture, presentName, type Scenario } from './scenario.ts';
 import { prepareScenarios, scenarios } from './scenarios.ts';
 
 let trellis: TestTrellis;
@@ -45,7 +45,7 @@ const isForViewers = (name: string) =>
   (methodOf(name) === 'GET' || name === 'POST /records/prune/estimate') &&
   !isProxied(name) &&
   name !== 'GET /records/export' &&
-  name !== 'GET /action/{id}' &&
+  presentName(name) !== 'GET /functions/actions/{id}' &&
   !/api-keys|signing-key/.test(name);
 
 /** As the form of another page sends it, and as something that is no browser does. */
@@ -256,7 +256,7 @@ test('nothing of a proxied answer can act on the address of the dashboard', asyn
 for (const [name, scenario] of Object.entries(scenarios)) {
   test(`${name}: an owner is served, but for tickets and deploys, which are a key's`, async () => {
     const answer = await ask(people.owner, [name, scenario]);
-    const isForKeys = /^POST \/(tickets|sync\/deploy)/.test(name);
+    const isForKeys = /^POST \/(tickets|functions\/deploys)/.test(presentName(name));
     assert.equal(answer.status, isForKeys ? 403 : scenario.right, answer.text);
   });
 }

@@ -1,4 +1,5 @@
 import type { Scope } from '../../server/http/auth/caller.ts';
+import { deprecations, documentedName } from '../../server/http/deprecation.ts';
 import type { CallOptions } from '../support/trellis.ts';
 
 /**
@@ -40,3 +41,41 @@ export const ofConnection =
     ...(body && { body: body(given) }),
   });
 export const inQuery = `provider_config_key=${key}`;
+
+/** The deprecated routes as the document writes them, by their names. */
+const earlierNames = new Map(
+  deprecations.map(({ route, successor }) => [documentedName(route), documentedName(successor)]),
+);
+
+/** The present name of a deprecated route; the name of any other route as it is. */
+export function presentName(name: string): string {
+  return earlierNames.get(name) ?? name;
+}
+
+/** Each deprecated route right behind its successor, with the same request. */
+export function withEarlierNames(table: Record<string, Scenario>): Record<string, Scenario> {
+  const rows = Object.entries(table).flatMap(([name, scenario]): [string, Scenario][] => [
+    [name, scenario],
+    ...[...earlierNames]
+      .filter(([, present]) => present === name)
+      .map(([earlier]): [string, Scenario] => [earlier, requestedBy(earlier, scenario)]),
+  ]);
+  return Object.fromEntries(rows);
+}
+
+function requestedBy(earlier: string, scenario: Scenario): Scenario {
+  const [, pattern = ''] = presentName(earlier).split(' ');
+  const [, url = ''] = earlier.split(' ');
+  const matcher = new RegExp(`^${pattern.replace(/\{(\w+)\}/g, '(?<$1>[^/?]+)')}(?=\\?|$)`);
+  return {
+    ...scenario,
+    request: (given) => {
+      const { path, ...options } = scenario.request(given);
+      const { groups = {} } = matcher.exec(path)!;
+      // A variant can be added once.
+      const valueOf = (name: string) => (name === 'variant' ? `${groups.variant}-2` : groups[name]!);
+      const earlierPath = url.replace(/\{(\w+)\}/g, (_, name: string) => valueOf(name));
+      return { ...options, path: path.replace(matcher, () => earlierPath) };
+    },
+  };
+}

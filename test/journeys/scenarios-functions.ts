@@ -18,13 +18,13 @@ const deployed = (...names: string[]) =>
 
 /** Of functions, their syncs, actions and runs. */
 export const functionScenarios: Record<string, Scenario> = {
-  'POST /sync/deploy/confirmation': {
-    request: ofConnection('/sync/deploy/confirmation', () => deployed('other')),
+  'POST /functions/deploys/plan': {
+    request: ofConnection('/functions/deploys/plan', () => deployed('other')),
     right: 200,
     foreign: 400,
   },
-  'POST /sync/deploy': {
-    request: ofConnection('/sync/deploy', () => deployed('other')),
+  'POST /functions/deploys': {
+    request: ofConnection('/functions/deploys', () => deployed('other')),
     right: 200,
     foreign: 400,
   },
@@ -81,36 +81,48 @@ export const functionScenarios: Record<string, Scenario> = {
     right: 200,
     foreign: 404,
   },
-  'POST /sync/trigger': { request: ofSync('/sync/trigger', { syncs: ['things'] }), right: 200, foreign: 400 },
-  'POST /sync/start': { request: ofSync('/sync/start', { syncs: ['things'] }), right: 200, foreign: 400 },
-  'POST /sync/pause': { request: ofSync('/sync/pause', { syncs: ['things'] }), right: 200, foreign: 400 },
-  'GET /sync/status': {
-    request: ofConnection(`/sync/status?syncs=*&${inQuery}`),
+  'POST /functions/syncs/trigger': {
+    request: ofSync('/functions/syncs/trigger', { syncs: ['things'] }),
     right: 200,
     foreign: 400,
   },
-  'PUT /sync/update-connection-frequency': {
-    request: ofSync('/sync/update-connection-frequency', { sync_name: 'things', frequency: 'every day' }),
+  'POST /functions/syncs/start': {
+    request: ofSync('/functions/syncs/start', { syncs: ['things'] }),
     right: 200,
     foreign: 400,
   },
-  'POST /sync/{name}/variant/{variant}': {
-    request: ofSync('/sync/things/variant/mine', {}),
+  'POST /functions/syncs/pause': {
+    request: ofSync('/functions/syncs/pause', { syncs: ['things'] }),
     right: 200,
     foreign: 400,
   },
-  'DELETE /sync/{name}/variant/{variant}': {
-    request: ofSync('/sync/things/variant/mine', {}),
+  'GET /functions/syncs/status': {
+    request: ofConnection(`/functions/syncs/status?syncs=*&${inQuery}`),
     right: 200,
     foreign: 400,
   },
-  'POST /action/trigger': {
-    request: ofConnection('/action/trigger', () => ({ action_name: 'double', input: { n: 1 } })),
+  'PUT /functions/syncs/frequency': {
+    request: ofSync('/functions/syncs/frequency', { sync_name: 'things', frequency: 'every day' }),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /functions/syncs/{name}/variants/{variant}': {
+    request: ofSync('/functions/syncs/things/variants/mine', {}),
+    right: 200,
+    foreign: 400,
+  },
+  'DELETE /functions/syncs/{name}/variants/{variant}': {
+    request: ofSync('/functions/syncs/things/variants/mine', {}),
+    right: 200,
+    foreign: 400,
+  },
+  'POST /functions/actions/trigger': {
+    request: ofConnection('/functions/actions/trigger', () => ({ action_name: 'double', input: { n: 1 } })),
     right: 200,
     foreign: 400,
     scope: 'functions:write',
   },
-  'GET /action/{id}': {
+  'GET /functions/actions/{id}': {
     request: ({ actionId }) => ({ path: `/action/${actionId}` }),
     right: 200,
     foreign: 404,
@@ -141,9 +153,9 @@ export async function prepareFunctions(
   trellis: TestTrellis,
   { connectionId, headers }: Pick<Fixture, 'connectionId' | 'headers'>,
 ): Promise<Pick<Fixture, 'runId' | 'actionId'>> {
-  await trellis.call('POST', '/sync/deploy', { body: deployed('double', 'leaving') });
+  await trellis.call('POST', '/functions/deploys', { body: deployed('double', 'leaving') });
   const things = { name: 'things', code: syncCode({ more: 'autoStart: false,' }), type: 'sync' as const };
-  await trellis.call('POST', '/sync/deploy', {
+  await trellis.call('POST', '/functions/deploys', {
     body: deployBody([flowConfig(things)], { reconcile: false }),
   });
   return {
@@ -153,7 +165,7 @@ export async function prepareFunctions(
 }
 
 async function prepareAction(trellis: TestTrellis, headers: Record<string, string>): Promise<string> {
-  const { body } = await trellis.call('POST', '/action/trigger', {
+  const { body } = await trellis.call('POST', '/functions/actions/trigger', {
     headers: { ...headers, 'x-async': 'true' },
     body: { action_name: 'double', input: { n: 1 } },
   });
@@ -163,7 +175,7 @@ async function prepareAction(trellis: TestTrellis, headers: Record<string, strin
 }
 
 async function prepareRun(trellis: TestTrellis, connectionId: string): Promise<string> {
-  await trellis.call('POST', '/sync/trigger', {
+  await trellis.call('POST', '/functions/syncs/trigger', {
     body: { provider_config_key: key, connection_id: connectionId, syncs: ['things'] },
   });
   const { body } = await trellis.call('GET', '/functions/runs?function=things');

@@ -1,5 +1,5 @@
 import { connect, type TestTrellis } from '../support/trellis.ts';
-import { type Fixture, inQuery, key, ofConnection, type Scenario } from './scenario.ts';
+import { type Fixture, inQuery, key, ofConnection, type Scenario, withEarlierNames } from './scenario.ts';
 import { functionScenarios, prepareFunctions } from './scenarios-functions.ts';
 
 const ticketFor = (method: string) =>
@@ -9,7 +9,7 @@ const ticketFor = (method: string) =>
   }));
 
 // In an order in which each request still finds what it names.
-export const scenarios: Record<string, Scenario> = {
+export const scenarios: Record<string, Scenario> = withEarlierNames({
   'GET /providers': { request: ofConnection('/providers'), right: 200, foreign: 200 },
   'GET /providers/{provider}': { request: ofConnection('/providers/google-sheet'), right: 200, foreign: 200 },
   'GET /integrations': { request: ofConnection('/integrations'), right: 200, foreign: 200 },
@@ -51,7 +51,6 @@ export const scenarios: Record<string, Scenario> = {
     right: 200,
     foreign: 400,
   },
-  'GET /connection/{id}': { request: ofConnection(`/connection/{id}?${inQuery}`), right: 200, foreign: 400 },
   'GET /connections/{id}/health': {
     request: ofConnection(`/connections/{id}/health?${inQuery}`),
     right: 200,
@@ -317,7 +316,7 @@ export const scenarios: Record<string, Scenario> = {
     foreign: 400,
   },
   'DELETE /integrations/{key}': { request: ofConnection('/integrations/dev-only'), right: 200, foreign: 404 },
-};
+});
 
 /** A connection with a record, and an integration that `dev` alone has: what the requests name. */
 export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {

@@ -160,15 +160,6 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
     };
   };
   app.get('/connections/:id', readOne, getOne);
-  // Deprecated; the official command line still calls it.
-  app.get(
-    '/connection/:id',
-    { ...readOne, schema: { ...readOne.schema, operationId: 'getConnectionDeprecated', deprecated: true } },
-    async (request, reply) => {
-      reply.header('deprecation', '@1767225600');
-      return getOne(request);
-    },
-  );
 
   app.get(
     '/connections/:id/health',

@@ -45,7 +45,7 @@ const maxInputBytes = 10 * 1024 * 1024;
 
 export function actionRoutes(app: App, { actions, connections, open }: ActionRoutesDeps): void {
   app.post(
-    '/action/trigger',
+    '/functions/actions/trigger',
     {
       config: { access: { by: 'key', scope: ['functions:read', 'functions:write'] }, idempotent: true },
       preParsing: open,
@@ -78,7 +78,7 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
         response: { 200: z.unknown(), 202: z.object({ id: z.string(), statusUrl: z.string() }) },
       },
     },
-    async ({ headers, body, caller }, reply) => {
+    async ({ headers, body, caller, routeOptions }, reply) => {
       const { environmentId, environment } = caller;
       const integration = headers['provider-config-key'];
       const at = { environmentId, integrationKey: integration };
@@ -89,7 +89,8 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
       const call = { connection, environment, found, input: body.input, retries };
       if (headers['x-async'] === 'true') {
         const id = await actions.queue(call);
-        const statusUrl = `/action/${id}`;
+        // Below the name that the caller uses.
+        const statusUrl = routeOptions.url!.replace(/[^/]+$/, id);
         reply.code(202).header('location', statusUrl);
         return { id, statusUrl };
       }
@@ -98,7 +99,7 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
   );
 
   app.get(
-    '/action/:id',
+    '/functions/actions/:id',
     {
       config: { access: { by: 'key', scope: ['functions:read', 'functions:write'], viewers: 'refused' } },
       preParsing: open,

@@ -274,7 +274,7 @@ function heldOf(error: HeldError, { facts, model: name }: { facts: RunFacts; mod
   };
   const message =
     `${count} of ${live} records of ${name} would be deleted, so no record was deleted. If they no longer exist at the provider, allow it once ` +
-    `by POST /sync/trigger with ${JSON.stringify(body)}: the sync reads everything again and deletes at most ${count}.`;
+    `by POST /functions/syncs/trigger with ${JSON.stringify(body)}: the sync reads everything again and deletes at most ${count}.`;
   return new AppError('mass_delete_held', message, { payload: { ...error.payload, model: name } });
 }
 

@@ -37,7 +37,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
   const access = { by: 'key', scope: 'functions:deploy', viewers: 'refused' } as const;
 
   app.post(
-    '/sync/deploy/confirmation',
+    '/functions/deploys/plan',
     {
       bodyLimit: maxBytes,
       config: { access },
@@ -46,7 +46,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
         operationId: 'planDeploy',
         summary: 'Preview a deploy',
         description:
-          'The body is that of `POST /sync/deploy`. The preview fails if the deploy would fail, and writes nothing. The ' +
+          'The body is that of `POST /functions/deploys`. The preview fails if the deploy would fail, and writes nothing. The ' +
           'response includes the functions that `reconcile` would remove, even if the body does not set it: official ' +
           'command lines set it only when they deploy.',
         errors: ['functions_off', 'invalid_function', 'unknown_provider_config'],
@@ -74,7 +74,7 @@ export function deployRoutes(app: App, { open, ...deps }: Deploys & { open: () =
   );
 
   app.post(
-    '/sync/deploy',
+    '/functions/deploys',
     {
       bodyLimit: maxBytes,
       config: { access },

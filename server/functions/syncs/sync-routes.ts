@@ -88,7 +88,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
   const write = { config: { access: { by: 'key', scope: 'functions:write' } }, preParsing: open } as const;
 
   app.post(
-    '/sync/trigger',
+    '/functions/syncs/trigger',
     {
       ...write,
       schema: {
@@ -145,7 +145,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
     },
   );
 
-  changeStateRoute('/sync/pause', {
+  changeStateRoute('/functions/syncs/pause', {
     action: 'sync.paused',
     change: pauseSyncs,
     operationId: 'pauseSyncs',
@@ -153,7 +153,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
     description:
       'A current run continues to its end. Afterwards no run starts until the syncs are started again.',
   });
-  changeStateRoute('/sync/start', {
+  changeStateRoute('/functions/syncs/start', {
     action: 'sync.started',
     change: startSyncs,
     operationId: 'startSyncs',
@@ -162,7 +162,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
   });
 
   app.get(
-    '/sync/status',
+    '/functions/syncs/status',
     {
       ...read,
       schema: {
@@ -193,7 +193,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
   );
 
   app.put(
-    '/sync/update-connection-frequency',
+    '/functions/syncs/frequency',
     {
       ...write,
       schema: {
@@ -229,7 +229,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
   );
 
   app.post(
-    '/sync/:name/variant/:variant',
+    '/functions/syncs/:name/variants/:variant',
     {
       ...write,
       schema: {
@@ -262,7 +262,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
   );
 
   app.delete(
-    '/sync/:name/variant/:variant',
+    '/functions/syncs/:name/variants/:variant',
     {
       ...write,
       schema: {

@@ -334,7 +334,7 @@ const fieldsByName: Record<string, Field> = {
   payload: example({ reason: 'The sheet is empty.' }),
   level: example('info'),
   position: example(1042),
-  statusUrl: example(`/action/${uuid}`),
+  statusUrl: example(`/functions/actions/${uuid}`),
   held: example(0),
   running: example(0),
   paused: example(0),

@@ -142,7 +142,9 @@ function responseName(status: number, codes: readonly string[]): string {
 }
 
 function nameFrom({ operationId = '' }: Operation, kind: 'Request' | 'Response'): string {
-  return `${operationId.charAt(0).toUpperCase()}${operationId.slice(1)}${kind}`;
+  // A deprecated route has the schemas of its successor.
+  const name = operationId.replace(/Deprecated$/, '');
+  return `${name.charAt(0).toUpperCase()}${name.slice(1)}${kind}`;
 }
 
 /** Keeps a title that it has. A schema without structure needs no name. */

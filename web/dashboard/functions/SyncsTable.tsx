@@ -216,7 +216,7 @@ export function SyncsTab({ at }: { at: FunctionAt }) {
             ) : (
               <EmptyState icon={<IconPlugConnected size={26} />} title="No connection yet">
                 A sync with automatic start runs for each new connection of {at.integration}. Start other
-                syncs on the page of the connection, or with <code>POST /sync/start</code>.{' '}
+                syncs on the page of the connection, or with <code>POST /functions/syncs/start</code>.{' '}
                 <AnchorLink
                   inherit
                   underline="always"

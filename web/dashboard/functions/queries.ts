@@ -178,7 +178,7 @@ const named = ({
 });
 
 export async function triggerSync(environment: string, at: SyncAt): Promise<void> {
-  await call('POST /sync/trigger', { environment, body: named(at) });
+  await call('POST /functions/syncs/trigger', { environment, body: named(at) });
 }
 
 /** Runs the sync immediately. Its next ends of delete tracking may delete up to these numbers of records. */
@@ -187,7 +187,10 @@ export async function allowMassDelete(
   { deletes, ...at }: SyncAt & { deletes: HeldDelete[] },
 ): Promise<void> {
   const allowed = Object.fromEntries(deletes.map((held) => [held.model, held.would_delete]));
-  await call('POST /sync/trigger', { environment, body: { ...named(at), allow_mass_delete: allowed } });
+  await call('POST /functions/syncs/trigger', {
+    environment,
+    body: { ...named(at), allow_mass_delete: allowed },
+  });
 }
 
 /** Deletes the checkpoint and, with `records: 'removed'`, the records. Runs the sync immediately. */
@@ -196,15 +199,15 @@ export async function resetSync(
   { records, ...at }: SyncAt & { records: 'kept' | 'removed' },
 ): Promise<void> {
   const opts = { reset: true, emptyCache: records === 'removed' };
-  await call('POST /sync/trigger', { environment, body: { ...named(at), opts } });
+  await call('POST /functions/syncs/trigger', { environment, body: { ...named(at), opts } });
 }
 
 export async function pauseSync(environment: string, at: SyncAt): Promise<void> {
-  await call('POST /sync/pause', { environment, body: named(at) });
+  await call('POST /functions/syncs/pause', { environment, body: named(at) });
 }
 
 export async function startSync(environment: string, at: SyncAt): Promise<void> {
-  await call('POST /sync/start', { environment, body: named(at) });
+  await call('POST /functions/syncs/start', { environment, body: named(at) });
 }
 
 /** null restores the frequency of the function. */
@@ -212,7 +215,7 @@ export async function setFrequency(
   environment: string,
   { integration, connection, name, variant, frequency }: SyncAt & { frequency: string | null },
 ): Promise<void> {
-  await call('PUT /sync/update-connection-frequency', {
+  await call('PUT /functions/syncs/frequency', {
     environment,
     body: {
       sync_name: name,
@@ -241,7 +244,7 @@ export async function callAction(
   }: { at: FunctionAt; connection: string; input: unknown; signal: AbortSignal },
 ): Promise<ActionAnswer> {
   const begunMs = performance.now();
-  const response = await request('POST /action/trigger', {
+  const response = await request('POST /functions/actions/trigger', {
     environment,
     signal,
     headers: { 'connection-id': connection, 'provider-config-key': at.integration },

@@ -250,7 +250,7 @@ export async function saveSheet(
 }
 
 async function addVariant(environment: string, { at, variant }: SheetAt): Promise<void> {
-  await call('POST /sync/{name}/variant/{variant}', {
+  await call('POST /functions/syncs/{name}/variants/{variant}', {
     environment,
     path: { name: rowsSync, variant },
     body: place(at),
@@ -287,7 +287,7 @@ export async function removeSheet(
     await pauseSync(environment, syncOf(of));
     return;
   }
-  await call('DELETE /sync/{name}/variant/{variant}', {
+  await call('DELETE /functions/syncs/{name}/variants/{variant}', {
     environment,
     path: { name: rowsSync, variant },
     body: place(at),
