@@ -123,7 +123,7 @@ export const functionScenarios: Record<string, Scenario> = {
     scope: 'functions:write',
   },
   'GET /functions/actions/{id}': {
-    request: ({ actionId }) => ({ path: `/action/${actionId}` }),
+    request: ({ actionId }) => ({ path: `/functions/actions/${actionId}` }),
     right: 200,
     foreign: 404,
     scope: 'functions:write',

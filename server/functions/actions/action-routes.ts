@@ -41,6 +41,7 @@ const actionErrors = [
   ...actionRunErrors,
 ] as const satisfies readonly RouteError[];
 
+const exampleOutput = { values: [['zip_code', 'city']] };
 const maxInputBytes = 10 * 1024 * 1024;
 
 export function actionRoutes(app: App, { actions, connections, open }: ActionRoutesDeps): void {
@@ -73,6 +74,7 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
             action_name: 'read-range',
             input: { spreadsheet_id: '1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms', range: 'A1:C3' },
           },
+          answers: { 200: exampleOutput },
         },
         body: z.strictObject({ action_name: functionName, input: z.unknown().optional() }),
         response: { 200: z.unknown(), 202: z.object({ id: z.string(), statusUrl: z.string() }) },
@@ -110,6 +112,7 @@ export function actionRoutes(app: App, { actions, connections, open }: ActionRou
           '404 until the run has ended. A failure has the same response as in a synchronous call. A key without ' +
           'functions:write can read only results of read-only actions.',
         errors: actionErrors,
+        example: { answers: { 200: exampleOutput } },
         params: z.object({ id: z.uuid() }),
         response: { 200: z.unknown() },
       },
