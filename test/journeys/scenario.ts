@@ -73,8 +73,8 @@ function requestedBy(earlier: string, scenario: Scenario): Scenario {
       const { path, ...options } = scenario.request(given);
       const { groups = {} } = matcher.exec(path)!;
       // A variant can be added once.
-      const valueOf = (name: string) => (name === 'variant' ? `${groups.variant}-2` : groups[name]!);
-      const earlierPath = url.replace(/\{(\w+)\}/g, (_, name: string) => valueOf(name));
+      const argumentFor = (name: string) => (name === 'variant' ? `${groups.variant}-2` : groups[name]!);
+      const earlierPath = url.replace(/\{(\w+)\}/g, (_, name: string) => argumentFor(name));
       return { ...options, path: path.replace(matcher, () => earlierPath) };
     },
   };
