@@ -24,7 +24,7 @@ type Schema = {
   allOf?: Schema[];
 };
 type Parameter = { $ref?: string; name: string; in: string; required?: boolean; schema?: Schema };
-type Content = { content?: Record<string, { schema?: Schema }> };
+type Content = { $ref?: string; content?: Record<string, { schema?: Schema }> };
 type Operation = {
   deprecated?: boolean;
   parameters?: Parameter[];
@@ -32,7 +32,12 @@ type Operation = {
   responses?: Record<string, Content>;
 };
 export type OpenApi = {
-  components: { schemas: Record<string, Schema>; parameters: Record<string, Parameter> };
+  components: {
+    schemas: Record<string, Schema>;
+    parameters: Record<string, Parameter>;
+    requestBodies: Record<string, Content>;
+    responses: Record<string, Content>;
+  };
   paths: Record<string, Record<string, Operation>>;
   webhooks: Record<string, Record<string, Operation & { description?: string }>>;
 };
@@ -74,12 +79,17 @@ function apiTypes({ paths, components }: OpenApi): string {
 }
 
 function eventTypes({ webhooks, components }: OpenApi): string {
-  const named = ({ $ref, ...schema }: Schema) => ($ref ? components.schemas[nameIn($ref)] : schema);
+  const resolve = (schema: Schema) => (schema.$ref ? components.schemas[nameIn(schema.$ref)]! : schema);
+  /** The schema of `data`, in whichever part of the event. */
+  const dataOf = (schema: Schema): Schema | undefined => {
+    const { properties, allOf = [] } = resolve(schema);
+    return properties?.data ?? allOf.map(dataOf).find((found) => found !== undefined);
+  };
   const lines = Object.entries(webhooks)
     .sort(([one], [other]) => (one < other ? -1 : 1))
     .flatMap(([name, { post }]) => {
       const schema = post?.requestBody?.content?.['application/json']?.schema;
-      const data = schema && named(schema)?.properties?.data;
+      const data = schema && dataOf(schema);
       return [
         `  /** ${post?.description ?? ''} */`,
         `  ${JSON.stringify(name)}: ${data ? typeOf(data) : 'unknown'};`,
@@ -125,8 +135,10 @@ function routeType(
     });
   };
   const success = Object.entries(responses).find(([status]) => status.startsWith('2'))?.[1];
-  const answer = success?.content?.['application/json']?.schema;
-  const body = requestBody?.content?.['application/json']?.schema;
+  const schemaOf = (part: Content | undefined, shared: Record<string, Content>) =>
+    (part?.$ref ? shared[nameIn(part.$ref)] : part)?.content?.['application/json']?.schema;
+  const answer = schemaOf(success, components.responses);
+  const body = schemaOf(requestBody, components.requestBodies);
   return `{ path: ${placed('path')}; query: ${placed('query')}; headers: ${placed('header')}; body: ${
     body ? typeOf(body) : 'undefined'
   }; answer: ${answer ? typeOf(answer) : 'undefined'} }`;

@@ -29,11 +29,11 @@ after(() => rm(directory, { recursive: true, force: true }));
 
 /** Example responses of the document, by the name of their schema. */
 function examples(): Record<string, unknown> {
-  const found = Object.values(document.paths).flatMap((item) =>
-    Object.values(item).flatMap(({ responses }) =>
-      Object.values(responses).map(({ content }) => content?.['application/json']),
-    ),
+  const shared = Object.values(document.components.responses as (typeof document.paths)['']['']['responses']);
+  const inline = Object.values(document.paths).flatMap((item) =>
+    Object.values(item).flatMap(({ responses }) => Object.values(responses)),
   );
+  const found = [...inline, ...shared].map(({ content }) => content?.['application/json']);
   const named = found.map((media): [string, unknown] => [
     media?.schema?.$ref?.split('/').at(-1) ?? '',
     media?.example,
@@ -61,7 +61,7 @@ assert trellis.Connection.from_dict(json.loads(sys.argv[1])["Connection"]).healt
 test('the types for Go compile', { skip: without('go', 'version') }, async () => {
   await writeFile(join(directory, 'go.mod'), 'module trellis\n\ngo 1.19\n');
   const env = { ...process.env, GOCACHE: join(directory, 'cache'), GOFLAGS: '-mod=mod', GOPROXY: 'off' };
-  await run('go', ['build', './...'], { cwd: directory, env });
+  await run('go', ['vet', './...'], { cwd: directory, env });
 });
 
 test('each named schema has a type in both languages', () => {

@@ -15,7 +15,7 @@ type Schemas = Readonly<Record<string, JsonSchema>>;
 /** The text of each file, by its name. */
 export async function clientTypes(schemas: Schemas): Promise<Record<string, string>> {
   const definitions = Object.fromEntries(
-    Object.entries(schemas).map(([name, schema]) => [name, plain(schema)]),
+    Object.entries(schemas).map(([name, schema]) => [name, plain(flat(schema, schemas))]),
   );
   return {
     'trellis.py': await written(definitions, {
@@ -50,6 +50,19 @@ async function written<L extends LanguageName>(
     leadingComments: ['Generated from /openapi.json of Trellis by scripts/client-types.ts.'],
   });
   return lines.join('\n');
+}
+
+/** A schema of all parts of `allOf` together: languages without intersections have one type for them. */
+function flat(schema: JsonSchema, schemas: Schemas): JsonSchema {
+  const { allOf, $ref: _, ...rest } = schema;
+  if (allOf === undefined) return schema;
+  const parts = allOf.map((part) => flat(schemas[part.$ref?.split('/').at(-1) ?? ''] ?? part, schemas));
+  return {
+    ...rest,
+    type: 'object',
+    properties: Object.assign({}, ...parts.map(({ properties }) => properties)),
+    required: parts.flatMap(({ required = [] }) => required),
+  };
 }
 
 /**

@@ -8,23 +8,23 @@ export type EventData = {
   /** An action that was called with `X-Async: true` has succeeded. Raised once. */
   "action.succeeded": Schemas['ActionSucceededEventData'];
   /** An administrator of the account does not allow the application, or the client is no longer allowed a scope of the grant. Raised again if the cause changes. */
-  "connection.blocked": Schemas['ConnectionBlockedEventData'];
+  "connection.blocked": Schemas['StoppedConnection'];
   /** A session has ended, and its user has not returned from the provider (`nothing_came_back`), or returned while the service was stopped (`cut_off`). */
-  "connection.connect_abandoned": Schemas['ConnectionConnectAbandonedEventData'];
+  "connection.connect_abandoned": Schemas['ConnectFailure'];
   /** A user returned from the provider without a connection: the user, the administrator or the provider refused, or the user used another account or another browser (`not_completed`: `evidence.error` names the reason). */
-  "connection.connect_failed": Schemas['ConnectionConnectFailedEventData'];
+  "connection.connect_failed": Schemas['ConnectFailure'];
   /** An account was connected, or its tokens were imported. */
-  "connection.created": Schemas['ConnectionCreatedEventData'];
+  "connection.created": Schemas['ConnectedAccount'];
   /** A connection was deleted. */
   "connection.deleted": Schemas['ConnectionDeletedEventData'];
   /** The grant ends automatically within 48 hours. Raised once for each end, and immediately if less time is left when the account is connected. */
   "connection.expiring": Schemas['ConnectionExpiringEventData'];
   /** A connection stopped working, and its user must connect again. */
-  "connection.needs_reauth": Schemas['ConnectionNeedsReauthEventData'];
+  "connection.needs_reauth": Schemas['StoppedConnection'];
   /** The provider throttles the calls of the account. Raised at most once a minute. */
   "connection.rate_limited": Schemas['ConnectionRateLimitedEventData'];
   /** A connection got new credentials, by a reconnect session or by an import under its ID. */
-  "connection.reconnected": Schemas['ConnectionReconnectedEventData'];
+  "connection.reconnected": Schemas['ConnectedAccount'];
   /** A connection works again without its user: it was blocked, or refreshes were delayed. */
   "connection.recovered": Schemas['ConnectionRecoveredEventData'];
   /** Three refreshes in a row returned no token, but the grant was not refused: the provider did not answer, or it refuses a setting of the connection's own client. Raised once until a refresh succeeds. */

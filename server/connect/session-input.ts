@@ -6,6 +6,7 @@ import { endUserInput, organizationInput, tagsInput, tagsOf } from '../connectio
 import type { Queryable } from '../db/pool.ts';
 import { readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, type FieldError } from '../errors.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { anyAddress, text, webAddress } from '../http/text.ts';
 import { type Integration, type IntegrationReading, listIntegrations } from '../integrations/store.ts';
 import { integrationKey, readScopes } from '../integrations/wire.ts';
@@ -17,18 +18,19 @@ import type { ConnectDefaults, SessionSettings } from './sessions.ts';
 const maxItems = 100;
 
 const texts = z.record(z.string(), text({ max: 8192 }));
+const sessionDefaults = z.strictObject({
+  user_scopes: text({ max: 8192 }).optional(),
+  authorization_params: texts.optional(),
+  connection_config: texts.optional(),
+});
+const sessionOverrides = z.strictObject({ docs_connect: webAddress().optional() });
+nameSchemas({ SessionDefaults: sessionDefaults, SessionOverrides: sessionOverrides });
 const common = {
   end_user: endUserInput.optional(),
   organization: organizationInput.optional(),
   tags: tagsInput.optional(),
-  integrations_config_defaults: perIntegration(
-    z.strictObject({
-      user_scopes: text({ max: 8192 }).optional(),
-      authorization_params: texts.optional(),
-      connection_config: texts.optional(),
-    }),
-  ).optional(),
-  overrides: perIntegration(z.strictObject({ docs_connect: webAddress().optional() })).optional(),
+  integrations_config_defaults: perIntegration(sessionDefaults).optional(),
+  overrides: perIntegration(sessionOverrides).optional(),
   webhook_url_override: webAddress().optional(),
   require_same_account: z.boolean().optional(),
   /** The choice of the end user on the connect page after the connection is made. */

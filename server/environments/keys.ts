@@ -22,8 +22,9 @@ export const keyName = text({ min: 1, max: 255 }).refine(
   (given) => given !== settingName,
   'is reserved for the key of the setting',
 );
+const scopeName = z.enum(['*', ...scopes]).meta({ title: 'Scope' });
 export const scopeList = z
-  .array(z.enum(['*', ...scopes]))
+  .array(scopeName)
   .min(1)
   .refine((list) => new Set(list).size === list.length, 'names a scope twice');
 /** With a zone; `readExpiry` checks it. The year has four digits in every zone. */

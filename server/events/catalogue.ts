@@ -1,8 +1,17 @@
+import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
-import type { Brand } from '../brand.ts';
+import type { JsonSchema } from '../http/openapi/examples.ts';
 import type { PathItem } from '../http/openapi/openapi-operation.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
-import { type DescribedType, type EventType, eventCatalogue, eventTypes } from './event-types.ts';
+import {
+  type DescribedType,
+  type EventType,
+  eventCatalogue,
+  eventTypes,
+  ofConnection,
+  ofDataset,
+  ofIntegration,
+} from './event-types.ts';
 
 /** The types of events in the API and in the OpenAPI document. */
 
@@ -65,7 +74,7 @@ export function toJsonSchema(data: z.ZodObject): Record<string, unknown> {
 }
 
 /** The `webhooks` of the OpenAPI document, one for each type of event. */
-export function eventWebhooks(brand: Brand): Record<string, PathItem> {
+export function eventWebhooks(): Record<string, PathItem> {
   const examples = new Map(typesToWire().map(({ type, example }) => [type, example]));
   return Object.fromEntries(
     Object.entries<DescribedType>(eventCatalogue).map(([type, { meaning, data }]) => [
@@ -76,7 +85,6 @@ export function eventWebhooks(brand: Brand): Record<string, PathItem> {
           summary: type,
           description: meaning,
           tags: ['events'],
-          parameters: signatureHeaders(brand),
           requestBody: {
             required: true,
             content: { 'application/json': { schema: envelopeOf(type, data), example: examples.get(type) } },
@@ -96,38 +104,59 @@ function envelopeOf(type: string, data: z.ZodObject) {
   const name = type.split(/[._]/).map(capital).join('');
   return {
     title: `${name}Event`,
-    type: 'object',
-    properties: {
-      id: { type: 'string', description: 'The same in each attempt.' },
-      type: { const: type },
-      environment: { type: 'string' },
-      created_at: { type: 'string', format: 'date-time' },
-      data: { title: `${name}EventData`, ...withoutDialect(toJsonSchema(data)) },
-    },
-    required: ['id', 'type', 'environment', 'created_at', 'data'],
+    allOf: [
+      envelope,
+      {
+        type: 'object',
+        properties: {
+          type: { const: type },
+          data: { title: `${name}EventData`, ...withSubject(withoutDialect(toJsonSchema(data))) },
+        },
+        required: ['type', 'data'],
+      },
+    ],
   };
 }
 
-/** The document names the dialect of its schemas once. */
-function withoutDialect({ $schema: _, ...schema }: Record<string, unknown>) {
-  return schema;
+/** What all events have. */
+const envelope: JsonSchema = {
+  title: 'EventEnvelope',
+  type: 'object',
+  properties: {
+    id: { type: 'string', description: 'The same in each attempt.' },
+    environment: { type: 'string' },
+    created_at: { type: 'string', format: 'date-time' },
+  },
+  required: ['id', 'environment', 'created_at'],
+};
+
+/** What all events about a connection, a dataset or an integration have: the first that fits is the largest. */
+const subjects = Object.entries({
+  ConnectionSubject: ofConnection,
+  DatasetSubject: ofDataset,
+  IntegrationSubject: ofIntegration,
+}).map(([title, fields]): JsonSchema => ({ title, ...withoutDialect(toJsonSchema(z.strictObject(fields))) }));
+
+/** Refers to the schema of the subject instead of repeating its fields. */
+function withSubject(schema: JsonSchema): JsonSchema {
+  const { type: _, properties = {}, required = [], ...rest } = schema;
+  const subject = subjects.find(({ properties: own = {} }) =>
+    Object.entries(own).every(([name, part]) => isDeepStrictEqual(properties[name], part)),
+  );
+  if (subject === undefined) return schema;
+  const isFurther = (name: string) => !Object.hasOwn(subject.properties ?? {}, name);
+  const further = Object.entries(properties).filter(([name]) => isFurther(name));
+  const part = {
+    type: 'object',
+    properties: Object.fromEntries(further),
+    required: required.filter(isFurther),
+  };
+  return { ...rest, allOf: [subject, ...(further.length > 0 ? [part] : [])] };
 }
 
-function signatureHeaders(brand: Brand) {
-  const headers: [string, string, string][] = [
-    ['webhook-id', 'The `id` of the event.', 'f8cd4a51-e8fb-4f1a-8fbd-2872b2aa1b09'],
-    ['webhook-timestamp', 'The time at which it was sent, in seconds since 1970.', '1795256117'],
-    ['webhook-signature', 'By Standard Webhooks, one for each signing key, separated by spaces.', 'v1,...'],
-    [
-      brand.header('Hmac-Sha256'),
-      'HMAC-SHA256 of the body with the newest key, in hexadecimal.',
-      '9f86d0...',
-    ],
-  ];
-  return headers.map(([name, description, example]) => ({
-    ...{ name, in: 'header', required: true, description },
-    ...{ schema: { type: 'string' }, example },
-  }));
+/** The document names the dialect of its schemas once. */
+function withoutDialect({ $schema: _, ...schema }: Record<string, unknown>): JsonSchema {
+  return schema;
 }
 
 function capital(word: string): string {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 
 /**
  * All types of events: when each is raised, its data, and an example. docs/reference/event-types.md is generated from it.
@@ -200,6 +201,12 @@ const ofAction = {
 };
 const exampleAction = { ...exampleName, function: 'append-row', run: exampleRun };
 const fields = z.array(z.string()).describe('Names of fields at the top level of a record');
+
+nameSchemas({
+  ConnectFailure: failedFlow,
+  ConnectedAccount: connected,
+  StoppedConnection: stopped,
+});
 
 /** All types by name. */
 export const eventCatalogue = {

@@ -24,7 +24,7 @@ const query = z.strictObject({
 
 /** The event feed in commit order, the latest events, and the types of events. */
 export function eventRoutes(app: App, { db }: { db: Db }): void {
-  app.describe((brand) => ({ webhooks: eventWebhooks(brand) }));
+  app.describe(() => ({ webhooks: eventWebhooks() }));
   const watch = createFeedWatch(db);
   // When the service stops, it responds to waiting clients at once, and they continue at another node.
   app.addHook('preClose', async () => watch.stop());

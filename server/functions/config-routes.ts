@@ -56,6 +56,16 @@ export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promi
           'Schema of the input.',
         errors: ['functions_off'],
         querystring: z.strictObject({ format: z.enum(['nango', 'openai']).default('nango') }),
+        example: {
+          answers: {
+            200: [
+              {
+                ...{ providerConfigKey: 'google-sheet', provider: 'google-sheet' },
+                ...{ syncs: [], actions: [], 'on-events': [] },
+              },
+            ],
+          },
+        },
         response: { 200: z.union([z.array(ofIntegration), z.object({ data: z.array(openai) })]) },
       },
     },

@@ -11,7 +11,7 @@ import { proxyScopeOf, requireScope } from '../http/auth/caller.ts';
 import { proxyRule } from '../http/auth/proxy-rule.ts';
 import { methods } from '../http/cors.ts';
 import { byStatus, connectionErrors, type RouteError } from '../http/openapi/describe.ts';
-import { failed, type Operation, type PathItem } from '../http/openapi/openapi-operation.ts';
+import { failedByClass, type Operation, type PathItem } from '../http/openapi/openapi-operation.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
@@ -129,11 +129,7 @@ function proxyPaths(brand: Brand): Record<string, PathItem> {
     {
       operationId: `proxy${verb}`,
       summary: `Call the provider's API with ${method.toUpperCase()}`,
-      description:
-        "Path, query, headers and body reach the provider unchanged, with the connection's credentials; the response is " +
-        `streamed back unchanged. A header \`${brand.proxyHeaderPrefix}<name>\` is sent as \`<name>\`. Some paths of a ` +
-        'provider are also served without `/proxy`, if both connection headers are sent. Errors of the service have the header ' +
-        `${brand.header('Error')}.`,
+      description: method === 'get' ? descriptionOf(brand) : 'As with GET.',
       tags: ['proxy'],
       security: [{ key: [] }, { ticket: [] }, { cookie: [] }],
       ...{ 'x-scope': ['get', 'head'].includes(method) ? 'proxy:read' : 'proxy:write' },
@@ -152,7 +148,7 @@ function proxyPaths(brand: Brand): Record<string, PathItem> {
         requestBody: { description: 'Any body that the provider accepts, of any length.', content: anything },
       }),
       responses: {
-        ...failed(byStatus(errors)),
+        ...failedByClass(byStatus(errors)),
         default: {
           description:
             "The provider's response, with any status. Errors of the service have the provider's format if its definition " +
@@ -163,6 +159,15 @@ function proxyPaths(brand: Brand): Record<string, PathItem> {
     },
   ]);
   return { '/proxy/{path}': Object.fromEntries(item) };
+}
+
+function descriptionOf(brand: Brand): string {
+  return (
+    "Path, query, headers and body reach the provider unchanged, with the connection's credentials; the response is " +
+    `streamed back unchanged. A header \`${brand.proxyHeaderPrefix}<name>\` is sent as \`<name>\`. Some paths of a ` +
+    'provider are also served without `/proxy`, if both connection headers are sent. Errors of the service have the header ' +
+    `${brand.header('Error')}.`
+  );
 }
 
 const anything = { '*/*': { schema: {}, example: { properties: { title: 'Customers' } } } };

@@ -10,6 +10,7 @@ import { createKey } from '../../server/environments/keys.ts';
 import { getEnvironment } from '../../server/environments/store.ts';
 import { scopes } from '../../server/http/auth/caller.ts';
 import { openPaths } from '../../server/users/sign-in-rules.ts';
+import { readDocument } from '../support/openapi.ts';
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { type Fixture, presentName } from './scenario.ts';
 import { prepareScenarios, scenarios } from './scenarios.ts';
@@ -36,9 +37,7 @@ const others: {
 before(async () => {
   trellis = await openTrellis();
   given = await prepareScenarios(trellis);
-  const { paths } = (await trellis.call('GET', '/openapi.json')).body as {
-    paths: Record<string, Record<string, Described>>;
-  };
+  const { paths } = await readDocument(trellis);
   documented = new Map(
     Object.entries(paths).flatMap(([path, methods]) =>
       Object.entries(methods).map(([method, described]) => [

@@ -6,6 +6,7 @@ import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
 import { createFirstOwner } from '../../server/users/invitations.ts';
 import {
+  answerOf,
   type Call,
   codesOf,
   createJudge,
@@ -71,7 +72,7 @@ function undocumented(placed: Placed, { status, headers, text }: Answer): string
     const code = headers.get('x-trellis-error');
     return code === null || codesOf(operation, status).includes(code) ? undefined : `not documented: ${said}`;
   }
-  const described = operation.responses[status];
+  const described = answerOf(operation.responses, status);
   if (described === undefined) return `the status is not documented: ${said}`;
   if (text === '' || method === 'HEAD') return undefined;
   const type = headers.get('content-type')?.split(';', 1)[0] ?? '';

@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import { hashPassword } from 'better-auth/crypto';
 import { createFirstOwner } from '../../server/users/invitations.ts';
 import { openPaths } from '../../server/users/sign-in-rules.ts';
+import { readDocument } from '../support/openapi.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from '../support/person.ts';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { type Fixture, presentName, type Scenario } from './scenario.ts';
@@ -160,9 +161,7 @@ const ofPeople: Record<string, 'everybody' | 'owners'> = {
 };
 
 test('the table holds every route of people', async () => {
-  const { paths } = (await trellis.call('GET', '/openapi.json')).body as {
-    paths: Record<string, Record<string, { security?: Record<string, unknown>[] }>>;
-  };
+  const { paths } = await readDocument(trellis);
   const documented = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).flatMap(([method, { security = [] }]) =>
       security.length > 0 && security.every((way) => 'cookie' in way)

@@ -34,10 +34,12 @@ export type OpenApi = {
   paths: Record<string, Record<string, Described>>;
   webhooks: Record<string, Record<string, Described>>;
   tags: { name: string; description: string }[];
+  security: Record<string, string[]>[];
   components: {
     schemas: Record<string, JsonSchema>;
     parameters: Record<string, unknown>;
     responses: Record<string, unknown>;
+    requestBodies: Record<string, unknown>;
   };
 };
 /** An operation and where it is: `name` as `GET /records`. */
@@ -60,16 +62,20 @@ function resolved(document: OpenApi): OpenApi {
     if (typeof value !== 'object' || value === null) return value;
     const { $ref } = value as { $ref?: unknown };
     const [text, kind, name = ''] =
-      /^#\/components\/(parameters|responses|schemas)\/(?!Error$)(.+)$/.exec(String($ref)) ?? [];
+      /^#\/components\/(parameters|responses|requestBodies|schemas)\/(?!Error$)(.+)$/.exec(String($ref)) ??
+      [];
     if (text === undefined)
       return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, resolve(part)]));
     // One object for a name, so that its judge is compiled once.
     if (!named.has(text))
-      named.set(text, resolve(document.components[kind as 'parameters' | 'responses' | 'schemas'][name]));
+      named.set(text, resolve(document.components[kind as keyof OpenApi['components']][name]));
     return named.get(text);
   };
   const { paths, webhooks } = document;
-  return { ...document, paths: resolve(paths), webhooks: resolve(webhooks) } as OpenApi;
+  const whole = { ...document, paths: resolve(paths), webhooks: resolve(webhooks) } as OpenApi;
+  // What an operation does not say itself is said by the document.
+  for (const { operation } of operationsOf(whole.paths)) operation.security ??= document.security;
+  return whole;
 }
 
 /** Of `paths` or of `webhooks`. */
@@ -87,6 +93,27 @@ export function takesKey({ operation: { security = [] } }: Placed): boolean {
   return security.some((way) => 'key' in way);
 }
 
+/** A schema that takes no fields besides its own: clients accept more, the tests do not. */
+function closed(schema: JsonSchema): JsonSchema {
+  const { properties, items, anyOf, oneOf, additionalProperties } = schema;
+  // The parts of `allOf` have fields that the others lack.
+  const rest =
+    properties && schema.allOf === undefined ? (additionalProperties ?? false) : additionalProperties;
+  const mapped = (parts: JsonSchema[]) => parts.map(closed);
+  return {
+    ...schema,
+    ...(properties && {
+      properties: Object.fromEntries(Object.entries(properties).map(([name, part]) => [name, closed(part)])),
+    }),
+    ...(items && { items: closed(items) }),
+    ...(anyOf && { anyOf: mapped(anyOf) }),
+    ...(oneOf && { oneOf: mapped(oneOf) }),
+    ...(rest !== undefined && {
+      additionalProperties: typeof rest === 'object' ? closed(rest) : rest,
+    }),
+  };
+}
+
 /** Judges values by schemas of the document: what does not fit, in words; undefined where all does. */
 export function createJudge({
   components,
@@ -94,21 +121,51 @@ export function createJudge({
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: true });
   formats.default(ajv);
   const known = new Map<JsonSchema, ReturnType<Ajv2020['compile']>>();
+  const whole = {
+    schemas: Object.fromEntries(
+      Object.entries(components.schemas).map(([name, schema]) => [name, closed(schema)]),
+    ),
+  };
   return (given, value) => {
     // Compiling costs milliseconds: what is referred to is compiled once.
     const { $ref } = given as { $ref?: string };
     const schema = $ref === undefined ? given : components.schemas[$ref.split('/').at(-1)!]!;
-    const judge = known.get(schema) ?? ajv.compile({ ...schema, components } as object);
+    const judge = known.get(schema) ?? ajv.compile({ ...closed(schema), components: whole } as object);
     known.set(schema, judge);
     return judge(value) ? undefined : ajv.errorsText(judge.errors, { dataVar: 'value' });
   };
 }
 
+type Responses = Described['responses'];
+/** The answer of this status: its own, that of its class, or the one for all errors that name it. */
+export function answerOf(responses: Responses, status: number): Responses[string] | undefined {
+  const shared = [responses[`${Math.floor(status / 100)}XX`], responses.default];
+  return responses[status] ?? shared.find((response) => codesIn(response, status).length > 0);
+}
+
 /** The codes that an answer of this status may have. */
 export function codesOf({ responses }: Described, status: number): string[] {
-  const { description = '', content } = responses[status] ?? {};
-  const isOfErrors = JSON.stringify(content ?? {}).includes('#/components/schemas/Error"');
-  return isOfErrors ? [...description.matchAll(/`(\w+)`/g)].map(([, code = '']) => code) : [];
+  return [answerOf(responses, status), responses.default].flatMap((response) => codesIn(response, status));
+}
+
+function codesIn(response: Responses[string] | undefined, status: number): string[] {
+  const { description = '', content } = response ?? {};
+  if (!JSON.stringify(content ?? {}).includes('#/components/schemas/Error"')) return [];
+  const codes = description.startsWith('By status. ')
+    ? (new RegExp(` ${status}: ([^.]+)\\.`).exec(description)?.[1] ?? '')
+    : description;
+  return [...codes.matchAll(/`(\w+)`/g)].map(([, code = '']) => code);
+}
+
+/** All statuses of errors that an operation documents. */
+export function errorStatusesOf({ responses }: Described): number[] {
+  const own = Object.keys(responses).filter((status) => /^[45]\d\d$/.test(status));
+  const listed = Object.values(responses).flatMap(({ description }) =>
+    description.startsWith('By status. ')
+      ? [...description.matchAll(/ (\d{3}): /g)].map(([, status]) => status!)
+      : [],
+  );
+  return [...new Set([...own, ...listed].map(Number))];
 }
 
 /** A call of an operation, all of it text. */

@@ -14,6 +14,15 @@ export const connectionId = z
 
 const json = z.record(z.string(), z.unknown());
 
+const account = z.object({ id: z.string(), email: z.string().nullable() });
+const grantedScopes = z.object({ requested: z.array(z.string()), granted: z.array(z.string()) });
+/** When the token was stored and when it expires, never the token. */
+const tokenTimes = z.object({
+  refreshed_at: z.string(),
+  expires_at: z.string().nullable(),
+  refresh_expires_at: z.string().nullable(),
+});
+
 const wireFields = {
   id: z.number(),
   connection_id: z.string(),
@@ -24,18 +33,10 @@ const wireFields = {
   end_user: json.nullable(),
   tags: z.record(z.string(), z.string()),
   metadata: json,
-  account: z.object({ id: z.string(), email: z.string().nullable() }).nullable(),
-  scopes: z.object({ requested: z.array(z.string()), granted: z.array(z.string()) }).nullable(),
-  /**
-   * When the token was stored and when it expires, never the token; null if neither access nor refresh token expires.
-   */
-  token: z
-    .object({
-      refreshed_at: z.string(),
-      expires_at: z.string().nullable(),
-      refresh_expires_at: z.string().nullable(),
-    })
-    .nullable(),
+  account: account.nullable(),
+  scopes: grantedScopes.nullable(),
+  /** Null if neither access nor refresh token expires. */
+  token: tokenTimes.nullable(),
   last_used_at: z.string().nullable(),
   health: healthWire,
 };
@@ -49,7 +50,13 @@ export const connectionWire = z.object({
   last_fetched_at: z.string().nullable(),
   credentials: json.optional(),
 });
-nameSchemas({ Connection: connectionWire, ListedConnection: connectionSummary });
+nameSchemas({
+  Account: account,
+  Connection: connectionWire,
+  GrantedScopes: grantedScopes,
+  ListedConnection: connectionSummary,
+  TokenTimes: tokenTimes,
+});
 
 /** A connection in lists, without credentials. */
 export function toSummary(

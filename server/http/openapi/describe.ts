@@ -81,14 +81,22 @@ const ofAccess: Record<Access['by'], readonly RouteError[]> = {
   'session in query': ofSessions,
 };
 
-/** The errors that most routes have, by status. */
-export const usualErrors: ReadonlyMap<number, readonly ErrorCode[]> = byStatus([
-  ...ofAll,
-  ...ofKeys,
-  'body_too_large',
-  'invalid_content_type',
-  'request_timeout',
-]);
+/** The errors that all routes with this access have, with or without a body, by status. */
+export function usualErrorsOf({
+  method,
+  access,
+}: {
+  method: string;
+  access: Access;
+}): Map<number, ErrorCode[]> {
+  return byStatus([
+    ...ofAll,
+    ...ofAccess[access.by],
+    ...(takesBody(method) ? [...ofBodies, 'invalid_body' as const] : []),
+    'invalid_query_params',
+    'invalid_headers',
+  ]);
+}
 
 /** All errors of a route by status, each once, in the order of the catalogue. */
 export function errorsOf({
@@ -102,11 +110,10 @@ export function errorsOf({
   schema: FastifySchema;
   isIdempotent: boolean;
 }): Map<number, ErrorCode[]> {
-  const takesBody = !['GET', 'HEAD'].includes(method.toUpperCase());
   const all: RouteError[] = [
     ...ofAll,
     ...ofAccess[access.by],
-    ...(takesBody ? ofBodies : []),
+    ...(takesBody(method) ? ofBodies : []),
     ...(isIdempotent ? ofIdempotent : []),
     ...(schema.body ? (['invalid_body'] as const) : []),
     ...(schema.querystring ? (['invalid_query_params'] as const) : []),
@@ -134,6 +141,10 @@ export function byStatus(errors: readonly RouteError[]): Map<number, ErrorCode[]
     if (!codes.includes(code)) found.set(status, [...codes, code]);
   }
   return found;
+}
+
+function takesBody(method: string): boolean {
+  return !['GET', 'HEAD'].includes(method.toUpperCase());
 }
 
 function statusOf(code: ErrorCode): number {

@@ -416,6 +416,8 @@ export type JsonSchema = {
   description?: string;
   format?: string;
   pattern?: string;
+  minLength?: number;
+  propertyNames?: unknown;
   minimum?: number;
   maximum?: number;
 };

@@ -1,10 +1,9 @@
 /**
  * Names in the OpenAPI document. A schema with a `title` becomes `components.schemas[title]`; a JSON body or response
- * without a title gets the name of its operation. Responses for errors that several operations share become
- * `components.responses`.
+ * without a title gets the name of its operation. Responses, bodies and parameters that several operations have become
+ * components.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { usualErrors } from './describe.ts';
 import type { JsonSchema } from './examples.ts';
 import {
   mapValues,
@@ -12,29 +11,36 @@ import {
   type Parameter,
   type PathItem,
   type Response,
+  withoutImplied,
 } from './openapi-operation.ts';
 
 type Paths = Record<string, PathItem>;
-/** Operations of which only the parameters are not references yet. */
-type Operations = Record<string, Record<string, { parameters?: Parameter[] }>>;
+type Body = NonNullable<Operation['requestBody']>;
 type Direction = 'sent' | 'received';
 
-/** The parts of the document with references in place of what has a name, and what they refer to. */
-export function withNames({ paths, webhooks }: { paths: Paths; webhooks: Paths }): {
+type Named = {
   paths: Record<string, object>;
   webhooks: Record<string, object>;
   schemas: Record<string, JsonSchema>;
   responses: Record<string, Response>;
+  requestBodies: Record<string, Body>;
   parameters: Record<string, Parameter>;
-} {
+};
+
+/** The parts of the document with references in place of what has a name, and what they refer to. */
+export function withNames({ paths, webhooks }: { paths: Paths; webhooks: Paths }): Named {
   const schemas = new Map<string, JsonSchema>();
   const refer = (schema: JsonSchema, direction: Direction): JsonSchema => {
-    const { title, ...whole } = mapSubschemas(schema, (part) => refer(part, direction));
+    const { title, ...mapped } = mapSubschemas(schema, (part) => refer(part, direction));
+    // Clients must accept further fields, which later releases may add.
+    const whole = direction === 'sent' ? open(mapped) : mapped;
     if (title === undefined) return whole;
     const names = direction === 'received' ? [title, `${title}Input`] : [title];
     for (const name of names) {
       const known = schemas.get(name);
-      if (known !== undefined && !isDeepStrictEqual(known, whole)) continue;
+      const isSame = known === undefined || [whole, open(whole)].some((one) => isDeepStrictEqual(known, one));
+      if (!isSame) continue;
+      if (known !== undefined) return { $ref: `#/components/schemas/${name}` };
       schemas.set(name, whole);
       return { $ref: `#/components/schemas/${name}` };
     }
@@ -46,8 +52,11 @@ export function withNames({ paths, webhooks }: { paths: Paths; webhooks: Paths }
     ...(operation.responses && {
       responses: Object.fromEntries(
         Object.entries(operation.responses).map(([status, response]) => {
-          const name = status.startsWith('2') ? nameFrom(operation, 'Response') : undefined;
-          return [status, withContent(response, (schema) => refer(titled(schema, name), 'sent'))];
+          const named = (schema: JsonSchema) =>
+            status.startsWith('2')
+              ? titled(schema, wrapperName(schema) ?? nameFrom(operation, 'Response'))
+              : schema;
+          return [status, withContent(response, (schema) => refer(named(schema), 'sent'))];
         }),
       ),
     }),
@@ -56,89 +65,97 @@ export function withNames({ paths, webhooks }: { paths: Paths; webhooks: Paths }
   const whole = mapOperations(answered, (operation) =>
     withBody(operation, (schema) => refer(titled(schema, nameFrom(operation, 'Request')), 'received')),
   );
-  const { paths: short, responses } = withSharedResponses(whole);
-  const parameters = sharedParameters([short, told]);
+  const shared = shareParts({ paths: whole, webhooks: told });
+  return { ...shared, schemas: sorted(schemas) };
+}
+
+/** Makes a component of each part that occurs more than once. */
+function shareParts(given: { paths: Paths; webhooks: Paths }): Omit<Named, 'schemas'> {
+  const operations = [given.paths, given.webhooks].flatMap((items) =>
+    Object.values(items).flatMap((item) => Object.values(item)),
+  );
+  const parameters = components(
+    'parameters',
+    operations.flatMap(({ parameters: own = [] }) => own),
+    ({ in: place, name }) => `${place}.${name}`,
+  );
+  const requestBodies = components(
+    'requestBodies',
+    operations.flatMap(({ requestBody }) => requestBody ?? []),
+    (body) => schemaNameOf(body)?.replace(/Request$/, '') ?? 'Body',
+  );
+  const responses = components(
+    'responses',
+    operations.flatMap(({ responses: own = {} }) => Object.values(own)),
+    responseName,
+  );
+  const refer = (items: Paths) =>
+    mapValues(items, (item) =>
+      mapValues(item, (operation) => ({
+        ...operation,
+        ...(operation.parameters && { parameters: operation.parameters.map(parameters.refer) }),
+        ...(operation.requestBody && { requestBody: requestBodies.refer(operation.requestBody) }),
+        ...(operation.responses && { responses: mapValues(operation.responses, responses.refer) }),
+      })),
+    );
   return {
-    paths: withReferences(short, parameters),
-    webhooks: withReferences(told, parameters),
-    schemas: sorted(schemas),
-    responses,
-    parameters: sorted(parameters),
+    ...{ paths: refer(given.paths), webhooks: refer(given.webhooks) },
+    ...{ parameters: parameters.all, requestBodies: requestBodies.all, responses: responses.all },
   };
 }
 
-/** Moves each response for errors that several operations have to `responses`. */
-function withSharedResponses(paths: Paths): {
-  paths: Operations;
-  responses: Record<string, Response>;
-} {
-  const nameOf = (status: string, { content, description }: Response): string | undefined => {
-    const [media, ...others] = Object.values(content ?? {});
-    const isOfErrors = media?.schema?.$ref === '#/components/schemas/Error' && others.length === 0;
-    // A description with more than the codes belongs to one operation.
-    if (!isOfErrors || !/^(`\w+`(, )?)+\.$/.test(description)) return undefined;
-    const codes = [...description.matchAll(/`(\w+)`/g)].map(([, code = '']) => code);
-    return responseName(Number(status), codes);
-  };
-  const users = new Map<string, number>();
-  for (const { responses = {} } of Object.values(paths).flatMap((item) => Object.values(item)))
-    for (const [status, response] of Object.entries(responses)) {
-      const name = nameOf(status, response);
-      if (name !== undefined) users.set(name, (users.get(name) ?? 0) + 1);
-    }
-  const shared = new Map<string, Response>();
-  const refer = ([status, response]: [string, Response]): [string, object] => {
-    const name = nameOf(status, response);
-    if (name === undefined || users.get(name) === 1) return [status, response];
-    shared.set(name, response);
-    return [status, { $ref: `#/components/responses/${name}` }];
-  };
-  const short = mapValues(paths, (item) =>
-    mapValues(item, ({ responses = {}, ...operation }) => ({
-      ...operation,
-      responses: Object.fromEntries(Object.entries(responses).map(refer)),
-    })),
-  );
-  return { paths: short, responses: sorted(shared) };
-}
-
-/** The parameters that several operations have: of each place and name the most frequent form, as `header.connection-id`. */
-function sharedParameters(parts: readonly Operations[]): Map<string, Parameter> {
-  const all = parts.flatMap((paths) => Object.values(paths).flatMap((item) => Object.values(item)));
-  const forms = Map.groupBy(
-    all.flatMap(({ parameters = [] }) => parameters),
-    (parameter) => JSON.stringify(parameter),
-  );
-  const shared = new Map<string, Parameter>();
-  for (const [form, ...others] of [...forms.values()].toSorted((a, b) => b.length - a.length)) {
-    const name = `${form!.in}.${form!.name}`;
-    if (others.length > 0 && !shared.has(name)) shared.set(name, form!);
+/** The parts that occur more than once, the most frequent first: of several with the same name, it has no number. */
+function components<P extends object>(
+  kind: string,
+  parts: readonly P[],
+  nameOf: (part: P) => string,
+): { all: Record<string, P>; refer: (part: P) => object } {
+  const names = new Map<string, string>();
+  const all = new Map<string, P>();
+  const groups = Map.groupBy(parts, (part) => JSON.stringify(part));
+  for (const [text, [part, ...others]] of [...groups].toSorted(([, a], [, b]) => b.length - a.length)) {
+    if (others.length === 0) continue;
+    const wanted = nameOf(part!);
+    let name = wanted;
+    for (let number = 2; all.has(name); number += 1) name = `${wanted}.${number}`;
+    names.set(text, name);
+    all.set(name, part!);
   }
-  return shared;
-}
-
-function withReferences(paths: Operations, shared: ReadonlyMap<string, Parameter>): Record<string, object> {
-  const refer = (parameter: Parameter): object => {
-    const name = `${parameter.in}.${parameter.name}`;
-    const isShared = isDeepStrictEqual(shared.get(name), parameter);
-    return isShared ? { $ref: `#/components/parameters/${name}` } : parameter;
+  return {
+    all: sorted(all),
+    refer: (part) => {
+      const name = names.get(JSON.stringify(part));
+      return name === undefined ? part : { $ref: `#/components/${kind}/${name}` };
+    },
   };
-  return mapValues(paths, (item) =>
-    mapValues(item, (operation) =>
-      operation.parameters ? { ...operation, parameters: operation.parameters.map(refer) } : operation,
-    ),
-  );
 }
 
-/**
- * `403` for the codes that this status has on most routes; `403.functions_off` with a further code;
- * `401.only.not_signed_in` for other codes. The same codes always have the same name.
- */
-function responseName(status: number, codes: readonly string[]): string {
-  const usual: readonly string[] = usualErrors.get(status) ?? [];
-  const further = codes.filter((code) => !usual.includes(code));
-  const hasUsual = usual.every((code) => codes.includes(code));
-  return [status, ...(hasUsual ? further : ['only', ...codes])].join('.');
+/** `Integration` for its schema; `not_found` for the first code of a status, `Errors` for those of several. */
+function responseName(response: Response): string {
+  const { description } = response;
+  if (description.startsWith('By status. ')) return 'Errors';
+  const name = schemaNameOf(response);
+  const code = name === 'Error' ? /`(\w+)`/.exec(description)?.[1] : undefined;
+  return code ?? name?.replace(/Response$/, '') ?? 'Done';
+}
+
+/** The name of the schema of a body or a response. */
+function schemaNameOf({ content }: Pick<Response, 'content'>): string | undefined {
+  return Object.values(content ?? {})[0]
+    ?.schema?.$ref?.split('/')
+    .at(-1);
+}
+
+/** The name of a response that only wraps a named object in `data`. */
+function wrapperName({ properties = {} }: JsonSchema): string | undefined {
+  const [[name, schema] = [], ...others] = Object.entries(properties);
+  return name === 'data' && others.length === 0 && schema?.title ? `${schema.title}Response` : undefined;
+}
+
+function open({ additionalProperties, ...schema }: JsonSchema): JsonSchema {
+  return additionalProperties === undefined || additionalProperties === false
+    ? schema
+    : { ...schema, additionalProperties };
 }
 
 function nameFrom({ operationId = '' }: Operation, kind: 'Request' | 'Response'): string {
@@ -186,18 +203,6 @@ function mapSubschemas(schema: JsonSchema, change: (part: JsonSchema) => JsonSch
     ...(anyOf && { anyOf: anyOf.map(change) }),
     ...(oneOf && { oneOf: oneOf.map(change) }),
     ...(allOf && { allOf: allOf.map(change) }),
-  };
-}
-
-/** Names of properties are always strings, and integers of JSON are safe anyway. */
-function withoutImplied(schema: JsonSchema & { propertyNames?: unknown }): JsonSchema {
-  const { propertyNames, minimum, maximum, ...rest } = schema;
-  return {
-    ...rest,
-    ...(propertyNames !== undefined &&
-      !isDeepStrictEqual(propertyNames, { type: 'string' }) && { propertyNames }),
-    ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER && { minimum }),
-    ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER && { maximum }),
   };
 }
 

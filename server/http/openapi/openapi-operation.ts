@@ -2,11 +2,12 @@
  * Completes what @fastify/swagger writes about a route: examples, descriptions of parameters, all errors, and responses
  * without a serializer.
  */
+import { isDeepStrictEqual } from 'node:util';
 import type { FastifySchema } from 'fastify';
 import type { ErrorCode } from '../../errors.ts';
 import type { Access } from '../auth/caller.ts';
 import { idempotencyKey } from '../idempotency-key.ts';
-import { type Answer, errorsOf } from './describe.ts';
+import { type Answer, errorsOf, usualErrorsOf } from './describe.ts';
 import { exampleOf, fieldOf, type JsonSchema, UnknownExample } from './examples.ts';
 
 export type RouteFacts = {
@@ -80,7 +81,7 @@ function complete(operation: Operation, facts: RouteFacts): Operation {
     ...rest,
     ...(parameters && { parameters: parameters.map((one) => describedParameter(one, part)) }),
     ...(body && { requestBody: shown(body, { part, example: schema.example?.body }) }),
-    responses: merged(succeeded(responses ?? {}, { facts, part }), failed(errorsOf(facts))),
+    responses: withErrors(succeeded(responses ?? {}, { facts, part }), facts),
   };
 }
 
@@ -92,7 +93,14 @@ function describedParameter(parameter: Parameter, part: string): Parameter {
     schema.description ??
     fieldOf(`${part}.${name}`)?.description ??
     fieldOf(name)?.description;
-  return { ...parameter, ...(description && { description }), ...example(schema, [part, name], 'all') };
+  const { required, ...rest } = parameter;
+  return {
+    ...rest,
+    ...(required && { required }),
+    ...(description && { description }),
+    schema: withoutImplied(schema),
+    ...example(schema, [part, name], 'all'),
+  };
 }
 
 function shown(
@@ -135,6 +143,32 @@ function succeeded(
   );
 }
 
+/**
+ * Adds the errors of a route. `default` lists the errors that all routes with the same access have, by status; further
+ * errors are listed at their statuses.
+ */
+function withErrors(own: Record<string, Response>, facts: RouteFacts): Record<string, Response> {
+  const usual = usualErrorsOf(facts);
+  const further = [...errorsOf(facts)].map(([status, codes]): [number, ErrorCode[]] => {
+    const isOwn = own[status] !== undefined;
+    return [status, codes.filter((code) => isOwn || !usual.get(status)?.includes(code))];
+  });
+  const errors = failed(new Map(further.filter(([, codes]) => codes.length > 0)));
+  return { ...merged(own, errors), default: usualResponse(usual) };
+}
+
+/** One response for errors with several statuses. */
+function usualResponse(errors: Iterable<[number, readonly ErrorCode[]]>): Response {
+  const lists = [...errors].map(([status, codes]) => `${status}: ${listed(codes)}`);
+  return { ...errorResponse(`By status. ${lists.join(' ')}`), headers: retryAfter };
+}
+
+/** A response for the errors 4XX, and another for 5XX. */
+export function failedByClass(errors: ReadonlyMap<number, readonly ErrorCode[]>): Record<string, Response> {
+  const classes = Map.groupBy(errors, ([status]) => `${Math.floor(status / 100)}XX`);
+  return Object.fromEntries([...classes].map(([name, own]) => [name, usualResponse(own)]));
+}
+
 /** A status may have a response of the route besides our errors: a page, or the format of another protocol. */
 function merged(own: Record<string, Response>, errors: Record<string, Response>): Record<string, Response> {
   const both = Object.keys(errors).filter((status) => own[status] !== undefined);
@@ -161,24 +195,27 @@ function responseOf({ description, type, schema, example: given }: Answer): Resp
   return { description, content: { [type]: { ...(schema && { schema }), example: given } } };
 }
 
-/** One response for all errors of a status, whose description lists the codes. */
-export function failed(errors: ReadonlyMap<number, readonly ErrorCode[]>): Record<string, Response> {
+/** One response for the errors of a status, whose description lists the codes. */
+function failed(errors: ReadonlyMap<number, readonly ErrorCode[]>): Record<string, Response> {
   return Object.fromEntries(
     [...errors].map(([status, codes]) => [
       status,
       {
-        description: `${codes.map((code) => `\`${code}\``).join(', ')}.`,
+        ...errorResponse(listed(codes)),
         ...(([429, 503].includes(status) || codes.includes('request_in_progress')) && {
           headers: retryAfter,
         }),
-        content: {
-          [json]: {
-            schema: { $ref: '#/components/schemas/Error' } as JsonSchema,
-          },
-        },
       },
     ]),
   );
+}
+
+function errorResponse(description: string): Response {
+  return { description, content: { [json]: { schema: { $ref: '#/components/schemas/Error' } } } };
+}
+
+function listed(codes: readonly ErrorCode[]): string {
+  return `${codes.map((code) => `\`${code}\``).join(', ')}.`;
 }
 
 /** Empty if a field has no value: a test reports such fields. */
@@ -194,6 +231,20 @@ function example(
     if (error instanceof UnknownExample) return {};
     throw error;
   }
+}
+
+/** Without rules that follow from other rules: names of properties are strings, and integers of JSON are safe. */
+export function withoutImplied(schema: JsonSchema): JsonSchema {
+  const { propertyNames, minimum, maximum, minLength, pattern, ...rest } = schema;
+  return {
+    ...rest,
+    ...(propertyNames !== undefined &&
+      !isDeepStrictEqual(propertyNames, { type: 'string' }) && { propertyNames }),
+    ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER && { minimum }),
+    ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER && { maximum }),
+    ...(minLength !== undefined && minLength > 0 && { minLength }),
+    ...(pattern !== undefined && rest.format === undefined && { pattern }),
+  };
 }
 
 export function mapValues<V, W>(

@@ -20,7 +20,7 @@ declare module 'fastify' {
   }
 }
 
-/** The security requirements of OpenAPI for each access; a list has alternatives. */
+/** The security requirements of OpenAPI for each access; a list has alternatives. Those of `key` are the document's. */
 const security: Record<Access['by'], Record<string, string[]>[]> = {
   anyone: [],
   key: [{ key: [] }, { cookie: [] }],
@@ -56,12 +56,16 @@ export async function describeRoutes(
         version,
         description:
           'Connections, a proxy and a cache of synced records for the APIs that your users connect. Errors are `{"error": ' +
-          '{code, message, errors?, payload?}}`, and every response has X-Request-Id.',
+          '{code, message, errors?, payload?}}`, and every response has X-Request-Id. Responses and events may get further ' +
+          'fields; requests with unknown fields are refused with 400.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: config.baseUrl }],
-      tags: [...areas],
+      tags: areas.map((area) =>
+        area.name === 'events' ? { ...area, description: eventsText(config.brand) } : area,
+      ),
       components: { securitySchemes: shared.securitySchemes },
+      security: security.key,
     },
     transform: (route) => {
       const { errors: _, answers: __, accepts: ___, example: ____, ...schema } = route.schema ?? {};
@@ -80,7 +84,9 @@ export async function describeRoutes(
           ...described.schema,
           operationId,
           tags: [areaOf(route.url)],
-          security: schema.security ?? security[access.by],
+          ...(schema.security || access.by !== 'key'
+            ? { security: schema.security ?? security[access.by] }
+            : {}),
           ...scope,
         },
       };
@@ -88,9 +94,15 @@ export async function describeRoutes(
     transformObject: (made) => {
       const document = ('openapiObject' in made ? made.openapiObject : made.swaggerObject) as Document;
       const paths = { ...completed(document.paths, routes), ...more.paths };
-      const { schemas, responses, parameters, ...named } = withNames({ paths, webhooks: more.webhooks });
-      const components = { ...shared, schemas: { ...shared.schemas, ...schemas }, responses, parameters };
-      return { ...document, ...named, components } as never;
+      const { schemas, responses, requestBodies, parameters, ...named } = withNames({
+        ...{ paths, webhooks: more.webhooks },
+      });
+      const components = { ...shared, schemas: { ...shared.schemas, ...schemas } };
+      return {
+        ...document,
+        ...named,
+        components: { ...components, responses, requestBodies, parameters },
+      } as never;
     },
   });
   const access = { by: 'anyone', isLimited: false } as const;
@@ -154,6 +166,16 @@ const areas = [
   { name: 'users', description: 'Users of the dashboard. These routes need a cookie, not a key.' },
   { name: 'service', description: 'The service itself: its health, and this document.' },
 ] as const;
+
+/** The headers that all requests to endpoints have are described once. */
+function eventsText(brand: Brand): string {
+  return (
+    'Events for the application: the feed, endpoints and deliveries. Requests to endpoints have the headers of Standard ' +
+    'Webhooks: `webhook-id` is the `id` of the event, `webhook-timestamp` the time of sending in seconds since 1970, and ' +
+    '`webhook-signature` has a signature for each signing key, separated by spaces. ' +
+    `\`${brand.header('Hmac-Sha256')}\` is the HMAC-SHA256 of the body with the newest key, in hexadecimal.`
+  );
+}
 
 type Area = (typeof areas)[number]['name'];
 
