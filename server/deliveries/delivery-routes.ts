@@ -44,6 +44,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
         operationId: 'listDeliveries',
+        list: { items: 'deliveries', by: { parameter: 'before', next: 'next_before' } },
         summary: 'List deliveries of events to endpoints, newest first',
         description:
           '`status`: `waiting` (to be sent, or sent again), `delivered`, or `dead` (not accepted within three days). ' +

@@ -47,6 +47,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
       config: { access: { by: 'key', scope: 'events:read' } },
       schema: {
         operationId: 'listEndpoints',
+        list: { items: 'endpoints', by: { parameter: 'after', next: 'next_after' } },
         summary: 'List the endpoints of the environment with their state',
         description:
           'In the order of creation; the endpoints of addresses of connections (`override`) follow all other endpoints. ' +

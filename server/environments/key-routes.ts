@@ -62,6 +62,7 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
       config,
       schema: {
         operationId: 'listKeys',
+        list: { items: 'data', by: 'whole' },
         summary: 'List the keys of the environment',
         description: 'The keys that are not revoked, without their secrets.',
         response: { 200: z.object({ data: z.array(keyWire) }) },

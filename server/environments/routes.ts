@@ -44,6 +44,7 @@ export function environmentRoutes(
       config: ofOwners,
       schema: {
         operationId: 'listEnvironments',
+        list: { items: 'data', by: 'whole' },
         summary: 'List environments',
         description: 'All environments of the installation, by name.',
         response: { 200: z.object({ data: z.array(environmentWire) }) },

@@ -35,6 +35,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listEvents',
+        list: { items: 'events', by: { parameter: 'after', next: 'next_after' } },
         summary: 'List events after a position, oldest first, or wait for the next event',
         description:
           'To follow the feed, send the `next_after` of the previous response as `after`: all later events come after it. ' +
@@ -76,6 +77,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listLatestEvents',
+        list: { items: 'events', by: { parameter: 'before', next: 'next_before' } },
         summary: 'List the latest events, newest first',
         description: 'For display. Programs follow `GET /events`, which reports missed events.',
         querystring: z.strictObject({
@@ -105,6 +107,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listEventTypes',
+        list: { items: 'types', by: 'whole' },
         summary: 'List all types of events',
         description: 'Each type with its meaning, the JSON Schema of its data, and an example.',
         response: { 200: z.object({ types: z.array(typeWire) }) },

@@ -44,6 +44,7 @@ export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps)
       ...read,
       schema: {
         operationId: 'listAllFunctions',
+        list: { items: 'data', by: 'page' },
         summary: 'List the functions of the environment',
         description:
           'By integration, kind and name, with the latest run and the failures of the last day. Schemas are in the ' +
@@ -90,6 +91,7 @@ export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps)
       ...read,
       schema: {
         operationId: 'listSyncs',
+        list: { items: 'syncs', by: { parameter: 'after', next: 'next_after' } },
         summary: 'List the syncs of connections',
         description:
           'One entry for each function, connection and variant, in the order of creation. `counts` covers all entries that ' +

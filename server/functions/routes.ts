@@ -56,6 +56,7 @@ export function functionRoutes(app: App, { db, now, open }: FunctionRoutesDeps):
       ...read,
       schema: {
         operationId: 'listFunctions',
+        list: { items: 'data', by: 'page' },
         summary: 'List the functions of an integration',
         description: 'The deployed functions and the installed shipped functions, by kind and name.',
         errors: ['functions_off', 'not_found'],
@@ -128,6 +129,7 @@ export function functionRoutes(app: App, { db, now, open }: FunctionRoutesDeps):
       ...read,
       schema: {
         operationId: 'listFunctionVersions',
+        list: { items: 'data', by: 'whole' },
         summary: 'List the versions of a function',
         errors: ofOneErrors,
         description: 'Newest first, at most 1000.',

@@ -46,7 +46,9 @@ import { parseJsonOnly } from './json-body.ts';
 import { limitBodyMemory, refuseCoded } from './limits/body-memory.ts';
 import type { Overload } from './limits/overload.ts';
 import type { RateLimits } from './limits/rate-limit.ts';
+import { addLists } from './lists.ts';
 import { describeRoutes } from './openapi/openapi.ts';
+import { addSpellings } from './spellings.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -169,6 +171,8 @@ function createOwn({
   });
   app.setSerializerCompiler(serializerCompiler);
   addDeprecatedRoutes(app);
+  addLists(app);
+  addSpellings(app);
   addRequestContext(app);
   parseJsonOnly(app);
   writeErrors(app, isRootAlias);

@@ -76,6 +76,7 @@ export function integrationRoutes(
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         operationId: 'listIntegrations',
+        list: { items: 'data', by: 'whole' },
         summary: 'List integrations',
         description:
           '`include=usage` adds, for each integration, the number of connections in each state, and the usage of the ' +

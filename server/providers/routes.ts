@@ -40,6 +40,7 @@ export function providerRoutes(
       config: { access: { by: 'key or session', scope: 'integrations:read' } },
       schema: {
         operationId: 'listProviders',
+        list: { items: 'data', by: 'whole' },
         summary: 'List providers',
         description: 'The catalogue of supported providers, with the data that a connect page needs.',
         querystring: z.strictObject({ search: z.string().max(255).optional() }),

@@ -44,6 +44,7 @@ export function invitationRoutes(app: App, { config, db, signIn, mailer, rights,
       config: ofOwners,
       schema: {
         operationId: 'listInvitations',
+        list: { items: 'data', by: 'whole' },
         summary: 'List the invitations that are not accepted yet',
         description: 'Without their links: only the response that creates an invitation has its link.',
         response: { 200: z.object({ data: z.array(invitationWire) }) },

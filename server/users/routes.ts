@@ -144,6 +144,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       config: ofOwners,
       schema: {
         operationId: 'listUsers',
+        list: { items: 'data', by: 'whole' },
         summary: 'List users',
         description: 'All users who may sign in, with the role and the environments of each user.',
         response: { 200: z.object({ data: z.array(userWire) }) },

@@ -71,6 +71,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       config: { access: { by: 'key', scope: 'connections:read' } },
       schema: {
         operationId: 'listConnections',
+        list: { items: 'connections', by: 'page' },
         summary: 'List connections, newest first',
         description:
           '`search` is part of the ID, or of the ID, name or e-mail address of the account or the end user. ' +

@@ -35,6 +35,7 @@ export function shippedRoutes(app: App, { catalog, shipped, open }: ShippedRoute
       ...read,
       schema: {
         operationId: 'listShippedFunctions',
+        list: { items: 'data', by: 'whole' },
         summary: 'List the functions that ship with the service',
         description:
           'For a provider: each function with its description, the scopes that it needs, and its input.',
@@ -54,6 +55,7 @@ export function shippedRoutes(app: App, { catalog, shipped, open }: ShippedRoute
       ...read,
       schema: {
         operationId: 'listProviderTemplates',
+        list: { items: 'data', by: 'whole' },
         summary: 'List the syncs and actions that ship for a provider',
         description: 'The same list as `GET /functions/shipped`, at the path that official clients use.',
         errors: ['functions_off', 'not_found'],

@@ -136,6 +136,7 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: RunRoutesDep
       ...read,
       schema: {
         operationId: 'listRunLines',
+        list: { items: 'lines', by: { parameter: 'after', next: 'next_after' } },
         summary: 'List the log lines of a run',
         description:
           'The lines after a position. While the run continues, new lines appear about once a second. With `text`, only ' +

@@ -167,6 +167,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
       ...read,
       schema: {
         operationId: 'getSyncStatus',
+        list: { items: 'syncs', by: 'whole' },
         summary: 'Get the status of syncs',
         description:
           'For one connection, or for all connections of the integration: state, last run, next run, checkpoint.',

@@ -1,12 +1,15 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifySchema } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import type { Brand } from '../../brand.ts';
 import type { Config } from '../../config/config.ts';
 import { errorCatalogue } from '../../errors.ts';
 import { version } from '../../version.ts';
 import type { Access } from '../auth/caller.ts';
+import { type List, listParameters } from '../lists.ts';
+import { namesIn } from '../spellings.ts';
+import type { JsonSchema } from './examples.ts';
 import { withNames } from './names.ts';
 import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
 import { serveDocument } from './serve-document.ts';
@@ -68,10 +71,10 @@ export async function describeRoutes(
       security: security.key,
     },
     transform: (route) => {
-      const { errors: _, answers: __, accepts: ___, example: ____, ...schema } = route.schema ?? {};
-      const described = jsonSchemaTransform({ ...route, schema });
+      const { errors: _, answers: __, accepts: ___, example: ____, list, ...schema } = route.schema ?? {};
+      const { schema: made, ...described } = jsonSchemaTransform({ ...route, schema });
       const access = route.route.config?.access;
-      if (access === undefined || schema.hide) return described;
+      if (access === undefined || schema.hide) return { ...described, schema: made };
       const scope = 'scope' in access ? { 'x-scope': access.scope } : {};
       const { operationId = `${route.route.method} ${route.url}` } = schema;
       const { url, schema: whole = {} } = route;
@@ -81,7 +84,7 @@ export async function describeRoutes(
       return {
         ...described,
         schema: {
-          ...described.schema,
+          ...withFurtherParameters(made as Parts, { schema, list }),
           operationId,
           tags: [areaOf(route.url)],
           ...(schema.security || access.by !== 'key'
@@ -142,6 +145,43 @@ export async function describeRoutes(
       uiConfig: { layout: 'BaseLayout' },
     });
   });
+}
+
+type Parts = Partial<Record<'querystring' | 'headers' | 'body', JsonSchema>>;
+
+/** The schemas of a request with the parameters of lists and the names that `spellings.ts` adds. */
+function withFurtherParameters(
+  made: Parts,
+  { schema, list }: { schema: FastifySchema; list: List | undefined },
+): Parts {
+  const whole = { type: 'object', properties: {} };
+  const listed = list && {
+    ...(made.querystring ?? whole),
+    properties: { ...made.querystring?.properties, ...listParameters(list) },
+  };
+  const all: Parts = { ...made, ...(listed && { querystring: listed }) };
+  const parts = (['querystring', 'headers', 'body'] as const).flatMap((part): [string, JsonSchema][] => {
+    const pairs = namesIn(schema[part], part);
+    const own = all[part];
+    return own === undefined || pairs.length === 0 ? [] : [[part, withPresentNames(own, pairs)]];
+  });
+  return { ...all, ...Object.fromEntries(parts) };
+}
+
+/** The present name has the rules of the older one, which stays as an optional field. */
+function withPresentNames(schema: JsonSchema, pairs: ReturnType<typeof namesIn>): JsonSchema {
+  const { properties = {}, required = [] } = schema;
+  const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
+  const olderOnes = pairs.map(({ name, older }): [string, JsonSchema] => [
+    older,
+    { ...properties[older], description: `The same as \`${name}\`.` },
+  ]);
+  const nameOf = (field: string) => pairs.find(({ older }) => older === field)?.name ?? field;
+  return {
+    ...schema,
+    properties: { ...Object.fromEntries(named), ...properties, ...Object.fromEntries(olderOnes) },
+    ...(required.length > 0 && { required: required.map(nameOf) }),
+  };
 }
 
 /** The tags of the document, which group its routes. */

@@ -63,6 +63,7 @@ export function consumerRoutes(app: App, { db, connections, now }: RecordRouteDe
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
         operationId: 'listConsumers',
+        list: { items: 'consumers', by: 'whole' },
         summary: 'Consumers of a connection',
         description:
           '`behind`: the number of records after the cursor. `key_id`: the key that owns the consumer, or null. ' +

@@ -42,6 +42,7 @@ export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): v
       config: { access: { by: 'key', scope: 'records:read' } },
       schema: {
         operationId: 'listDatasets',
+        list: { items: 'datasets', by: 'whole' },
         summary: 'Datasets of a connection',
         description:
           'The numbers of records, tombstones and pruned records, the bytes, and the settings of each dataset.',

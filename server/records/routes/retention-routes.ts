@@ -28,6 +28,7 @@ export function retentionRoutes(app: App, { db }: RecordRouteDeps): void {
       config: { access: { by: 'key', scope: 'environment:read' } },
       schema: {
         operationId: 'listRetentionPolicies',
+        list: { items: 'policies', by: 'whole' },
         summary: 'Retention policies of the environment and its integrations',
         description: 'By a policy, payloads are pruned and tombstones are removed at an age.',
         response: { 200: z.object({ policies: z.array(policyWire) }) },

@@ -1,0 +1,156 @@
+/**
+ * Lists in one form: each takes `cursor` and `limit`, and answers `next_cursor`, which is null on the last page. Routes
+ * with another form of their own (`page`, `after`, `before`, or no pages) keep it, and get this one by `list` in their schema.
+ */
+import type { FastifyInstance, FastifyRequest } from 'fastify';
+import { z } from 'zod';
+import { fieldError } from '../errors.ts';
+
+export type List = {
+  /** The field of the response that has the entries. */
+  items: string;
+  /**
+   * `whole`: the route returns all entries. `page`: it takes `page` and `limit`. Otherwise the parameter that takes the
+   * position in the field `next` of the previous response.
+   */
+  by: 'whole' | 'page' | { parameter: 'after' | 'before'; next: string };
+};
+
+declare module 'fastify' {
+  interface FastifySchema {
+    /** Of a list whose form is not that of all lists. */
+    list?: List;
+  }
+}
+
+type Query = Record<string, unknown>;
+type Page = { start: number; limit: number | undefined };
+
+const maxLimit = 1_000;
+/** Of a list by pages without `limit`: the entries of the first page, and those of the following ones. */
+const defaultSize = 10_000;
+const laterSize = 2_000;
+/** The number of entries before the page, and for lists by pages its size. */
+const cursorForm = /^(\d{1,9})(?:\/(\d{1,4}))?$/;
+const positionForm = /^[A-Za-z0-9._-]{1,100}$/;
+
+/** The parameters that a list has in addition to those of its schema, for the document. */
+export function listParameters({ by }: List): Record<string, object> {
+  const cursor = { type: 'string', maxLength: 200 };
+  return by === 'whole' ? { cursor, limit: { type: 'integer', minimum: 1, maximum: maxLimit } } : { cursor };
+}
+
+/** To be called before the routes are added. */
+export function addLists(app: FastifyInstance): void {
+  const pages = new WeakMap<FastifyRequest, Page>();
+  app.addHook('onRoute', (route) => {
+    const list = route.schema?.list;
+    if (list === undefined) return;
+    const response = route.schema?.response as Record<number, z.ZodObject>;
+    route.schema = { ...route.schema, response: { ...response, 200: withNextCursor(response[200]!) } };
+    route.preValidation = [
+      async (request) => {
+        const page = takePage(request.query as Query, list);
+        if (page !== undefined) pages.set(request, page);
+      },
+      ...[route.preValidation ?? []].flat(),
+    ];
+    route.preSerialization = [
+      ...[route.preSerialization ?? []].flat(),
+      async (request, reply, payload) =>
+        reply.statusCode === 200
+          ? answered(payload as Query, { list, request, page: pages.get(request) })
+          : payload,
+    ];
+  });
+}
+
+function withNextCursor(schema: z.ZodObject): z.ZodObject {
+  const extended = schema.extend({ next_cursor: z.string().nullable() });
+  const meta = z.globalRegistry.get(schema);
+  return meta === undefined ? extended : extended.meta(meta);
+}
+
+/** Takes `cursor`, and `limit` of a whole list, out of the query, and sets the parameters of the route. */
+function takePage(query: Query, { by }: List): Page | undefined {
+  const { cursor } = query;
+  if (cursor !== undefined && typeof cursor !== 'string') throw wrong('cursor', 'must be one text');
+  delete query.cursor;
+  if (by === 'whole') {
+    const { limit } = query;
+    delete query.limit;
+    return { start: cursor === undefined ? 0 : offsetIn(cursor).start, limit: limitOf(limit) };
+  }
+  if (cursor === undefined) return undefined;
+  if (by === 'page') {
+    const { start, limit } = offsetIn(cursor);
+    if (limit === undefined || limit === 0 || start % limit !== 0) throw wrongCursor();
+    set(query, 'limit', String(limit));
+    set(query, 'page', String(start / limit));
+    return undefined;
+  }
+  const position = Buffer.from(cursor, 'base64url').toString();
+  if (!isCanonical(cursor) || !positionForm.test(position)) throw wrongCursor();
+  set(query, by.parameter, position);
+  return undefined;
+}
+
+/** Throws if the caller has set the parameter to something else. */
+function set(query: Query, name: string, value: string): void {
+  if (query[name] !== undefined && query[name] !== value)
+    throw wrong(name, 'differs from that of `cursor`: send only one of them');
+  query[name] = value;
+}
+
+function answered(
+  payload: Query,
+  { list: { items, by }, request, page }: { list: List; request: FastifyRequest; page: Page | undefined },
+): Query {
+  const entries = payload[items] as unknown[];
+  if (by === 'whole') {
+    const { start, limit = entries.length } = page ?? { start: 0 };
+    const end = start + limit;
+    const next = end < entries.length ? cursorOf(String(end)) : null;
+    return { ...payload, [items]: entries.slice(start, end), next_cursor: next };
+  }
+  if (by === 'page') {
+    const query = request.query as { page: number; limit?: number };
+    const { limit = defaultSize } = query;
+    const start = (query.page + 1) * limit;
+    const total = (payload.pagination as { total: number } | undefined)?.total;
+    const isLast = total === undefined ? entries.length < limit : start >= total;
+    return { ...payload, next_cursor: isLast ? null : cursorOf(`${start}/${query.limit ?? laterSize}`) };
+  }
+  const next = payload[by.next];
+  const isLast = next === null || next === undefined || (entries.length === 0 && payload.has_more !== true);
+  return { ...payload, next_cursor: isLast ? null : cursorOf(String(next)) };
+}
+
+function limitOf(given: unknown): number | undefined {
+  if (given === undefined) return undefined;
+  const limit = typeof given === 'string' && /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  if (limit < 1 || limit > maxLimit) throw wrong('limit', `must be a whole number from 1 to ${maxLimit}`);
+  return limit;
+}
+
+function offsetIn(cursor: string): Page {
+  const [text, start, limit] = cursorForm.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
+  if (text === undefined || !isCanonical(cursor)) throw wrongCursor();
+  return { start: Number(start), limit: limit === undefined ? undefined : Number(limit) };
+}
+
+function cursorOf(position: string): string {
+  return Buffer.from(position).toString('base64url');
+}
+
+function isCanonical(cursor: string): boolean {
+  return Buffer.from(cursor, 'base64url').toString('base64url') === cursor;
+}
+
+function wrongCursor() {
+  return wrong('cursor', 'is not a `next_cursor` of this list');
+}
+
+function wrong(name: string, message: string) {
+  return fieldError('invalid_query_params', [name], message);
+}
