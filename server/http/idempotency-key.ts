@@ -16,7 +16,8 @@ declare module 'fastify' {
 export const idempotencyKey = {
   name: 'idempotency-key',
   description:
-    'A repeat with the same key, query, headers and body does nothing and gets the answer of the first call, for 24 hours.',
+    'A repeat with the same key, query, headers and body does nothing and gets the answer of the first call, for 24 hours, ' +
+    'with `Idempotency-Replayed: true`.',
   schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
   example: '6f1f9a52-4f0e-4c1b-9a57-0e1f6e2b7c11',
 } as const;

@@ -77,7 +77,7 @@ function shareParts(given: { paths: Paths; webhooks: Paths }): Omit<Named, 'sche
   const parameters = components(
     'parameters',
     operations.flatMap(({ parameters: own = [] }) => own),
-    ({ in: place, name }) => `${place}.${name}`,
+    ({ name }) => name,
   );
   const requestBodies = components(
     'requestBodies',

@@ -49,11 +49,10 @@ export type Document = { paths: Record<string, PathItem> };
 const json = 'application/json';
 const said: Record<number, string> = {
   200: 'Done.',
-  201: 'Created.',
+  201: 'Done.',
   202: 'Accepted; the work is not done yet.',
   204: 'Done. The response has no body.',
 };
-const replayed = { 'Idempotency-Replayed': { $ref: '#/components/headers/Idempotency-Replayed' } };
 const retryAfter = { 'Retry-After': { $ref: '#/components/headers/Retry-After' } };
 
 /** Completes the paths with the facts of their routes. */
@@ -119,7 +118,7 @@ function shown(
 
 function succeeded(
   responses: Record<string, Response>,
-  { facts: { schema, isIdempotent }, part }: { facts: RouteFacts; part: string },
+  { facts: { schema }, part }: { facts: RouteFacts; part: string },
 ): Record<string, Response> {
   const { answers, response, example: given } = schema;
   const written = response === undefined ? {} : responses;
@@ -135,7 +134,6 @@ function succeeded(
       const described: Response = {
         ...answer,
         description: isUnsaid ? (said[Number(status)] ?? 'Done.') : answer.description,
-        ...(isIdempotent && { headers: { ...replayed, ...answer.headers } }),
         ...(answer.content && { content }),
       };
       return [status, described];

@@ -174,7 +174,7 @@ function withPresentNames(schema: JsonSchema, pairs: ReturnType<typeof namesIn>)
   const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
   const olderOnes = pairs.map(({ name, older }): [string, JsonSchema] => [
     older,
-    { ...properties[older], description: `The same as \`${name}\`.` },
+    { type: 'string', description: `The same as \`${name}\`.` },
   ]);
   const nameOf = (field: string) => pairs.find(({ older }) => older === field)?.name ?? field;
   return {
@@ -273,11 +273,6 @@ function components(brand: Brand) {
     },
     schemas: { Error: errorSchema },
     headers: {
-      'Idempotency-Replayed': {
-        description: '`true`: the answer is that of an earlier request with the same Idempotency-Key.',
-        schema: { type: 'string' },
-        example: 'true',
-      },
       'Retry-After': {
         description: 'Seconds to wait before a retry, if they are known.',
         schema: { type: 'string' },
