@@ -145,10 +145,20 @@ function routeType(
 }
 
 function typeOf(schema: Schema): string {
-  const { $ref, anyOf, oneOf, allOf, enum: values, type } = schema;
+  const { $ref, anyOf, oneOf, allOf, enum: values, type, properties } = schema;
   if ($ref !== undefined) return `Schemas['${nameIn($ref)}']`;
   if ('const' in schema) return JSON.stringify(schema.const);
   if (values) return values.map((value) => JSON.stringify(value)).join(' | ');
+  // An object that needs one of several fields.
+  if (anyOf && properties) {
+    const needed = anyOf.map(({ required = [] }) =>
+      objectType({
+        required,
+        properties: Object.fromEntries(required.map((name) => [name, properties[name]!])),
+      }),
+    );
+    return `${objectType(schema)} & (${needed.join(' | ')})`;
+  }
   const alternatives = anyOf ?? oneOf;
   if (alternatives) return alternatives.map(typeOf).join(' | ');
   if (allOf) return allOf.map((part) => `(${typeOf(part)})`).join(' & ');

@@ -91,7 +91,8 @@ function plain(schema: JsonSchema): JsonSchema {
       ...(required && { required }),
       ...(typeof additionalProperties === 'object' && { additionalProperties: plain(additionalProperties) }),
     }),
-    ...(anyOf && { anyOf: anyOf.map(plain) }),
+    // With properties, it only says which of them are required.
+    ...(anyOf && !properties && { anyOf: anyOf.map(plain) }),
     ...(oneOf && { oneOf: oneOf.map(plain) }),
     ...(allOf && { allOf: allOf.map(plain) }),
   };

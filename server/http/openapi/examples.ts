@@ -446,7 +446,8 @@ export function exampleOf(schema: JsonSchema, fields: Fields, path: string[] = [
   if (schema.default !== undefined) return schema.default;
   if (schema.enum !== undefined) return schema.enum[0];
   const alternatives = schema.anyOf ?? schema.oneOf;
-  if (alternatives !== undefined) return firstOf(alternatives, fields, path);
+  if (alternatives !== undefined && schema.properties === undefined)
+    return firstOf(alternatives, fields, path);
   if (schema.allOf !== undefined)
     return Object.assign({}, ...schema.allOf.map((part) => exampleOf(part, fields, path)));
   const types = [schema.type ?? []].flat();
@@ -459,9 +460,10 @@ export function exampleOf(schema: JsonSchema, fields: Fields, path: string[] = [
 }
 
 function objectOf(schema: JsonSchema, fields: Fields, path: string[]): Record<string, unknown> {
-  const named = Object.entries(schema.properties ?? {}).filter(
-    ([name]) => fields === 'all' || schema.required?.includes(name),
-  );
+  // Of several spellings the first.
+  const { properties = {}, required = [], anyOf = [] } = schema;
+  const needed = [...required, ...(anyOf[0]?.required ?? [])];
+  const named = Object.entries(properties).filter(([name]) => fields === 'all' || needed.includes(name));
   return Object.fromEntries(named.map(([name, part]) => [name, exampleOf(part, fields, [...path, name])]));
 }
 

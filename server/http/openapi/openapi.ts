@@ -168,19 +168,21 @@ function withFurtherParameters(
   return { ...all, ...Object.fromEntries(parts) };
 }
 
-/** The present name has the rules of the older one, which stays as an optional field. */
+/** Adds the present names. A body with a required name needs it in one spelling, and so do parameters. */
 function withPresentNames(schema: JsonSchema, pairs: ReturnType<typeof namesIn>): JsonSchema {
-  const { properties = {}, required = [] } = schema;
+  const { properties = {}, required = [], ...rest } = schema;
+  const needed = pairs.find(({ older }) => required.includes(older));
   const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
   const olderOnes = pairs.map(({ name, older }): [string, JsonSchema] => [
     older,
     { type: 'string', description: `The same as \`${name}\`.` },
   ]);
-  const nameOf = (field: string) => pairs.find(({ older }) => older === field)?.name ?? field;
+  const others = required.filter((field) => field !== needed?.older);
   return {
-    ...schema,
+    ...rest,
     properties: { ...Object.fromEntries(named), ...properties, ...Object.fromEntries(olderOnes) },
-    ...(required.length > 0 && { required: required.map(nameOf) }),
+    ...(others.length > 0 && { required: others }),
+    ...(needed && { anyOf: [{ required: [needed.name] }, { required: [needed.older] }] }),
   };
 }
 
