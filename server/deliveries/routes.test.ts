@@ -66,7 +66,11 @@ test('a connected account is sent to an endpoint and to webhook_url, signed with
   assert.deepEqual((whole.body.event as { data: object }).data, event.data);
   assert.equal((await trellis.call('GET', '/events/deliveries/999999')).status, 404);
   assert.equal((await deliveries('?type=connection.created')).deliveries.length, 2);
-  assert.deepEqual(await deliveries('?type=connection.deleted'), { deliveries: [], next_before: null });
+  assert.deepEqual(await deliveries('?type=connection.deleted'), {
+    deliveries: [],
+    next_before: null,
+    next_cursor: null,
+  });
   const [first] = (await deliveries('?limit=1')).deliveries;
   const rest = await deliveries(`?limit=1&before=${first!.id}`);
   assert.equal(rest.deliveries.length, 1);
@@ -90,7 +94,11 @@ test('a connected account is sent to an endpoint and to webhook_url, signed with
   assert.deepEqual(range.body, { count: 1, next_after: null });
   await until(() => receiver.got.length === 3);
   await remove(endpoint);
-  assert.deepEqual(await deliveries(`?endpoint=${endpoint.id}`), { deliveries: [], next_before: null });
+  assert.deepEqual(await deliveries(`?endpoint=${endpoint.id}`), {
+    deliveries: [],
+    next_before: null,
+    next_cursor: null,
+  });
   await trellis.call('PATCH', '/environment/settings', { body: { webhook_url: null } });
 });
 

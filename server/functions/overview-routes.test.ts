@@ -148,6 +148,7 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
     syncs: [],
     counts: { running: 0, paused: 0, held: 0, failing: 0, active: 0 },
     next_after: null,
+    next_cursor: null,
   });
 
   await trellis.call('PUT', '/sync/update-connection-frequency', {

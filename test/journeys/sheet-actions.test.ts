@@ -507,7 +507,10 @@ describe('shipping', () => {
       ['sync', 'rows', undefined],
       ['sync', 'worksheets', undefined],
     ]);
-    assert.deepEqual((await trellis.call('GET', '/functions/shipped?provider=github')).body, { data: [] });
+    assert.deepEqual((await trellis.call('GET', '/functions/shipped?provider=github')).body, {
+      data: [],
+      next_cursor: null,
+    });
     const again = await trellis.call('PUT', `${path('rows')}/shipped`, { body: { type: 'sync' } });
     const { version, source } = again.body.data as { version: number; source: string };
     assert.deepEqual([again.status, version, source], [200, 1, 'shipped']);

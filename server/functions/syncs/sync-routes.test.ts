@@ -92,6 +92,7 @@ test('a sync is triggered, shown, paused and started, and shows its runs', async
     lines: [],
     has_more: false,
     next_after: null,
+    next_cursor: null,
   });
   assert.deepEqual(await runs(`?cursor=${run?.id}`), []);
   for (;;) {

@@ -45,12 +45,12 @@ test('policies are set, listed, replaced and removed, each with an entry in the 
   );
   assert.equal(listed[0]?.wait_for_consumers, true);
   const theirs = await trellis.call('GET', '/records/retention', { key: trellis.keys.prod });
-  assert.deepEqual(theirs.body, { policies: [] });
+  assert.deepEqual(theirs.body, { policies: [], next_cursor: null });
   const path = `/records/retention?provider_config_key=${given.integration}`;
   assert.deepEqual((await at('DELETE', path)).body, { success: true });
   assert.deepEqual(codeOf(await at('DELETE', path)), [404, 'not_found']);
   assert.deepEqual((await at('DELETE', '/records/retention')).body, { success: true });
-  assert.deepEqual((await at('GET', '/records/retention')).body, { policies: [] });
+  assert.deepEqual((await at('GET', '/records/retention')).body, { policies: [], next_cursor: null });
   assert.deepEqual(
     [...(await audit('retention.set')), ...(await audit('retention.removed'))].map(({ target }) => target),
     [given.integration, 'environment dev', 'environment dev', given.integration, 'environment dev'],
@@ -75,7 +75,7 @@ test('a policy that does not fit is refused by field, and sets nothing', async (
   }
   const unknown = await at('PUT', '/records/retention', { prune_after_days: 7, provider_config_key: 'none' });
   assert.deepEqual(codeOf(unknown), [404, 'unknown_provider_config']);
-  assert.deepEqual((await at('GET', '/records/retention')).body, { policies: [] });
+  assert.deepEqual((await at('GET', '/records/retention')).body, { policies: [], next_cursor: null });
 });
 
 test('under a policy that prunes, a save leaves equal pruned records pruned unless it requests otherwise', async () => {
@@ -154,7 +154,10 @@ test('consumers are acknowledged, read, listed and removed over HTTP', async () 
   assert.deepEqual([rewound.body.cursor, rewound.body.behind], [null, 3]);
   const read = await at('GET', '/records/consumers/billing.v2?model=Followed');
   assert.deepEqual(read.body, rewound.body);
-  assert.deepEqual((await at('GET', '/records/consumers')).body, { consumers: [read.body] });
+  assert.deepEqual((await at('GET', '/records/consumers')).body, {
+    consumers: [read.body],
+    next_cursor: null,
+  });
   assert.deepEqual(codeOf(await at('GET', '/records/consumers/other?model=Followed')), [404, 'not_found']);
   const remove = () => at('DELETE', '/records/consumers/billing.v2?model=Followed');
   assert.deepEqual((await remove()).body, { success: true });
