@@ -47,7 +47,7 @@ type Giver = {
   isSentBack?: true;
 };
 
-const oneConnection = String.raw`^GET /connections?/(?!metadata/?\?)[^/?]+/?\?(.*&)?provider_config_key=`;
+const oneConnection = String.raw`^GET /connections?/(?!metadata/?\?)[^/?]+/?\?(.*&)?(provider_config_key|integration_id)=`;
 /** Links of invitations and of resets: the token stands behind the #. */
 const linkMaker = /^POST \/users\/(invitations|[\w-]+\/password-reset)(\?|$)/;
 const trip = /^GET \/oauth\/(connect\/|callback\?)/;

@@ -140,13 +140,14 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: RunRoutesDep
         summary: 'List the log lines of a run',
         description:
           'The lines after a position. While the run continues, new lines appear about once a second. With `text`, only ' +
-          'lines that contain it, regardless of case: a call examines 1,000 lines, and `next_after` is the position from ' +
+          'lines that contain it, regardless of case: a call examines `limit` lines, and `next_after` is the position from ' +
           'which the next call continues.',
         errors: ['functions_off', 'not_found'],
         params: one,
         querystring: z.strictObject({
           after: z.coerce.number().int().min(-1).max(2_147_483_647).default(-1),
           text: z.string().min(1).max(200).optional(),
+          limit: z.coerce.number().int().min(1).max(maxLines).default(maxLines),
         }),
         response: {
           200: z.object({
@@ -158,11 +159,11 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: RunRoutesDep
         },
       },
     },
-    async ({ params: { id }, query: { after, text }, caller }) => {
+    async ({ params: { id }, query: { after, text, limit }, caller }) => {
       const { environmentId } = caller;
       const { wrappedKey } = await getRun(db, { environmentId, id });
       const key = keyReader(vault)(wrappedKey);
-      const { lines, nextAfter } = await linesOf(db, { environmentId, id, after, text, key });
+      const { lines, nextAfter } = await linesOf(db, { environmentId, id, after, text, limit, key });
       return {
         lines: lines.map(({ at, isDeleted, ...line }) => ({
           ...line,
@@ -263,12 +264,14 @@ export async function linesOf(
     id,
     after,
     text,
+    limit = maxLines,
     key,
   }: {
     environmentId: number;
     id: string;
     after: number;
     text: string | undefined;
+    limit?: number;
     key: DataKey | undefined;
   },
 ): Promise<{ lines: RunLine[]; nextAfter: number | undefined }> {
@@ -278,11 +281,11 @@ export async function linesOf(
      join run on run.id = line.run_id
      where run.environment_id = $1 and run.id = $2 and line.position > $3
      order by line.position
-     limit ${maxLines + 1}`,
-    [environmentId, id, after],
+     limit $4`,
+    [environmentId, id, after, limit + 1],
   );
-  const looked = found.slice(0, maxLines);
-  const nextAfter = found.length > maxLines ? looked.at(-1)?.position : undefined;
+  const looked = found.slice(0, limit);
+  const nextAfter = found.length > limit ? looked.at(-1)?.position : undefined;
   const lines = looked.map(({ sealed, ...line }) => {
     if (sealed === null) return { ...line, isDeleted: false };
     const opened = openLine(sealed, key);

@@ -34,6 +34,7 @@ const fieldsByName: Record<string, Field> = {
   provider_config_key: integrationId,
   providerConfigKey: integrationId,
   'provider-config-key': integrationId,
+  'integration-id': integrationId,
   connection_id: connectionId,
   connectionId,
   'connection-id': connectionId,
@@ -486,7 +487,7 @@ function valueFor(schema: JsonSchema, path: string[]): { value: unknown } | unde
 /** Whether a value matches the schema. */
 function matches(value: unknown, schema: JsonSchema): boolean {
   const alternatives = schema.anyOf ?? schema.oneOf;
-  if (alternatives !== undefined) return alternatives.some((one) => matches(value, one));
+  if (alternatives !== undefined && !alternatives.some((one) => matches(value, one))) return false;
   if (schema.const !== undefined) return schema.const === value;
   if (schema.enum !== undefined) return schema.enum.includes(value);
   const types = [schema.type ?? []].flat();
