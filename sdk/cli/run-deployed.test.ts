@@ -16,9 +16,9 @@ test('a running sync runs once more, and that run is followed, even if the sync 
   let triggered = '';
   const answers: [RegExp, () => unknown][] = [
     [/^\/integrations\//, () => ({ data: { type: 'sync', enabled: true } })],
-    [/^\/sync\/trigger/, () => ({ success: true })],
+    [/^\/functions\/syncs\/trigger/, () => ({ success: true })],
     [
-      /^\/sync\/status/,
+      /^\/functions\/syncs\/status/,
       () => ({ syncs: [{ variant: 'base', held: runs[0]!.state === 'running' ? held : null }] }),
     ],
     [/\/lines/, () => ({ lines: [], has_more: false })],

@@ -8,6 +8,7 @@ import type { Brand } from '../brand.ts';
 import { AppError, type ErrorCode, type FieldError } from '../errors.ts';
 import { isBehindAnswer } from './bodies.ts';
 import { anyOriginHeaders } from './cors.ts';
+import { namedAsSent } from './spellings.ts';
 
 /** A part of a request that does not match its schema. */
 export class ValidationError extends Error {
@@ -45,10 +46,12 @@ export function writeErrors(app: FastifyInstance, isRootAlias: (path: string) =>
 export function sendError(reply: FastifyReply, error: AppError, request: FastifyRequest): FastifyReply {
   if (error.retryAfterS !== undefined) reply.header('retry-after', String(Math.ceil(error.retryAfterS)));
   if (error.headers !== undefined) reply.headers(error.headers);
+  const body = errorBody(error, request.id);
+  if (error.errors !== undefined) body.errors = namedAsSent(request, error.errors);
   return reply
     .code(error.status)
     .type('application/json; charset=utf-8')
-    .send(JSON.stringify({ error: errorBody(error, request.id) }));
+    .send(JSON.stringify({ error: body }));
 }
 
 /** The value of `error` in our envelope. */

