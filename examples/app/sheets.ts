@@ -43,13 +43,13 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   /** Idempotent set-up of the integration. */
   async function prepare(eventsUrl: string): Promise<void> {
     // With the OAuth client of the sandbox. For Google: `integrations.create` with your own OAuth client.
-    await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: integration });
+    await trellis.integrations.createTest({ provider: 'google-sheet', integration_id: integration });
     for (const [name, type] of Object.entries(functions)) {
       const path = { key: integration, name };
       await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type } });
     }
     // With a retention policy, syncs do not restore pruned payloads. The policy also prunes records that were never followed.
-    const policy = { provider_config_key: integration, prune_after_days: 7 };
+    const policy = { integration_id: integration, prune_after_days: 7 };
     await trellis.request('PUT /records/retention', { body: policy });
     const { endpoints } = trellis.events;
     const endpoint = (await endpoints.list().toArray()).find(({ url }) => url === eventsUrl);
@@ -65,7 +65,7 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
 
   /** Handles an event, which may come late, twice, or out of order. */
   async function hear({ type, data }: TrellisEvent): Promise<void> {
-    if (!('connection_id' in data) || !data.connection_id || data.provider_config_key !== integration) return;
+    if (!('connection_id' in data) || !data.connection_id || data.integration_id !== integration) return;
     await look(data.connection_id);
     const account = store.account(data.connection_id);
     if (account === undefined) return;

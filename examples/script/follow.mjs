@@ -6,7 +6,7 @@ const trellis = new Trellis({ url, key });
 const integration = 'google-sheet';
 
 // The integration uses the sandbox's OAuth client. The function `rows` syncs rows to records.
-await trellis.integrations.createTest({ provider: 'google-sheet', unique_key: integration });
+await trellis.integrations.createTest({ provider: 'google-sheet', integration_id: integration });
 const path = { key: integration, name: 'rows' };
 await trellis.request('PUT /integrations/{key}/functions/{name}/shipped', { path, body: { type: 'sync' } });
 

@@ -37,7 +37,9 @@ export async function quickstartCommand(
   });
 
   step('Make an integration with the test credentials of the sandbox');
-  await api('/integrations/quickstart', { body: { provider: 'google-sheet', unique_key: 'google-sheet' } });
+  await api('/integrations/quickstart', {
+    body: { provider: 'google-sheet', integration_id: 'google-sheet' },
+  });
 
   step('Give the sandbox a spreadsheet');
   await sandbox('/_sandbox/accounts', { body: { email, name: 'Ada' } });
@@ -54,7 +56,7 @@ export async function quickstartCommand(
   const { connections } = await api('/connections?endUserId=ada&limit=1');
   const [connection] = connections as { connection_id: string }[];
   const headers = {
-    'Provider-Config-Key': 'google-sheet',
+    'Integration-Id': 'google-sheet',
     'Connection-Id': String(connection?.connection_id),
   };
 

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { type Db, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { App } from '../http/server.ts';
+import { withIntegrationId } from '../http/spellings.ts';
 import { type OperationFilter, type OperationRow, operationColumns, timeOfId } from './operations.ts';
 import { fits } from './search.ts';
 import { filterInput, filterOf, operationToWire } from './wire.ts';
@@ -116,7 +117,9 @@ async function pump(
       const { operations, hasMore } = await tail.next();
       for (const operation of operations) {
         if (ended.aborted) return;
-        await stream.send(event('operation', { id: operation.id, data: operationToWire(operation) }));
+        await stream.send(
+          event('operation', { id: operation.id, data: withIntegrationId(operationToWire(operation)) }),
+        );
       }
       const at = performance.now();
       if (operations.length > 0) quietSince = at;

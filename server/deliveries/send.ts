@@ -3,6 +3,7 @@ import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { type CompatType, compatTypes } from '../events/compat-types.ts';
 import { readRetryAfter } from '../http/retry-after.ts';
+import { withIntegrationId } from '../http/spellings.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { readBody } from '../outbound/read-body.ts';
 import type { Claim } from './claims.ts';
@@ -109,7 +110,9 @@ function request(
     ? compatBody(type, { environment, brandWord: brand.word, data, payload: webhook?.payload, authModeOf })
     : JSON.stringify({
         ...{ id: eventId, type, environment, created_at: createdAt.toISOString() },
-        data: type === 'webhook.received' ? { ...data, payload: webhook?.payload ?? null } : data,
+        data: withIntegrationId(
+          type === 'webhook.received' ? { ...data, payload: webhook?.payload ?? null } : data,
+        ),
       });
   const [newest, ...others] = keys;
   return {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import type { JsonSchema } from '../http/openapi/examples.ts';
 import type { PathItem } from '../http/openapi/openapi-operation.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
+import { withIntegrationId, withResponseNames } from '../http/spellings.ts';
 import {
   type DescribedType,
   type EventType,
@@ -50,13 +51,13 @@ export function typesToWire(): z.infer<typeof typeWire>[] {
       type,
       environment: 'dev',
       created_at: '2026-11-21T10:15:17.733Z',
-      data: { ...example },
+      data: withIntegrationId({ ...example }),
     },
   }));
 }
 
 /**
- * Converts the schema of an event's data. Further properties are allowed, since later releases may add some. The
+ * Converts the schema of an event's data as receivers get it, with `integration_id`. Further properties are allowed, since later releases may add some. The
  * pattern of a time and the bounds of all integers are left out, since `format` and `type` already imply them.
  */
 export function toJsonSchema(data: z.ZodObject): Record<string, unknown> {
@@ -66,6 +67,8 @@ export function toJsonSchema(data: z.ZodObject): Record<string, unknown> {
       if (jsonSchema.additionalProperties === false) delete jsonSchema.additionalProperties;
       // The names of properties are always strings.
       delete jsonSchema.propertyNames;
+      if (jsonSchema.properties?.provider_config_key !== undefined)
+        Object.assign(jsonSchema, withResponseNames(jsonSchema as JsonSchema));
       if (jsonSchema.format !== undefined) delete jsonSchema.pattern;
       if (jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum;
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Db, first } from '../db/pool.ts';
 import { placeNext } from '../db/sequencer.ts';
 import { AppError } from '../errors.ts';
+import { withIntegrationId } from '../http/spellings.ts';
 import type { EventWire } from './catalogue.ts';
 import { eventTypes } from './event-types.ts';
 import { eventSequence } from './sequence.ts';
@@ -163,7 +164,7 @@ export async function readLatest(
 }
 
 function toWire({ id, type, data, createdAt }: EventRow, { environment }: PageRequest['of']): EventWire {
-  return { id, type, environment, created_at: createdAt.toISOString(), data };
+  return { id, type, environment, created_at: createdAt.toISOString(), data: withIntegrationId(data) };
 }
 
 type Waiter = { position: number; wake: (isPast: boolean) => void; fail: (error: unknown) => void };

@@ -36,7 +36,7 @@ export function writeErrors(app: FastifyInstance, isRootAlias: (path: string) =>
   app.setNotFoundHandler((request, reply) => {
     const path = request.originalUrl.split('?', 1)[0] ?? '';
     const message = isRootAlias(path)
-      ? 'This is a path of a provider. Send it with the headers Connection-Id and Provider-Config-Key, or below /proxy.'
+      ? 'This is a path of a provider. Send it with the headers Connection-Id and Integration-Id, or below /proxy.'
       : `${request.method} ${path} is not an address of this service.`;
     return sendError(reply, new AppError('not_found', message), request);
   });

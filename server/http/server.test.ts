@@ -177,7 +177,7 @@ describe('errors and addresses', () => {
   test('a path of a provider that the interceptor does not handle is 404, and the error names the missing headers', async () => {
     const lost = await app.inject({ url: '/v4/spreadsheets/1' });
     assert.equal(lost.statusCode, 404);
-    assert.match(lost.body, /Connection-Id and Provider-Config-Key/);
+    assert.match(lost.body, /Connection-Id and Integration-Id/);
   });
   test('a preflight is answered for any origin, without credentials', async () => {
     const response = await app.inject({

@@ -21,7 +21,7 @@ import {
   LogController,
   type RawServerDefault,
 } from 'fastify';
-import { serializerCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
+import { ResponseSerializationError, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { z } from 'zod';
 import type { Config } from '../config/config.ts';
 import { AppError } from '../errors.ts';
@@ -48,7 +48,7 @@ import type { Overload } from './limits/overload.ts';
 import type { RateLimits } from './limits/rate-limit.ts';
 import { addLists } from './lists.ts';
 import { describeRoutes } from './openapi/openapi.ts';
-import { addSpellings } from './spellings.ts';
+import { addSpellings, nameAdder } from './spellings.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -169,7 +169,15 @@ function createOwn({
     const result = schema.safeParse(data);
     return result.success ? { value: result.data } : { error: new ValidationError(result.error.issues) };
   });
-  app.setSerializerCompiler(serializerCompiler);
+  app.setSerializerCompiler<z.ZodType>(({ schema, method, url }) => {
+    const addNames = nameAdder(schema);
+    return (response) => {
+      const { data, error } = schema.safeEncode(response);
+      if (error) throw new ResponseSerializationError(method, url, { cause: error });
+      addNames?.(data);
+      return JSON.stringify(data);
+    };
+  });
   addDeprecatedRoutes(app);
   addLists(app);
   addSpellings(app);

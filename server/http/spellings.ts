@@ -1,17 +1,34 @@
 /**
- * `integration_id` and `connection_id` are accepted by each route that names an integration or a connection by an older
- * spelling, such as `provider_config_key`, in the same place: the query, the body or a header.
+ * Names and their older spellings: `integration_id` is accepted by each route that has a field with an older spelling of it,
+ * such as `provider_config_key`, in the same place (query, body or header), and is in each response that has one.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { type FieldError, fieldError } from '../errors.ts';
+import type { JsonSchema } from './openapi/examples.ts';
+
+/** Of the choice of a sheet. The document has only the present names. */
+const replaced: readonly [name: string, older: readonly string[]][] = [
+  ['spreadsheet_id', ['spreadsheetId']],
+  ['sheet_id', ['sheetId']],
+  ['header_row', ['headerRow']],
+  ['key_column', ['keyColumn']],
+  ['page_token', ['pageToken']],
+  ['next_page_token', ['nextPageToken']],
+  ['modified_at', ['modifiedAt']],
+  ['total_rows', ['totalRows']],
+  ['suggested_header_row', ['suggestedHeaderRow']],
+  ['suggested_key_column', ['suggestedKeyColumn']],
+];
+const presentNames = new Map(replaced.flatMap(([name, older]) => older.map((one) => [one, name] as const)));
 
 /** Each name with its older spellings. A route's schema has one of them. */
 const spellings: readonly [name: string, older: readonly string[]][] = [
-  ['integration_id', ['provider_config_key', 'unique_key', 'integrationId']],
+  ['integration_id', ['provider_config_key', 'unique_key', 'integrationId', 'providerConfigKey']],
   ['connection_id', ['connectionId']],
   // Of the list of connections.
   ['provider_config_key', ['integrationId']],
+  ...replaced,
 ];
 const ofHeaders: typeof spellings = [['integration-id', ['provider-config-key']]];
 
@@ -56,10 +73,14 @@ export function addSpellings(app: FastifyInstance): void {
 type Pair = { name: string; older: string };
 
 /** The names that a part of a request takes in addition to those of its schema. */
-export function namesIn(schema: unknown, part: string): Pair[] {
-  if (!(schema instanceof z.ZodObject)) return [];
-  const known = schema.shape as Record<string, unknown>;
-  return (part === 'headers' ? ofHeaders : spellings).flatMap(([name, older]) => {
+function namesIn(schema: unknown, part: string): Pair[] {
+  return schema instanceof z.ZodObject
+    ? pairsIn(schema.shape, part === 'headers' ? ofHeaders : spellings)
+    : [];
+}
+
+function pairsIn(known: object, table: typeof spellings): Pair[] {
+  return table.flatMap(([name, older]) => {
     const own = older.find((one) => Object.hasOwn(known, one));
     return own === undefined || Object.hasOwn(known, name) ? [] : [{ name, older: own }];
   });
@@ -82,4 +103,99 @@ function rename(
     names.set(older, name);
     delete fields[name];
   }
+}
+
+type Fields = Record<string, unknown>;
+
+/** Adds `integration_id` beside an older spelling of it in the object itself, for responses without a schema. */
+export function withIntegrationId<T extends { provider_config_key: string | null }>(
+  named: T,
+): T & { integration_id: string | null };
+export function withIntegrationId(named: Fields): Fields;
+export function withIntegrationId(named: Fields): Fields {
+  const { provider_config_key: id } = named;
+  return id === undefined ? named : { integration_id: id, ...named };
+}
+
+/** Returns a function that adds the names to a response of this schema, in place, or undefined if none is missing. */
+export function nameAdder(schema: unknown): ((response: unknown) => void) | undefined {
+  if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) return nameAdder(schema.unwrap());
+  if (schema instanceof z.ZodUnion) return forAll(schema.options.map(nameAdder));
+  if (schema instanceof z.ZodArray) {
+    const add = nameAdder(schema.element);
+    return add && ((response) => Array.isArray(response) && response.forEach(add));
+  }
+  if (!(schema instanceof z.ZodObject)) return undefined;
+  const pairs = pairsIn(schema.shape, spellings);
+  const inside = Object.entries(schema.shape).flatMap(([field, part]) => {
+    const add = nameAdder(part);
+    return add ? [(fields: Fields) => add(fields[field])] : [];
+  });
+  if (pairs.length === 0 && inside.length === 0) return undefined;
+  return (response) => {
+    if (typeof response !== 'object' || response === null) return;
+    const fields = response as Fields;
+    for (const { name, older } of pairs) if (fields[older] !== undefined) fields[name] = fields[older];
+    for (const add of inside) add(fields);
+  };
+}
+
+function forAll<T>(all: (((value: T) => void) | undefined)[]): ((value: T) => void) | undefined {
+  const known = all.filter((add) => add !== undefined);
+  if (known.length === 0) return undefined;
+  return (value) => {
+    for (const add of known) add(value);
+  };
+}
+
+/** The schema of a response with the names that `nameAdder` adds. */
+export function withResponseNames(schema: JsonSchema): JsonSchema {
+  const { items, anyOf, oneOf, allOf, properties, required, ...rest } = renamed(schema);
+  const pairs = pairsIn(properties ?? {}, spellings);
+  const added = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties![older]!]);
+  const own = Object.entries(properties ?? {}).map(
+    ([name, part]) => [name, withResponseNames(part)] as const,
+  );
+  const needed = pairs.filter(({ older }) => required?.includes(older)).map(({ name }) => name);
+  return {
+    ...rest,
+    ...(items && { items: withResponseNames(items) }),
+    ...(anyOf && { anyOf: anyOf.map(withResponseNames) }),
+    ...(oneOf && { oneOf: oneOf.map(withResponseNames) }),
+    ...(allOf && { allOf: allOf.map(withResponseNames) }),
+    ...(properties && { properties: Object.fromEntries([...own, ...added]) }),
+    ...(required && { required: [...required, ...needed] }),
+  };
+}
+
+/** The schema of a part of a request with the names that it takes in addition to its own. It needs one of two spellings. */
+export function withRequestNames(schema: JsonSchema, part: string): JsonSchema {
+  const { properties = {}, required = [], ...rest } = renamed(schema);
+  const pairs = pairsIn(properties, part === 'headers' ? ofHeaders : spellings);
+  if (pairs.length === 0) return renamed(schema);
+  const needed = pairs.find(({ older }) => required.includes(older));
+  const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
+  const olderOnes = pairs.map(({ name, older }): [string, JsonSchema] => [
+    older,
+    { type: 'string', description: `The same as \`${name}\`.` },
+  ]);
+  const others = required.filter((field) => field !== needed?.older);
+  return {
+    ...rest,
+    properties: { ...Object.fromEntries(named), ...properties, ...Object.fromEntries(olderOnes) },
+    ...(others.length > 0 && { required: others }),
+    ...(needed && { anyOf: [{ required: [needed.name] }, { required: [needed.older] }] }),
+  };
+}
+
+/** With the present name for each replaced one. */
+function renamed(schema: JsonSchema): JsonSchema {
+  const { properties, required } = schema;
+  const presentName = (name: string) => presentNames.get(name) ?? name;
+  const fields = Object.entries(properties ?? {}).map(([name, part]) => [presentName(name), part] as const);
+  return {
+    ...schema,
+    ...(properties && { properties: Object.fromEntries(fields) }),
+    ...(required && { required: required.map(presentName) }),
+  };
 }

@@ -98,8 +98,8 @@ const passedPrefixes = passed.filter((name) => name.endsWith('*')).map((name) =>
 const neverSent = new Set([
   'authorization', 'cookie', 'cookie2', 'forwarded', 'host', 'origin', 'referer',
   // Our own headers.
-  'base-url-override', 'connection-id', 'decompress', 'provider-config-key', 'quota-wait', 'retries', 'retry-on',
-  'timeouts',
+  'base-url-override', 'connection-id', 'decompress', 'integration-id', 'provider-config-key', 'quota-wait', 'retries',
+  'retry-on', 'timeouts',
   // The proxy answers it: a client that waits for a 100 waits until the body is read, which the proxy does.
   'expect',
 ]); // biome-ignore format: a list reads better in lines

@@ -47,7 +47,8 @@ export function createProxy(deps: ProxyDeps): RequestInterceptor {
   return {
     takes({ url = '', headers }) {
       if (url.startsWith('/proxy/')) return true;
-      const isForConnection = 'connection-id' in headers && 'provider-config-key' in headers;
+      const isForConnection =
+        'connection-id' in headers && ('integration-id' in headers || 'provider-config-key' in headers);
       return isForConnection && isRootAlias(url.split('?', 1)[0] ?? '');
     },
     handle: (request, response) => take(state, request, response),
@@ -60,6 +61,10 @@ export function createProxy(deps: ProxyDeps): RequestInterceptor {
 }
 
 function take(state: ProxyState, request: IncomingMessage, response: ServerResponse): void {
+  const { headers } = request;
+  const integrationId = headers['integration-id'];
+  // The older spelling wins: until `Integration-Id` was one of our headers, a caller could send it and it had no effect.
+  if (integrationId !== undefined) headers['provider-config-key'] ??= integrationId;
   const id = state.nextId();
   const inFlight: InFlightCall = {
     id,

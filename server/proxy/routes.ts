@@ -174,7 +174,7 @@ const anything = { '*/*': { schema: {}, example: { properties: { title: 'Custome
 
 function headers(brand: Brand) {
   const required = [
-    ['Provider-Config-Key', 'ID of the integration.', 'google-sheet'],
+    ['Integration-Id', 'ID of the integration. `Provider-Config-Key` is an older spelling.', 'google-sheet'],
     ['Connection-Id', 'ID of the connection.', 'ada-sheets'],
   ] as const;
   const optional = [

@@ -7,6 +7,7 @@ import {
   ofDataset,
   ofIntegration,
 } from '../../server/events/event-types.ts';
+import { withIntegrationId } from '../../server/http/spellings.ts';
 
 /** What several types say in the same words, told once: the first whose fields a type has all of. */
 const subjects = [
@@ -40,14 +41,17 @@ export function withEventTypes(page: string, text: string): string {
 
 function describeType(type: string, { meaning, data, example }: DescribedType): string {
   const subject = subjects.find(({ fields }) => Object.keys(fields).every((name) => name in data.shape));
-  const table = fieldTable(data, Object.keys(subject?.fields ?? {}));
+  const table = fieldTable(
+    data,
+    subject === undefined ? [] : [...Object.keys(subject.fields), 'integration_id'],
+  );
   return [
     `### \`${type}\``,
     subject === undefined
       ? meaning
       : `${meaning} About ${subject.name === 'integration' ? 'an' : 'a'} ${subject.name}.`,
     ...(table === '' ? [] : [table]),
-    `\`\`\`json\n${exampleOf(type, example)}\n\`\`\``,
+    `\`\`\`json\n${exampleOf(type, withIntegrationId({ ...example }))}\n\`\`\``,
   ].join('\n\n');
 }
 

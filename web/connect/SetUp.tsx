@@ -53,7 +53,7 @@ export function SetUp({
         <Loading />
       ) : isOpen && book.data ? (
         <SheetRows
-          key={book.data.spreadsheetId}
+          key={book.data.spreadsheet_id}
           session={session}
           book={book.data}
           account={account}
@@ -173,7 +173,7 @@ function SpreadsheetChoice({
             onChange={({ currentTarget }) => setTyped(currentTarget.value)}
           />
           <ul className="choices" aria-busy={isWaiting}>
-            {data.spreadsheets.map(({ spreadsheetId, title }) => (
+            {data.spreadsheets.map(({ spreadsheet_id: spreadsheetId, title }) => (
               <li key={spreadsheetId}>
                 <button
                   type="button"
@@ -215,19 +215,19 @@ function SheetRows({
   const say = useSay();
   const { token, baseUrl } = session;
   const tabs = book.tabs.filter(({ kind }) => kind === 'grid');
-  const [sheetId, setSheetId] = useState(book.sheetId ?? tabs[0]?.sheetId ?? 0);
+  const [sheetId, setSheetId] = useState(book.sheet_id ?? tabs[0]?.sheet_id ?? 0);
   const [typedRow, setTypedRow] = useState<number>();
   const [headerRow] = useDebouncedValue(typedRow, 400);
   const [picked, setPicked] = useState<string>();
-  const spreadsheet = book.spreadsheetId;
+  const spreadsheet = book.spreadsheet_id;
   const fetchCurrent = useCallback(
     () =>
       fetchPreview(
         { token, baseUrl },
         {
-          ...{ spreadsheet, sheetId },
-          ...(headerRow !== undefined && { headerRow }),
-          ...(picked && { keyColumn: picked }),
+          ...{ spreadsheet, sheet_id: sheetId },
+          ...(headerRow !== undefined && { header_row: headerRow }),
+          ...(picked && { key_column: picked }),
         },
       ),
     [token, baseUrl, spreadsheet, sheetId, headerRow, picked],
@@ -235,18 +235,21 @@ function SheetRows({
   const preview = useResponse(fetchCurrent);
   const [choosing, setChoosing] = useState<{ fault?: unknown } | undefined>();
   const shown = preview.fault === undefined ? preview.data : undefined;
-  const key = picked ?? shown?.suggestedKeyColumn ?? noKey;
+  const key = picked ?? shown?.suggested_key_column ?? noKey;
   const isReady =
     shown !== undefined && shown.columns.length > 0 && !preview.isWaiting && typedRow === headerRow;
 
   const choose = async () => {
     if (shown === undefined) return;
     setChoosing({});
-    const tab = tabs.find((one) => one.sheetId === sheetId)?.title ?? '';
+    const tab = tabs.find((one) => one.sheet_id === sheetId)?.title ?? '';
     const named = { title: book.title, tab };
-    const choice = { spreadsheetId: spreadsheet, sheetId, headerRow: headerRow ?? shown.headerRow, ...named };
+    const choice = {
+      ...{ spreadsheet_id: spreadsheet, sheet_id: sheetId, header_row: headerRow ?? shown.header_row },
+      ...named,
+    };
     try {
-      await chooseSheet(session, { ...choice, ...(key !== noKey && { keyColumn: key }) });
+      await chooseSheet(session, { ...choice, ...(key !== noKey && { key_column: key }) });
       await onChosen();
     } catch (fault) {
       setChoosing({ fault });
@@ -268,7 +271,7 @@ function SheetRows({
       </p>
       <NativeSelect
         label={say('sheetTab')}
-        data={tabs.map(({ sheetId: value, title: label }) => ({ value: String(value), label }))}
+        data={tabs.map(({ sheet_id: value, title: label }) => ({ value: String(value), label }))}
         value={String(sheetId)}
         onChange={({ currentTarget }) => {
           setSheetId(Number(currentTarget.value));
@@ -281,7 +284,7 @@ function SheetRows({
         label={say('sheetHeader')}
         min={1}
         max={1_000_000}
-        value={typedRow ?? shown?.headerRow ?? ''}
+        value={typedRow ?? shown?.header_row ?? ''}
         onChange={({ currentTarget: { valueAsNumber: next } }) =>
           Number.isInteger(next) && next >= 1 && setTypedRow(next)
         }

@@ -1,6 +1,6 @@
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifyInstance, FastifySchema } from 'fastify';
+import type { FastifyInstance } from 'fastify';
 import { jsonSchemaTransform } from 'fastify-type-provider-zod';
 import type { Brand } from '../../brand.ts';
 import type { Config } from '../../config/config.ts';
@@ -8,7 +8,7 @@ import { errorCatalogue } from '../../errors.ts';
 import { version } from '../../version.ts';
 import type { Access } from '../auth/caller.ts';
 import { type List, listParameters } from '../lists.ts';
-import { namesIn } from '../spellings.ts';
+import { withRequestNames, withResponseNames } from '../spellings.ts';
 import type { JsonSchema } from './examples.ts';
 import { withNames } from './names.ts';
 import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
@@ -84,7 +84,7 @@ export async function describeRoutes(
       return {
         ...described,
         schema: {
-          ...withFurtherParameters(made as Parts, { schema, list }),
+          ...withFurtherNames(made as Parts, list),
           operationId,
           tags: [areaOf(route.url)],
           ...(schema.security || access.by !== 'key'
@@ -147,42 +147,27 @@ export async function describeRoutes(
   });
 }
 
-type Parts = Partial<Record<'querystring' | 'headers' | 'body', JsonSchema>>;
+type Parts = Partial<Record<'querystring' | 'headers' | 'body', JsonSchema>> & {
+  response?: Record<string, JsonSchema>;
+};
 
-/** The schemas of a request with the parameters of lists and the names that `spellings.ts` adds. */
-function withFurtherParameters(
-  made: Parts,
-  { schema, list }: { schema: FastifySchema; list: List | undefined },
-): Parts {
+/** The schemas of a route with the parameters of lists and the names that `spellings.ts` adds. */
+function withFurtherNames(made: Parts, list: List | undefined): Parts {
   const whole = { type: 'object', properties: {} };
-  const listed = list && {
+  const querystring = list && {
     ...(made.querystring ?? whole),
     properties: { ...made.querystring?.properties, ...listParameters(list) },
   };
-  const all: Parts = { ...made, ...(listed && { querystring: listed }) };
-  const parts = (['querystring', 'headers', 'body'] as const).flatMap((part): [string, JsonSchema][] => {
-    const pairs = namesIn(schema[part], part);
-    const own = all[part];
-    return own === undefined || pairs.length === 0 ? [] : [[part, withPresentNames(own, pairs)]];
+  const { response, ...others } = { ...made, ...(querystring && { querystring }) };
+  const parts = (['querystring', 'headers', 'body'] as const).flatMap((part) => {
+    const own = others[part];
+    return own === undefined ? [] : [[part, withRequestNames(own, part)] as const];
   });
-  return { ...all, ...Object.fromEntries(parts) };
-}
-
-/** Adds the present names. A body with a required name needs it in one spelling, and so do parameters. */
-function withPresentNames(schema: JsonSchema, pairs: ReturnType<typeof namesIn>): JsonSchema {
-  const { properties = {}, required = [], ...rest } = schema;
-  const needed = pairs.find(({ older }) => required.includes(older));
-  const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
-  const olderOnes = pairs.map(({ name, older }): [string, JsonSchema] => [
-    older,
-    { type: 'string', description: `The same as \`${name}\`.` },
-  ]);
-  const others = required.filter((field) => field !== needed?.older);
+  const answers = Object.entries(response ?? {}).map(([code, answer]) => [code, withResponseNames(answer)]);
   return {
-    ...rest,
-    properties: { ...Object.fromEntries(named), ...properties, ...Object.fromEntries(olderOnes) },
-    ...(others.length > 0 && { required: others }),
-    ...(needed && { anyOf: [{ required: [needed.name] }, { required: [needed.older] }] }),
+    ...others,
+    ...Object.fromEntries(parts),
+    ...(response && { response: Object.fromEntries(answers) }),
   };
 }
 

@@ -182,7 +182,7 @@ function samplesFor({ integration, connection }: Progress): { save: string } {
   const lines = [
     `curl ${baseUrl}/records`,
     '-H "Authorization: Bearer $KEY"',
-    `-H "Provider-Config-Key: ${connection?.integration ?? 'google-sheet'}"`,
+    `-H "Integration-Id: ${connection?.integration ?? 'google-sheet'}"`,
     `-H "Connection-Id: ${connection?.id ?? '...'}"`,
     '-H "Content-Type: application/json"',
     `-d '{"model": "Row", "records": [{"id": "1", "name": "Ada"}, {"id": "2", "name": "Alan"}]}'`,

@@ -170,7 +170,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
     mutationFn: (values: ClientValues) => {
       const body = {
         provider: provider.name,
-        unique_key: values.key.trim(),
+        integration_id: values.key.trim(),
         integration_config: configOf(values),
       };
       if (isTest) return createTestIntegration(environment, body);
@@ -180,9 +180,12 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
         ...(hasClient && { credentials: credentialsOf(values) }),
       });
     },
-    onSuccess: async ({ unique_key }) => {
+    onSuccess: async ({ integration_id }) => {
       await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
-      await navigate({ to: '/$environment/integrations/of/$key', params: { environment, key: unique_key } });
+      await navigate({
+        to: '/$environment/integrations/of/$key',
+        params: { environment, key: integration_id },
+      });
     },
   });
   return (
@@ -196,7 +199,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
     >
       <TextInput
         label="Integration ID"
-        description="The value of the Provider-Config-Key header in your calls"
+        description="The value of the Integration-Id header in your calls"
         required
         {...form.getInputProps('key')}
       />

@@ -84,7 +84,7 @@ export async function createIntegration(environment: string, body: NewIntegratio
 /** With test credentials, for the sandbox: the provider needs no set-up. */
 export async function createTestIntegration(
   environment: string,
-  body: { provider: string; unique_key: string },
+  body: { provider: string; integration_id: string },
 ): Promise<Integration> {
   return (await call('POST /integrations/quickstart', { environment, body })).data;
 }

@@ -52,7 +52,7 @@ export function clientOf(form: Form, place: CallTarget, api: SuggestedApi | null
   const call = suggestionOf(form, api);
   if (api?.client === undefined || call?.client === undefined) return undefined;
   const { package: name, make, version, name: variable } = api.client;
-  const connection = js({ 'Connection-Id': place.connection, 'Provider-Config-Key': place.integration });
+  const connection = js({ 'Connection-Id': place.connection, 'Integration-Id': place.integration });
   const { body } = harmlessRequest(form);
   const given = {
     ...Object.fromEntries(placeholdersIn(form.path).map((field) => [field, form.fields[field] ?? ''])),
@@ -99,7 +99,7 @@ function harmless({ name, value }: Pair): Pair {
 }
 
 function headersOf(place: CallTarget, headers: [string, string][]): [string, string][] {
-  return [['Provider-Config-Key', place.integration], ['Connection-Id', place.connection], ...headers];
+  return [['Integration-Id', place.integration], ['Connection-Id', place.connection], ...headers];
 }
 
 /** One argument of a shell, whatever it contains. */

@@ -138,7 +138,7 @@ function NoRecords({ at }: { at: At }) {
     `curl -s ${location.origin}/records`,
     `-H "Authorization: Bearer $KEY"`,
     `-H 'Content-Type: application/json'`,
-    `-H ${quoted(`Provider-Config-Key: ${at.integration}`)}`,
+    `-H ${quoted(`Integration-Id: ${at.integration}`)}`,
     `-H ${quoted(`Connection-Id: ${at.id}`)}`,
     `-d '{"model":"City","records":[{"id":7,"city":"Oslo"}]}'`,
   ].join(' \\\n  ');
