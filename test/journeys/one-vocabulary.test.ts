@@ -177,6 +177,38 @@ test('a body or query takes integration_id for each older spelling, and refuses 
   assert.ok(count >= 10, String(count));
 });
 
+/** The objects in a response with an older spelling of the integration, except in texts that are not ours. */
+function namedIn(value: unknown): Record<string, unknown>[] {
+  if (Array.isArray(value)) return value.flatMap(namedIn);
+  if (typeof value !== 'object' || value === null) return [];
+  const fields = value as Record<string, unknown>;
+  const isNamed = [...older, 'providerConfigKey'].some((name) => Object.hasOwn(fields, name));
+  return [...(isNamed ? [fields] : []), ...Object.values(fields).flatMap(namedIn)];
+}
+
+test('each list and event has integration_id beside the older spelling', async () => {
+  let count = 0;
+  for (const placed of lists())
+    for (const fields of namedIn((await ask(placed, {})).body)) {
+      // The document of a type, and an example of a value.
+      if ('type' in fields && typeof fields.provider_config_key === 'object') continue;
+      const own = [...older, 'providerConfigKey'].find((name) => Object.hasOwn(fields, name))!;
+      assert.equal(fields.integration_id, fields[own], `${placed.name}: ${JSON.stringify(fields)}`);
+      count += 1;
+    }
+  assert.ok(count >= 10, String(count));
+});
+
+test('the proxy takes Integration-Id, and uses Provider-Config-Key if both are sent', async () => {
+  const at = (headers: Record<string, string>) =>
+    trellis.call('POST', '/proxy/v4/spreadsheets', { body: {}, headers });
+  const connection = { 'connection-id': given.connectionId };
+  assert.equal((await at({ ...connection, 'integration-id': key })).status, 200);
+  const both = { ...connection, 'integration-id': 'another', 'provider-config-key': key };
+  assert.equal((await at(both)).status, 200);
+  assert.equal((await at({ ...connection, 'integration-id': 'another' })).status, 400);
+});
+
 test('a route of records takes Integration-Id for Provider-Config-Key', async () => {
   const call = (headers: Record<string, string>) =>
     trellis.call('GET', '/records?model=M', {

@@ -88,7 +88,10 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   assert.deepEqual(
     [reported.body.data, reported.headers.get('cache-control')],
     [
-      { kind: 'sheet', provider_config_key: 'google-sheet', connection_id, account: 'ada@example.com' },
+      {
+        ...{ kind: 'sheet', provider_config_key: 'google-sheet', connection_id, account: 'ada@example.com' },
+        integration_id: 'google-sheet',
+      },
       'no-store',
     ],
   );
@@ -96,19 +99,19 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   const listed = await own.call('POST', '/setup/spreadsheets', {});
   assert.deepEqual(
     listed.body.data,
-    { available: false, spreadsheets: [], nextPageToken: null },
+    { available: false, spreadsheets: [], next_page_token: null, nextPageToken: null },
     listed.text,
   );
   const link = `https://docs.google.com/spreadsheets/d/${spreadsheetId}/edit#gid=0`;
   const described = await own.call('POST', '/setup/describe', { spreadsheet: link });
   assert.deepEqual(described.body.data, {
-    ...{ spreadsheetId, title: 'Cities', sheetId: 0 },
-    tabs: [{ sheetId: 0, title: 'All', kind: 'grid', hidden: false }],
+    ...{ spreadsheet_id: spreadsheetId, spreadsheetId, title: 'Cities', sheet_id: 0, sheetId: 0 },
+    tabs: [{ sheet_id: 0, sheetId: 0, title: 'All', kind: 'grid', hidden: false }],
   });
   const preview = await own.call('POST', '/setup/preview', { spreadsheet: link });
-  const { suggestedKeyColumn, rows } = preview.body.data as Record<string, unknown>;
+  const { suggested_key_column: suggested, rows } = preview.body.data as Record<string, unknown>;
   assert.deepEqual(
-    [suggestedKeyColumn, rows],
+    [suggested, rows],
     [
       'Code',
       [
@@ -121,7 +124,10 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   assert.deepEqual(refusalOf(wrong), [422, 'setup_refused']);
   assert.deepEqual((wrong.body.error as { payload: object }).payload, { type: 'invalid_link' });
 
-  const choice = { spreadsheetId, sheetId: 0, keyColumn: 'Code', title: 'Cities', tab: 'All' };
+  const choice = {
+    ...{ spreadsheet_id: spreadsheetId, sheet_id: 0, key_column: 'Code' },
+    ...{ title: 'Cities', tab: 'All' },
+  };
   const twice = await Promise.all([own.call('PUT', '/setup', choice), own.call('PUT', '/setup', choice)]);
   assert.deepEqual(twice.map(({ status }) => status).sort(), [200, 401]);
   assert.deepEqual(await recordsOf(connection_id), ['7', '8']);
@@ -130,7 +136,10 @@ test('a session with this step chooses a sheet of its connection, once, and its 
     `/connections/${connection_id}?provider_config_key=google-sheet`,
   );
   assert.deepEqual((body.metadata as { sheets: object }).sheets, {
-    base: { ...choice, headerRow: 1, identity: 'key' },
+    base: {
+      ...{ spreadsheetId, sheetId: 0, keyColumn: 'Code', title: 'Cities', tab: 'All' },
+      ...{ headerRow: 1, identity: 'key' },
+    },
   });
   const audited = await trellis.call('GET', '/audit?action=connect_session.sheet_chosen');
   assert.equal((audited.body.entries as object[] | undefined)?.length, 1, audited.text);
@@ -154,12 +163,13 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   const again = await renew();
   await travel(again);
   await of(again).call('GET', '/setup');
+  // The older spellings.
   const second = await of(again).call('PUT', '/setup', { spreadsheetId: other, sheetId: 0 });
   assert.equal((second.body.data as { variant: string }).variant, 'sheet-2', second.text);
   assert.equal((await recordsOf(connection_id, { variant: 'sheet-2' })).length, 2);
   const third = await renew();
   await travel(third);
-  const otherwise = await of(third).call('PUT', '/setup', { ...choice, keyColumn: 'City' });
+  const otherwise = await of(third).call('PUT', '/setup', { ...choice, key_column: 'City' });
   assert.equal((otherwise.body.data as { variant: string }).variant, 'base', otherwise.text);
   for (let ids = ['7']; ids[0] === '7'; ids = await recordsOf(connection_id)) await pause(20);
   assert.deepEqual(await recordsOf(connection_id), ['Oslo', 'Rome']);

@@ -131,10 +131,10 @@ test('the application serves its page and takes rows over', { timeout: 5 * minut
   const setup = await fetch(`${url}/connect/session/setup`, { headers: of });
   assert.equal(setup.status, 200, await setup.text());
   const choice = {
-    spreadsheetId,
-    sheetId: 0,
-    headerRow: 1,
-    keyColumn: 'Order',
+    spreadsheet_id: spreadsheetId,
+    sheet_id: 0,
+    header_row: 1,
+    key_column: 'Order',
     title: 'Orders',
     tab: '2026',
   };
