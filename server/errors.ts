@@ -150,7 +150,7 @@ const entries = {
     424,
     'The connection lacks scopes that the function needs: its user needs to connect again.',
   ],
-  missing_provider_config_key: [400, 'Send the ID of the integration as `provider_config_key`.'],
+  missing_provider_config_key: [400, 'Send the ID of the integration as `integration_id`.'],
   no_syncs_found: [400, 'The integration has no sync of this name.'],
   unknown_sync: [400, 'The connection has no sync of this name and variant.'],
   invalid_variant: [400, 'The variant `base` always exists: it cannot be created or removed.'],

@@ -92,7 +92,7 @@ export type GetConnectionOptions = CallOptions & {
   refreshToken?: boolean | undefined;
 };
 export type DeleteConnectionOptions = CallOptions &
-  Omit<Query<'DELETE /connections/{id}'>, 'provider_config_key'>;
+  Pick<Query<'DELETE /connections/{id}'>, 'revoke' | 'confirm_others'>;
 
 export class Connections {
   /** The application's own data about a connection. */

@@ -83,7 +83,7 @@ export async function submitForm(
 export async function authorize(
   session: Session,
   given: {
-    /** The `unique_key` of the choice. */
+    /** The `integration_id` of the choice. */
     integration: string;
     /** The values of the fields of the choice, if it has any. */
     values?: Record<string, string> | undefined;

@@ -1,3 +1,5 @@
+// Slow: it starts processes of its own.
+
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

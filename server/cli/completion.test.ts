@@ -1,3 +1,5 @@
+// Slow: it starts processes of its own.
+
 import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

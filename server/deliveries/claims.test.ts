@@ -1,3 +1,5 @@
+// Slow: its tests take a second and more each.
+
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';

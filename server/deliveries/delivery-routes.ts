@@ -6,6 +6,7 @@ import { eventWire } from '../events/catalogue.ts';
 import { eventTypes } from '../events/event-types.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
+import { withIntegrationId } from '../http/spellings.ts';
 import {
   type Delivery,
   deliveryStatuses,
@@ -87,7 +88,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       const delivery = await findDelivery(db, { id, environmentId });
       if (delivery === undefined) throw unknown(id);
       const wire = toWire(delivery);
-      return { ...wire, event: { ...wire.event, environment, data: delivery.data } };
+      return { ...wire, event: { ...wire.event, environment, data: withIntegrationId(delivery.data) } };
     },
   );
 

@@ -128,7 +128,7 @@ export async function readFeed(
   if (after !== undefined && after > last) {
     throw new AppError(
       'invalid_cursor',
-      '`after` is not a valid cursor: send next_after of an earlier response.',
+      'The position is not valid: send `next_cursor` or `next_after` of an earlier response.',
     );
   }
   if (after !== undefined && after < removedTo) {

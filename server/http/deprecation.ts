@@ -14,7 +14,7 @@ export type Deprecation = {
   sunset: Date;
 };
 
-const renamed: Record<string, string> = {
+const successors: Record<string, string> = {
   'GET /connection/:id': 'GET /connections/:id',
   'POST /sync/deploy': 'POST /functions/deploys',
   'POST /sync/deploy/confirmation': 'POST /functions/deploys/plan',
@@ -31,36 +31,31 @@ const renamed: Record<string, string> = {
 const since = new Date('2026-12-01T00:00:00Z');
 const sunset = new Date('2028-12-31T00:00:00Z');
 
-export const deprecations: readonly Deprecation[] = Object.entries(renamed).map(([route, successor]) => ({
-  ...{ route, successor, since, sunset },
+export const deprecations: readonly Deprecation[] = Object.entries(successors).map(([route, successor]) => ({
+  route,
+  successor,
+  since,
+  sunset,
 }));
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Set on deprecated routes. */
-    deprecation?: Deprecation;
-  }
-}
-
 /** Adds the deprecated routes, each beside its successor. To be called before other hooks are added. */
-export function addDeprecatedRoutes(app: FastifyInstance): void {
+export function addDeprecatedRoutes(app: FastifyInstance, baseUrl: string): void {
   app.addHook('onRoute', function (this: FastifyInstance, route) {
     // Fastify derives the HEAD route from the GET route.
     if (route.method === 'HEAD') return;
     for (const deprecation of deprecations)
       if (deprecation.successor === `${route.method} ${route.url}`)
-        this.route(deprecatedRoute(route, deprecation));
+        this.route(deprecatedRoute(route, deprecation, baseUrl));
   });
 }
 
-function deprecatedRoute(route: RouteOptions, deprecation: Deprecation): RouteOptions {
+function deprecatedRoute(route: RouteOptions, deprecation: Deprecation, baseUrl: string): RouteOptions {
   const { schema } = route;
   const url = deprecation.route.split(' ')[1]!;
   return {
     ...route,
     url,
-    config: { ...route.config!, deprecation },
-    onRequest: [announcement(deprecation), ...[route.onRequest ?? []].flat()],
+    onRequest: [announcement(deprecation, baseUrl), ...[route.onRequest ?? []].flat()],
     ...(schema && {
       schema: {
         ...schema,
@@ -73,12 +68,13 @@ function deprecatedRoute(route: RouteOptions, deprecation: Deprecation): RouteOp
 }
 
 /** Deprecation of RFC 9745, Sunset of RFC 8594, and the relation `successor-version` of RFC 5829. */
-function announcement({ successor, since, sunset }: Deprecation): onRequestHookHandler {
+function announcement({ successor, since, sunset }: Deprecation, baseUrl: string): onRequestHookHandler {
   const fields = {
     deprecation: `@${since.getTime() / 1000}`,
     sunset: sunset.toUTCString(),
   };
-  const [, path = ''] = successor.split(' ');
+  const base = new URL(baseUrl).pathname.replace(/\/$/, '');
+  const path = base + successor.split(' ')[1]!;
   return (request, reply, done) => {
     const params = request.params as Record<string, string>;
     const target = path.replace(/:(\w+)/g, (_, name: string) => encodeURIComponent(params[name] ?? ''));

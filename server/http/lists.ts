@@ -5,6 +5,7 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { fieldError } from '../errors.ts';
+import { setSentName } from './spellings.ts';
 
 export type List = {
   /** The field of the response that has the entries. */
@@ -50,7 +51,7 @@ export function addLists(app: FastifyInstance): void {
     route.schema = { ...route.schema, response: { ...response, 200: withNextCursor(response[200]!) } };
     route.preValidation = [
       async (request) => {
-        const page = takePage(request.query as Query, list);
+        const page = takePage(request, list);
         if (page !== undefined) pages.set(request, page);
       },
       ...[route.preValidation ?? []].flat(),
@@ -72,7 +73,8 @@ function withNextCursor(schema: z.ZodObject): z.ZodObject {
 }
 
 /** Takes `cursor`, and `limit` of a whole list, out of the query, and sets the parameters of the route. */
-function takePage(query: Query, { by }: List): Page | undefined {
+function takePage(request: FastifyRequest, { by }: List): Page | undefined {
+  const query = request.query as Query;
   const { cursor } = query;
   if (cursor !== undefined && typeof cursor !== 'string') throw wrong('cursor', 'must be one text');
   delete query.cursor;
@@ -85,18 +87,19 @@ function takePage(query: Query, { by }: List): Page | undefined {
   if (by === 'page') {
     const { start, limit } = offsetIn(cursor);
     if (limit === undefined || limit === 0 || start % limit !== 0) throw wrongCursor();
-    set(query, 'limit', String(limit));
-    set(query, 'page', String(start / limit));
+    setUnlessOther(query, 'limit', String(limit));
+    setUnlessOther(query, 'page', String(start / limit));
     return undefined;
   }
   const position = Buffer.from(cursor, 'base64url').toString();
   if (!isCanonical(cursor) || !positionForm.test(position)) throw wrongCursor();
-  set(query, by.parameter, position);
+  setUnlessOther(query, by.parameter, position);
+  setSentName(request, by.parameter, 'cursor');
   return undefined;
 }
 
 /** Throws if the caller has set the parameter to something else. */
-function set(query: Query, name: string, value: string): void {
+function setUnlessOther(query: Query, name: string, value: string): void {
   if (query[name] !== undefined && query[name] !== value)
     throw wrong(name, 'differs from that of `cursor`: send only one of them');
   query[name] = value;

@@ -178,7 +178,7 @@ function createOwn({
       return JSON.stringify(data);
     };
   });
-  addDeprecatedRoutes(app);
+  addDeprecatedRoutes(app, config.baseUrl);
   addLists(app);
   addSpellings(app);
   addRequestContext(app);

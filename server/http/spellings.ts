@@ -28,6 +28,8 @@ const spellings: readonly [name: string, older: readonly string[]][] = [
   ['connection_id', ['connectionId']],
   // Of the list of connections.
   ['provider_config_key', ['integrationId']],
+  ['end_user_id', ['endUserId']],
+  ['end_user_organization_id', ['endUserOrganizationId']],
   ...replaced,
 ];
 const ofHeaders: typeof spellings = [['integration-id', ['provider-config-key']]];
@@ -39,8 +41,14 @@ const parts = [
   ['headers', 'headers', 'invalid_headers'],
 ] as const satisfies readonly (readonly [string, string, FieldCode])[];
 
-/** By request: the names that it used, by the older spellings that the route reads. */
+/** By request: the names that it used, by the parameters that the route reads. */
 const sentNames = new WeakMap<FastifyRequest, Map<string, string>>();
+
+/** Errors of the parameter are reported under `sent`, the name that the caller used. */
+export function setSentName(request: FastifyRequest, parameter: string, sent: string): void {
+  const names = sentNames.get(request) ?? new Map<string, string>();
+  sentNames.set(request, names.set(parameter, sent));
+}
 
 /** The errors of a request with the names that the caller sent. */
 export function namedAsSent(request: FastifyRequest, errors: readonly FieldError[]): FieldError[] {
@@ -92,15 +100,19 @@ function rename(
 ): void {
   if (typeof given !== 'object' || given === null || Array.isArray(given)) return;
   const fields = given as Record<string, unknown>;
-  const names = sentNames.get(request) ?? new Map<string, string>();
-  sentNames.set(request, names);
   for (const { name, older } of pairs) {
     const value = fields[name];
-    if (value === undefined) continue;
-    if (fields[older] !== undefined && fields[older] !== value)
-      throw fieldError(code, [name], `differs from \`${older}\`, which is an older spelling of it: send one`);
+    if (value === undefined) {
+      // A field that is missing is named by its present name.
+      if (fields[older] === undefined) setSentName(request, older, name);
+      continue;
+    }
+    if (fields[older] !== undefined && fields[older] !== value) {
+      const other = sentNames.get(request)?.get(older) ?? older;
+      throw fieldError(code, [name], `differs from \`${other}\`, which is another spelling of it: send one`);
+    }
     fields[older] = value;
-    names.set(older, name);
+    setSentName(request, older, name);
     delete fields[name];
   }
 }
@@ -117,7 +129,7 @@ export function withIntegrationId(named: Fields): Fields {
   return id === undefined ? named : { integration_id: id, ...named };
 }
 
-/** Returns a function that adds the names to a response of this schema, in place, or undefined if none is missing. */
+/** Returns a function that adds the names to a response of this schema, in place, or undefined if the schema has no older spelling. */
 export function nameAdder(schema: unknown): ((response: unknown) => void) | undefined {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) return nameAdder(schema.unwrap());
   if (schema instanceof z.ZodUnion) return forAll(schema.options.map(nameAdder));
@@ -163,7 +175,7 @@ export function withResponseNames(schema: JsonSchema): JsonSchema {
     ...(anyOf && { anyOf: anyOf.map(withResponseNames) }),
     ...(oneOf && { oneOf: oneOf.map(withResponseNames) }),
     ...(allOf && { allOf: allOf.map(withResponseNames) }),
-    ...(properties && { properties: Object.fromEntries([...own, ...added]) }),
+    ...(properties && { properties: Object.fromEntries([...added, ...own]) }),
     ...(required && { required: [...required, ...needed] }),
   };
 }
@@ -175,10 +187,13 @@ export function withRequestNames(schema: JsonSchema, part: string): JsonSchema {
   if (pairs.length === 0) return renamed(schema);
   const needed = pairs.find(({ older }) => required.includes(older));
   const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
-  const olderOnes = pairs.map(({ name, older }): [string, JsonSchema] => [
-    older,
-    { type: 'string', description: `The same as \`${name}\`.` },
-  ]);
+  // The last entry of a name counts: that of its first pair.
+  const olderOnes = pairs
+    .toReversed()
+    .map(({ name, older }): [string, JsonSchema] => [
+      older,
+      { type: 'string', description: `The same as \`${name}\`.` },
+    ]);
   const others = required.filter((field) => field !== needed?.older);
   return {
     ...rest,

@@ -111,7 +111,7 @@ export function integrationRoutes(
           'A provider with your OAuth client for it, or with test credentials (`credentials: {type: TEST}`).',
         errors: ['integration_exists', 'test_credentials_unavailable'],
         example: {
-          body: { provider: 'google-sheet', unique_key: 'google-sheet', credentials: { type: 'TEST' } },
+          body: { provider: 'google-sheet', integration_id: 'google-sheet', credentials: { type: 'TEST' } },
         },
         body: z.strictObject({
           provider: z.string().min(1).max(255),

@@ -1,4 +1,5 @@
 // In a process of its own: it breaks down a server.
+// Slow: it starts processes of its own.
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,5 @@
 // Who changed what: every route that changes something that lasts leaves one entry, and the log can be read and proven.
+// Slow: it calls every route.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

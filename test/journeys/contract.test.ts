@@ -1,5 +1,6 @@
 // Every route, driven from the document that describes it: what is sent is what it shows, and what comes back is what it
 // says, to the last field and code.
+// Slow: it calls every route.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

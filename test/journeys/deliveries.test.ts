@@ -1,4 +1,5 @@
 // Events to a receiver, by a service that runs as a process of its own and is stopped half-way.
+// Slow: it starts processes of its own.
 
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';

@@ -1,4 +1,5 @@
 // What spoiled requests have found (test/long/fuzz.ts), each by itself.
+// Slow: its tests take seconds each.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

@@ -1,4 +1,5 @@
 // Master keys that a command wraps: the service starts with them, and keeps its data when plain keys are replaced by them.
+// Slow: it starts processes of its own.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

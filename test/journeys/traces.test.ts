@@ -1,4 +1,5 @@
 // A trace goes on through the service: from its caller, through the proxy and through runs, to the provider.
+// Slow: its tests take a second and more each.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

@@ -1,3 +1,5 @@
+// Slow: it calls every route.
+
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';
 import { connect, openTrellis, type TestTrellis } from '../support/trellis.ts';

@@ -1,4 +1,5 @@
 // Every statement that finds rows by their owner, in the plan that PostgreSQL makes of it.
+// Slow: its tests take seconds each.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

@@ -11,6 +11,7 @@ import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
+import pg from 'pg';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
 import { listMisfits } from './event-check.ts';
 
@@ -40,7 +41,7 @@ export interface TestDatabase {
 /** Set in the environment of every test file by the global setup. */
 const handedOver = 'TRELLIS_TEST_SERVER';
 
-let ownServer: Promise<TestServer> | undefined;
+let found: Promise<TestServer> | undefined;
 
 /** A database of its own with the newest schema and no rows but those the migrations make. */
 export async function openTestDatabase(): Promise<TestDatabase> {
@@ -118,9 +119,10 @@ export function urlOf(target: DbTarget): string {
 
 function findServer(): Promise<TestServer> {
   const handed = process.env[handedOver];
-  if (handed) return Promise.resolve(JSON.parse(handed) as TestServer);
-  ownServer ??= startTestServer().then(({ server }) => server);
-  return ownServer;
+  found ??= handed
+    ? Promise.resolve(JSON.parse(handed) as TestServer)
+    : startTestServer().then(({ server }) => server);
+  return found;
 }
 
 async function makeDatabase(server: TestServer, template: string): Promise<TestDatabase> {
@@ -147,11 +149,29 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
   };
 }
 
+/** By server. A new connection takes as much processor time as the copy of a database. */
+const administrators = new WeakMap<TestServer, Promise<pg.Client>>();
+let unfinished = 0;
+
+/** The connection keeps this process alive only while a statement runs. */
 async function administer(server: TestServer, statement: string): Promise<void> {
-  const db = openDb(server.admin, { maxConnections: 1 });
+  const connecting = administrators.get(server) ?? connectAdministrator(server);
+  administrators.set(server, connecting);
+  const client = await connecting;
+  unfinished += 1;
+  client.ref();
   try {
-    await db.query(statement);
+    await client.query(statement);
   } finally {
-    await db.end();
+    unfinished -= 1;
+    if (unfinished === 0) client.unref();
   }
+}
+
+async function connectAdministrator(server: TestServer): Promise<pg.Client> {
+  const { admin } = server;
+  const client = new pg.Client('url' in admin ? { connectionString: admin.url } : admin);
+  client.on('error', () => administrators.delete(server));
+  await client.connect();
+  return client;
 }

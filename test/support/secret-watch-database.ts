@@ -14,6 +14,7 @@ export async function* textsOfDatabase(db: Queryable): AsyncIterable<{ table: st
      from pg_class
      join pg_namespace on pg_namespace.oid = relnamespace
      where relkind in ('r', 'm') and nspname !~ '^pg_' and nspname <> 'information_schema'
+       and pg_relation_size(pg_class.oid) > 0
      order by 1`,
   );
   for (const { table } of tables) {

@@ -1,3 +1,5 @@
+// Slow: its tests take a second and more each.
+
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -62,7 +62,7 @@ export function importRoute(app: App, deps: WriteDeps): void {
         ],
         example: {
           body: {
-            provider_config_key: 'google-sheet',
+            integration_id: 'google-sheet',
             connection_id: 'ada-sheets',
             credentials: { type: 'OAUTH2', access_token: 'token-of-the-account' },
           },

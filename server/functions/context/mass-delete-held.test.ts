@@ -1,3 +1,5 @@
+// Slow: its functions run in processes of their own.
+
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
 import { queueRuns } from '../runs/queue.ts';

@@ -1,3 +1,5 @@
+// Slow: it starts processes of its own.
+
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import fc from 'fast-check';

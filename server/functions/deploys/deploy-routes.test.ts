@@ -1,3 +1,5 @@
+// Slow: its functions run in processes of their own.
+
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';

@@ -1,4 +1,5 @@
 // Nodes as processes of their own, of which one is killed in the middle of a sync.
+// Slow: it starts processes of its own.
 
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';

@@ -1,3 +1,5 @@
+// Slow: it starts processes of its own.
+
 import assert from 'node:assert/strict';
 import { randomUUIDv7 } from 'node:crypto';
 import { after, before, beforeEach, test } from 'node:test';

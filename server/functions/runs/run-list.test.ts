@@ -1,3 +1,5 @@
+// Slow: its functions run in processes of their own.
+
 import assert from 'node:assert/strict';
 import { randomUUIDv7 } from 'node:crypto';
 import { after, before, test } from 'node:test';

@@ -104,7 +104,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
         headers: placeHeaders,
         example: {
           body: {
-            provider_config_key: 'google-sheet',
+            integration_id: 'google-sheet',
             connection_id: 'ada-sheets',
             syncs: ['rows'],
             opts: { reset: true },
@@ -310,7 +310,7 @@ export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: Syn
           errors: syncErrors,
           headers: placeHeaders,
           example: {
-            body: { provider_config_key: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
+            body: { integration_id: 'google-sheet', connection_id: 'ada-sheets', syncs: ['rows'] },
           },
           body: z.strictObject(placeAndSyncs),
           response: done,

@@ -206,7 +206,9 @@ const fieldsByName: Record<string, Field> = {
   environments: example(['dev']),
   examples: example(['row-1']),
   endUserId: described('Only connections of this end user.', 'ada'),
+  end_user_id: described('Only connections of this end user.', 'ada'),
   endUserOrganizationId: described('Only connections of end users of this organization.', 'customer-1'),
+  end_user_organization_id: described('Only connections of end users of this organization.', 'customer-1'),
   force_refresh: described(
     '`true`: the credentials are renewed first, even if they have not expired.',
     'false',

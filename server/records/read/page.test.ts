@@ -1,3 +1,5 @@
+// Slow: its tests take seconds each.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { get, type IncomingMessage } from 'node:http';

@@ -45,10 +45,10 @@ export function retentionRoutes(app: App, { db }: RecordRouteDeps): void {
         operationId: 'setRetentionPolicy',
         summary: 'Set a retention policy',
         description:
-          'For one integration, or, without `provider_config_key`, for all integrations that do not have a policy. Ages ' +
+          'For one integration, or, without `integration_id`, for all integrations that do not have a policy. Ages ' +
           'count from `last_modified_at`.',
         errors: ['unknown_provider_config'],
-        example: { body: { provider_config_key: 'google-sheet', prune_after_days: 30 } },
+        example: { body: { integration_id: 'google-sheet', prune_after_days: 30 } },
         body: z.strictObject({
           provider_config_key: integrationKey.optional(),
           prune_after_days: days.default(null),

@@ -1,3 +1,5 @@
+// Slow: its tests take seconds each.
+
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';

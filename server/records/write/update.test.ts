@@ -1,3 +1,5 @@
+// Slow: its tests take seconds each.
+
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import {

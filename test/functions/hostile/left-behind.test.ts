@@ -1,3 +1,5 @@
+// Slow: it starts processes of its own.
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { openRuntime, runCode } from '../../../server/functions/isolation/runtime.fixture.ts';
