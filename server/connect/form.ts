@@ -20,6 +20,7 @@ import {
 } from '../connections/verify.ts';
 import { AppError, type FieldError, fieldError } from '../errors.ts';
 import type { RouteError } from '../http/openapi/describe.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
@@ -47,6 +48,9 @@ const formErrors = [
  * A route for the form of each auth mode that has one: the submitted credentials make the connection. The token of the
  * session is in the query.
  */
+const newConnection = z.object({ providerConfigKey: z.string(), connectionId: z.string() });
+nameSchemas({ NewConnection: newConnection });
+
 export function formRoutes(app: App, deps: ConnectDeps): void {
   const cookies = createBrowserCookies(deps);
   for (const { name: mode, client, form } of authModes.values()) {
@@ -69,7 +73,7 @@ export function formRoutes(app: App, deps: ConnectDeps): void {
           params: z.object({ key: integrationKey }),
           body: names.length === 0 ? body.nullish() : body,
           ...(example !== undefined && { example: { body: example } }),
-          response: { 200: z.object({ providerConfigKey: z.string(), connectionId: z.string() }) },
+          response: { 200: newConnection },
         },
       },
       async (request) => {

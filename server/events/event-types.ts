@@ -76,8 +76,8 @@ const exampleIntegration = {
 export const exampleConnection = {
   connection_id: 'ada-sheets',
   ...exampleIntegration,
-  account: { id: '179550736925643251058', email: 'ada@customer.example' },
-  tags: { team: 'analysis' },
+  account: { id: '17955', email: 'ada@example.com' },
+  tags: { team: 'sales' },
   end_user: { id: 'ada' },
 };
 const exampleName = { connection_id: 'ada-sheets', provider_config_key: 'google-sheet' };

@@ -60,7 +60,11 @@ export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promi
           answers: {
             200: [
               {
-                ...{ providerConfigKey: 'google-sheet', provider: 'google-sheet' },
+                ...{
+                  integration_id: 'google-sheet',
+                  providerConfigKey: 'google-sheet',
+                  provider: 'google-sheet',
+                },
                 ...{ syncs: [], actions: [], 'on-events': [] },
               },
             ],

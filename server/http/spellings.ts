@@ -165,9 +165,12 @@ export function withResponseNames(schema: JsonSchema): JsonSchema {
   const { items, anyOf, oneOf, allOf, properties, required, ...rest } = renamed(schema);
   const pairs = pairsIn(properties ?? {}, spellings);
   const added = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties![older]!]);
-  const own = Object.entries(properties ?? {}).map(
-    ([name, part]) => [name, withResponseNames(part)] as const,
-  );
+  const isOlder = (name: string) => pairs.some(({ older }) => older === name);
+  const own = Object.entries(properties ?? {}).map(([name, part]) => {
+    const { description, ...plain } = withResponseNames(part);
+    // The present name has it.
+    return [name, isOlder(name) || description === undefined ? plain : { description, ...plain }] as const;
+  });
   const needed = pairs.filter(({ older }) => required?.includes(older)).map(({ name }) => name);
   return {
     ...rest,

@@ -10,6 +10,7 @@ export const integrationKey = z
   .min(1)
   .max(255)
   .regex(/^[a-zA-Z0-9~:.@ _-]+$/, 'may contain A-Z a-z 0-9 ~ : . @ _ - and spaces');
+nameSchemas({ IntegrationId: integrationKey });
 
 const webhookSecret = text({ min: 1, max: 1024 }).optional();
 

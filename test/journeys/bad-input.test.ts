@@ -146,7 +146,7 @@ test('each query parameter and header that does not fit is named', async () => {
     ['/connections?limit=0', 'invalid_query_params', 'limit'],
     ['/connections?page=-1', 'invalid_query_params', 'page'],
     ['/connections?nonsense=1', 'invalid_query_params', 'nonsense'],
-    [`/connections/${given.connectionId}`, 'invalid_query_params', 'provider_config_key'],
+    [`/connections/${given.connectionId}`, 'invalid_query_params', 'integration_id'],
     [
       `/connections/${given.connectionId}?provider_config_key=google-sheet&force_refresh=yes`,
       'invalid_query_params',
@@ -174,7 +174,9 @@ test('each query parameter and header that does not fit is named', async () => {
     const answer = await trellis.call('GET', '/records?model=M', { headers: rest });
     assert.equal(answer.status, 400, answer.text);
     assert.ok(
-      errorOf(answer.body).errors?.some((error) => error.path[0]?.toLowerCase() === missing),
+      errorOf(answer.body).errors?.some(
+        (error) => error.path[0] === missing.replace('provider-config-key', 'integration-id'),
+      ),
       answer.text,
     );
   }

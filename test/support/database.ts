@@ -150,7 +150,7 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
 }
 
 /** By server. A new connection takes as much processor time as the copy of a database. */
-const administrators = new WeakMap<TestServer, Promise<pg.Client>>();
+const administrators = new WeakMap<TestServer, Promise<Administrator>>();
 let unfinished = 0;
 
 /** The connection keeps this process alive only while a statement runs. */
@@ -168,9 +168,12 @@ async function administer(server: TestServer, statement: string): Promise<void> 
   }
 }
 
-async function connectAdministrator(server: TestServer): Promise<pg.Client> {
+/** Its types lack both methods. */
+type Administrator = pg.Client & { ref(): void; unref(): void };
+
+async function connectAdministrator(server: TestServer): Promise<Administrator> {
   const { admin } = server;
-  const client = new pg.Client('url' in admin ? { connectionString: admin.url } : admin);
+  const client = new pg.Client('url' in admin ? { connectionString: admin.url } : admin) as Administrator;
   client.on('error', () => administrators.delete(server));
   await client.connect();
   return client;

@@ -11,6 +11,7 @@ export const connectionId = z
   .min(1)
   .max(255)
   .regex(/^[a-zA-Z0-9,.;:=+~[\]|@${}"'\\/_ -]+$/, 'contains a character that is not allowed in an ID');
+nameSchemas({ ConnectionId: connectionId });
 
 const json = z.record(z.string(), z.unknown());
 
