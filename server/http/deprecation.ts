@@ -61,7 +61,7 @@ function deprecatedRoute(route: RouteOptions, deprecation: Deprecation, baseUrl:
         ...schema,
         deprecated: true,
         ...(schema.operationId && { operationId: `${schema.operationId}Deprecated` }),
-        description: `The earlier name of \`${documentedName(deprecation.successor)}\`.`,
+        description: `Earlier name of \`${documentedName(deprecation.successor)}\`.`,
       },
     }),
   };

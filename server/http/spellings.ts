@@ -195,7 +195,7 @@ export function withRequestNames(schema: JsonSchema, part: string): JsonSchema {
     .toReversed()
     .map(({ name, older }): [string, JsonSchema] => [
       older,
-      { type: 'string', description: `The same as \`${name}\`.` },
+      { type: 'string', description: `Same as \`${name}\`.` },
     ]);
   const others = required.filter((field) => field !== needed?.older);
   return {

@@ -144,7 +144,7 @@ const fieldsByName: Record<string, Field> = {
   return_url: example('https://app.customer.example/connected'),
 
   // Pages and filters
-  limit: described('The maximum number of entries.', 100, 20, '100'),
+  limit: described('Maximum number of entries.', 100, 20, '100'),
   page,
   cursor: described('The `next_cursor` of the previous page.', cursor, uuid, 1042),
   'records.cursor': described(

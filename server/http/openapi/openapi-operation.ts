@@ -48,7 +48,7 @@ export type Document = { paths: Record<string, PathItem> };
 
 const json = 'application/json';
 const said: Record<number, string> = {
-  200: 'OK.',
+  200: 'Done.',
   201: 'Done.',
   202: 'Accepted; the work is not done yet.',
   204: 'Done. The response has no body.',
@@ -133,7 +133,7 @@ function succeeded(
       });
       const described: Response = {
         ...answer,
-        description: isUnsaid ? (said[Number(status)] ?? 'OK.') : answer.description,
+        description: isUnsaid ? (said[Number(status)] ?? 'Done.') : answer.description,
         ...(answer.content && { content }),
       };
       return [status, described];
