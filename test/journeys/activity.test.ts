@@ -52,6 +52,7 @@ test('a caller with the scope can look up a proxied call, without its secrets', 
   assert.deepEqual(rest, {
     type: 'proxy',
     status: 'failed',
+    integration_id: headers['provider-config-key'],
     provider_config_key: headers['provider-config-key'],
     connection_id: headers['connection-id'],
     method: 'GET',

@@ -319,7 +319,7 @@ describe('a webhook is forwarded to the application', () => {
     const [event] = forwards();
     assert.deepEqual(event!.data, {
       connection_id: 'one',
-      provider_config_key: 'signed',
+      ...{ integration_id: 'signed', provider_config_key: 'signed' },
       provider: 'unauthenticated',
       test: false,
       type: 'refund',

@@ -31,7 +31,8 @@ test('policies are set, listed, replaced and removed, each with an entry in the 
   const set = await at('PUT', '/records/retention', { ...own, provider_config_key: given.integration });
   assert.equal(set.status, 200, set.text);
   const { updated_at, ...policy } = set.body;
-  assert.deepEqual(policy, { ...own, provider_config_key: given.integration });
+  const { integration } = given;
+  assert.deepEqual(policy, { ...own, provider_config_key: integration, integration_id: integration });
   assert.ok(!Number.isNaN(Date.parse(String(updated_at))));
   await at('PUT', '/records/retention', { remove_tombstones_after_days: 5, wait_for_consumers: false });
   await at('PUT', '/records/retention', { prune_after_days: 60 });

@@ -73,6 +73,7 @@ test('delete tracking is held over HTTP with both numbers, shown on the dataset,
     [
       {
         connection_id: headers['connection-id'],
+        integration_id: headers['provider-config-key'],
         provider_config_key: headers['provider-config-key'],
         model: 'T',
         variant: 'base',

@@ -92,7 +92,8 @@ export const connectionMethods: MethodTests = {
     const answer = await client.setMetadata(key, connectionId, { a: 1, b: { c: 1 } });
     assert.equal(answer.status, 201);
     assert.deepEqual(answer.data, {
-      ...{ metadata: { a: 1, b: { c: 1 } }, connection_id: connectionId, provider_config_key: key },
+      ...{ metadata: { a: 1, b: { c: 1 } }, connection_id: connectionId },
+      ...{ provider_config_key: key, integration_id: key },
     });
     assert.equal((await client.setMetadata(key, [connectionId], { z: 1 })).status, 201);
     assert.deepEqual(await client.getMetadata(key, connectionId), { z: 1 }, 'it takes the place of all');
