@@ -58,7 +58,7 @@ function examples(given: { baseUrl: string; file: string; hasSandbox: boolean })
     }`;
   return hasSandbox
     ? [
-        call('/integrations/quickstart', { provider: 'google-sheet', unique_key: 'google-sheet' }),
+        call('/integrations/quickstart', { provider: 'google-sheet', integration_id: 'google-sheet' }),
         call('/connect/sessions', { end_user: { id: 'ada' } }),
         call('/connections'),
       ]

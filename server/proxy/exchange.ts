@@ -409,7 +409,8 @@ export function readCall(headers: IncomingHttpHeaders): Call {
     const errors = read.error.issues.map(({ code, message, path }) => ({
       code,
       message,
-      path: path.map(String),
+      // The present name of the header.
+      path: path.map((name) => (name === 'provider-config-key' ? 'integration-id' : String(name))),
     }));
     throw new AppError('invalid_headers', undefined, { errors });
   }

@@ -89,7 +89,11 @@ test('a header for us that is missing or malformed is named', async (t) => {
       value === undefined ? without(name as keyof typeof callHeaders) : { ...callHeaders, [name]: value };
     const answer = await fetch(`${proxy.url}/proxy/x`, { headers });
     const { error } = (await answer.json()) as { error: { code: string; errors: { path: string[] }[] } };
-    assert.deepEqual([answer.status, error.code, error.errors[0]?.path], [400, 'invalid_headers', [name]]);
+    const reported = name === 'provider-config-key' ? 'integration-id' : name;
+    assert.deepEqual(
+      [answer.status, error.code, error.errors[0]?.path],
+      [400, 'invalid_headers', [reported]],
+    );
     assert.equal(answer.headers.get('x-trellis-error'), 'invalid_headers');
   }
   assert.deepEqual(provider.calls, []);
