@@ -76,7 +76,7 @@ const exampleIntegration = {
 export const exampleConnection = {
   connection_id: 'ada-sheets',
   ...exampleIntegration,
-  account: { id: '17955', email: 'ada@example.com' },
+  account: { id: '17955', email: 'ada@acme.test' },
   tags: { team: 'sales' },
   end_user: { id: 'ada' },
 };

@@ -79,7 +79,10 @@ test('deploy: the plan has all its lists, and a function of each kind runs unmod
   // One that is missing ends the command line with a stack trace.
   assert.deepEqual(Object.keys(plan.body).sort(), [...lists, 'deletedModels'].sort());
   assert.deepEqual(plan.body.newSyncs, [
-    { providerConfigKey: 'google-sheet', name: 'cities', connections: 1, auto_start: false },
+    {
+      ...{ integration_id: 'google-sheet', providerConfigKey: 'google-sheet' },
+      ...{ name: 'cities', connections: 1, auto_start: false },
+    },
   ]);
   const deployed = answers.get('POST /sync/deploy')!;
   assert.equal(deployed.status, 200, deployed.text);
