@@ -130,7 +130,8 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
   const [failing] = (await syncs('state=failing')).syncs;
   const { id: _, next_at, last_run, ...told } = failing!;
   assert.deepEqual(told, {
-    ...{ provider_config_key: 'google-sheet', connection_id: connectionId, account_email: 'ada@example.com' },
+    ...{ integration_id: 'google-sheet', provider_config_key: 'google-sheet' },
+    ...{ connection_id: connectionId, account_email: 'ada@example.com' },
     ...{ function: 'broken', enabled: true, variant: 'base', state: 'failing', own_frequency: null },
     ...{ frequency: 'every hour', last_succeeded_at: null, failures: 1, held: null, current_run: null },
   });

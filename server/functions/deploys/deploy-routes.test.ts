@@ -166,9 +166,10 @@ test('a changed function gets a new version, which can be rolled back, and a mis
 
   const second = deployBody([one('version: "2.0.0",')], { deployMode: 'integration' });
   const asked = (await confirm(second)).body as Record<string, unknown[]>;
-  assert.deepEqual(asked.updatedActions, [{ providerConfigKey: 'google-sheet', name: 'double' }]);
+  const integration = { integration_id: 'google-sheet', providerConfigKey: 'google-sheet' };
+  assert.deepEqual(asked.updatedActions, [{ ...integration, name: 'double' }]);
   assert.deepEqual(asked.deletedSyncs, [
-    { providerConfigKey: 'google-sheet', name: 'pinned', connections: 0, auto_start: true },
+    { ...integration, name: 'pinned', connections: 0, auto_start: true },
   ]);
   assert.deepEqual(asked.deletedModels, ['Pinned']);
   const [result] = deployed(await deploy(second));
