@@ -183,7 +183,8 @@ describe('ten thousand rows, identified by their content', () => {
     });
     assert.deepEqual(await schemaChanges(), [
       {
-        ...{ connection_id: sheets.connectionId, provider_config_key: 'google-sheet' },
+        ...{ integration_id: 'google-sheet', provider_config_key: 'google-sheet' },
+        connection_id: sheets.connectionId,
         ...{ function: 'rows', variant: 'base', model: 'Row' },
         changes: [{ change: 'renamed', field: 'Total', previous: 'Amount' }],
       },
