@@ -44,13 +44,13 @@ const formErrors = [
   { code: 'integration_misconfigured', status: 400 },
 ] as const satisfies readonly RouteError[];
 
+const newConnection = z.object({ providerConfigKey: z.string(), connectionId: z.string() });
+nameSchemas({ NewConnection: newConnection });
+
 /**
  * A route for the form of each auth mode that has one: the submitted credentials make the connection. The token of the
  * session is in the query.
  */
-const newConnection = z.object({ providerConfigKey: z.string(), connectionId: z.string() });
-nameSchemas({ NewConnection: newConnection });
-
 export function formRoutes(app: App, deps: ConnectDeps): void {
   const cookies = createBrowserCookies(deps);
   for (const { name: mode, client, form } of authModes.values()) {

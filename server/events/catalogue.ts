@@ -57,8 +57,9 @@ export function typesToWire(): z.infer<typeof typeWire>[] {
 }
 
 /**
- * Converts the schema of an event's data as receivers get it, with `integration_id`. Further properties are allowed, since later releases may add some. The
- * pattern of a time and the bounds of all integers are left out, since `format` and `type` already imply them.
+ * Converts the schema of an event's data to that of the data which receivers get, with `integration_id`. Further properties are
+ * allowed, since later releases may add some. The pattern of a time and the bounds of all integers are left out, since `format`
+ * and `type` already imply them.
  */
 export function toJsonSchema(data: z.ZodObject): Record<string, unknown> {
   return z.toJSONSchema(data, {

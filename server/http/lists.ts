@@ -1,6 +1,6 @@
 /**
- * Lists in one form: each takes `cursor` and `limit`, and answers `next_cursor`, which is null on the last page. Routes
- * with another form of their own (`page`, `after`, `before`, or no pages) keep it, and get this one by `list` in their schema.
+ * Lists in one form: each takes `cursor` and `limit`, and answers `next_cursor`, which is null if there are no more entries.
+ * Routes with another form (`page`, `after`, `before`, or no pages) keep it, and get this form by `list` in their schema.
  */
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { z } from 'zod';
@@ -15,6 +15,8 @@ export type List = {
    * position in the field `next` of the previous response.
    */
   by: 'whole' | 'page' | { parameter: 'after' | 'before'; next: string };
+  /** If `limit` of a list by pages has no default: the entries of the first page, and of each following one. */
+  sizes?: { first: number; following: number };
 };
 
 declare module 'fastify' {
@@ -28,9 +30,6 @@ type Query = Record<string, unknown>;
 type Page = { start: number; limit: number | undefined };
 
 const maxLimit = 1_000;
-/** Of a list by pages without `limit`: the entries of the first page, and those of the following ones. */
-const defaultSize = 10_000;
-const laterSize = 2_000;
 /** The number of entries before the page, and for lists by pages its size. */
 const cursorForm = /^(\d{1,9})(?:\/(\d{1,4}))?$/;
 const positionForm = /^[A-Za-z0-9._-]{1,100}$/;
@@ -60,7 +59,7 @@ export function addLists(app: FastifyInstance): void {
       ...[route.preSerialization ?? []].flat(),
       async (request, reply, payload) =>
         reply.statusCode === 200
-          ? answered(payload as Query, { list, request, page: pages.get(request) })
+          ? withCursor(payload as Query, { list, request, page: pages.get(request) })
           : payload,
     ];
   });
@@ -105,10 +104,11 @@ function setUnlessOther(query: Query, name: string, value: string): void {
   query[name] = value;
 }
 
-function answered(
+function withCursor(
   payload: Query,
-  { list: { items, by }, request, page }: { list: List; request: FastifyRequest; page: Page | undefined },
+  { list, request, page }: { list: List; request: FastifyRequest; page: Page | undefined },
 ): Query {
+  const { items, by, sizes } = list;
   const entries = payload[items] as unknown[];
   if (by === 'whole') {
     const { start, limit = entries.length } = page ?? { start: 0 };
@@ -118,11 +118,14 @@ function answered(
   }
   if (by === 'page') {
     const query = request.query as { page: number; limit?: number };
-    const { limit = defaultSize } = query;
+    const limit = query.limit ?? sizes!.first;
     const start = (query.page + 1) * limit;
     const total = (payload.pagination as { total: number } | undefined)?.total;
     const isLast = total === undefined ? entries.length < limit : start >= total;
-    return { ...payload, next_cursor: isLast ? null : cursorOf(`${start}/${query.limit ?? laterSize}`) };
+    return {
+      ...payload,
+      next_cursor: isLast ? null : cursorOf(`${start}/${query.limit ?? sizes!.following}`),
+    };
   }
   const next = payload[by.next];
   const isLast = next === null || next === undefined || (entries.length === 0 && payload.has_more !== true);

@@ -109,7 +109,11 @@ function rename(
     }
     if (fields[older] !== undefined && fields[older] !== value) {
       const other = sentNames.get(request)?.get(older) ?? older;
-      throw fieldError(code, [name], `differs from \`${other}\`, which is another spelling of it: send one`);
+      throw fieldError(
+        code,
+        [name],
+        `differs from \`${other}\`, another spelling of the same parameter: send one of them`,
+      );
     }
     fields[older] = value;
     setSentName(request, older, name);
@@ -129,7 +133,10 @@ export function withIntegrationId(named: Fields): Fields {
   return id === undefined ? named : { integration_id: id, ...named };
 }
 
-/** Returns a function that adds the names to a response of this schema, in place, or undefined if the schema has no older spelling. */
+/**
+ * Returns a function that adds the present names to a response of this schema, in place. Undefined if the schema has no older
+ * spelling.
+ */
 export function nameAdder(schema: unknown): ((response: unknown) => void) | undefined {
   if (schema instanceof z.ZodOptional || schema instanceof z.ZodNullable) return nameAdder(schema.unwrap());
   if (schema instanceof z.ZodUnion) return forAll(schema.options.map(nameAdder));
@@ -168,7 +175,7 @@ export function withResponseNames(schema: JsonSchema): JsonSchema {
   const isOlder = (name: string) => pairs.some(({ older }) => older === name);
   const own = Object.entries(properties ?? {}).map(([name, part]) => {
     const { description, ...plain } = withResponseNames(part);
-    // The present name has it.
+    // The present name has the description.
     return [name, isOlder(name) || description === undefined ? plain : { description, ...plain }] as const;
   });
   const needed = pairs.filter(({ older }) => required?.includes(older)).map(({ name }) => name);
@@ -183,14 +190,15 @@ export function withResponseNames(schema: JsonSchema): JsonSchema {
   };
 }
 
-/** The schema of a part of a request with the names that it takes in addition to its own. It needs one of two spellings. */
+/** The schema of a part of a request with the names that the part takes in addition. A required field may have either name. */
 export function withRequestNames(schema: JsonSchema, part: string): JsonSchema {
-  const { properties = {}, required = [], ...rest } = renamed(schema);
+  const present = renamed(schema);
+  const { properties = {}, required = [], ...rest } = present;
   const pairs = pairsIn(properties, part === 'headers' ? ofHeaders : spellings);
-  if (pairs.length === 0) return renamed(schema);
+  if (pairs.length === 0) return present;
   const needed = pairs.find(({ older }) => required.includes(older));
   const named = pairs.map(({ name, older }): [string, JsonSchema] => [name, properties[older] ?? {}]);
-  // The last entry of a name counts: that of its first pair.
+  // An older spelling with two present names gets the description of the first pair, which must come last here.
   const olderOnes = pairs
     .toReversed()
     .map(({ name, older }): [string, JsonSchema] => [
@@ -206,7 +214,7 @@ export function withRequestNames(schema: JsonSchema, part: string): JsonSchema {
   };
 }
 
-/** With the present name for each replaced one. */
+/** The schema with the present names of replaced fields. */
 function renamed(schema: JsonSchema): JsonSchema {
   const { properties, required } = schema;
   const presentName = (name: string) => presentNames.get(name) ?? name;

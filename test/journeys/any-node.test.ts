@@ -1,5 +1,5 @@
 // Two nodes behind a balancer that gives each request to the other one: nothing may need to come back to where it began.
-// Slow: its tests take a second and more each.
+// Slow: each of its tests takes more than a second.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

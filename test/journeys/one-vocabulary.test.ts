@@ -1,4 +1,4 @@
-// Each list takes `cursor` and `limit`, and each route takes `integration_id`, whatever else they take.
+// All lists take `cursor` and `limit`. All routes that name an integration take `integration_id`.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -170,7 +170,7 @@ test('a body or query takes integration_id for each older spelling, and refuses 
         ? await send(body, `${target}&provider_config_key=another`)
         : await send({ ...(body as object), integration_id: 'another' }, path);
     assert.equal(conflict.status, 400, `${name}: ${conflict.text}`);
-    assert.match(conflict.text, /is another spelling of it/, name);
+    assert.match(conflict.text, /another spelling of the same parameter/, name);
     const answer = await send(renamed, target);
     assert.equal(answer.status, right, `${name}: ${answer.text}`);
   }

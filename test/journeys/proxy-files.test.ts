@@ -1,5 +1,5 @@
 // Counts the files of the service that take part in a request: a reader must be able to follow each request.
-// Slow: it calls every route.
+// Slow: its tests take seconds each.
 
 import assert from 'node:assert/strict';
 import { Session } from 'node:inspector/promises';

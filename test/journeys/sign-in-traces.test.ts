@@ -1,5 +1,5 @@
 // What signing in leaves behind: entries in the audit log, within bounds, and rows that go when they are over.
-// Slow: it calls every route.
+// Slow: its tests take seconds each.
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

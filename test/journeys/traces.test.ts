@@ -1,5 +1,5 @@
 // A trace goes on through the service: from its caller, through the proxy and through runs, to the provider.
-// Slow: its tests take a second and more each.
+// Slow: each of its tests takes more than a second.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

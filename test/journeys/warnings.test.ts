@@ -1,4 +1,4 @@
-// Slow: it calls every route.
+// Slow: its tests take seconds each.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';

@@ -149,15 +149,14 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
   };
 }
 
-/** By server. A new connection takes as much processor time as the copy of a database. */
-const administrators = new WeakMap<TestServer, Promise<Administrator>>();
+/** Kept, since a new connection takes as much processor time as the copy of a database. */
+let administrator: Promise<Administrator> | undefined;
 let unfinished = 0;
 
 /** The connection keeps this process alive only while a statement runs. */
 async function administer(server: TestServer, statement: string): Promise<void> {
-  const connecting = administrators.get(server) ?? connectAdministrator(server);
-  administrators.set(server, connecting);
-  const client = await connecting;
+  administrator ??= connectAdministrator(server);
+  const client = await administrator;
   unfinished += 1;
   client.ref();
   try {
@@ -168,13 +167,15 @@ async function administer(server: TestServer, statement: string): Promise<void> 
   }
 }
 
-/** Its types lack both methods. */
+/** The types of `pg` lack both methods. */
 type Administrator = pg.Client & { ref(): void; unref(): void };
 
 async function connectAdministrator(server: TestServer): Promise<Administrator> {
   const { admin } = server;
   const client = new pg.Client('url' in admin ? { connectionString: admin.url } : admin) as Administrator;
-  client.on('error', () => administrators.delete(server));
+  client.on('error', () => {
+    administrator = undefined;
+  });
   await client.connect();
   return client;
 }

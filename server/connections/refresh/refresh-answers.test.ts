@@ -1,4 +1,4 @@
-// Slow: its tests take a second and more each.
+// Slow: each of its tests takes more than a second.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';

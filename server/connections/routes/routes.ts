@@ -51,6 +51,9 @@ const readErrors = [
   { code: 'test_credentials_unavailable', status: 424 },
 ] as const;
 const ofIntegration = z.strictObject({ provider_config_key: integrationKey });
+/** The connections of a list without `limit`, and the maximum of `limit`. */
+const firstSize = 10_000;
+const maxSize = 2_000;
 
 /** The routes of connections: list, read, change, health, refresh, and those of `write-routes.ts`. */
 export function connectionRoutes(app: App, deps: WriteDeps & { credentials: CredentialSource }): void {
@@ -71,7 +74,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       config: { access: { by: 'key', scope: 'connections:read' } },
       schema: {
         operationId: 'listConnections',
-        list: { items: 'connections', by: 'page' },
+        list: { items: 'connections', by: 'page', sizes: { first: firstSize, following: maxSize } },
         summary: 'List connections, newest first',
         description:
           '`search` is part of the ID, or of the ID, name or e-mail address of the account or the end user. ' +
@@ -86,7 +89,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
           status: statuses.optional(),
           sort: z.enum(sorts).default('created'),
           count: flag,
-          limit: z.coerce.number().int().min(1).max(2000).optional(),
+          limit: z.coerce.number().int().min(1).max(maxSize).optional(),
           page: z.coerce.number().int().min(0).max(1_000_000).default(0),
         }),
         response: {
@@ -95,7 +98,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       },
     },
     async ({ query, caller }) => {
-      const { sort, count, limit = 10_000, page, integrationId, status: ofStatus, ...others } = query;
+      const { sort, count, limit = firstSize, page, integrationId, status: ofStatus, ...others } = query;
       const { connectionId: id, search, endUserId, endUserOrganizationId, ...rest } = others;
       const filter = {
         environmentId: caller.environmentId,

@@ -98,7 +98,8 @@ export async function describeRoutes(
       const document = ('openapiObject' in made ? made.openapiObject : made.swaggerObject) as Document;
       const paths = { ...completed(document.paths, routes), ...more.paths };
       const { schemas, responses, requestBodies, parameters, ...named } = withNames({
-        ...{ paths, webhooks: more.webhooks },
+        paths,
+        webhooks: more.webhooks,
       });
       const components = { ...shared, schemas: { ...shared.schemas, ...schemas } };
       return {
