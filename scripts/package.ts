@@ -21,7 +21,7 @@ const copied: Record<string, string[]> = {
   // For operators of the package; containers are built from a clone.
   deploy: ['trellis.service', 'systemd.env.example', 'helm/**/*.{yaml,json,tpl,txt}'],
   migrations: ['*.sql'],
-  providers: ['*.yaml', 'parsed.jsonl', 'logos/*'],
+  providers: ['*.yaml', 'ATTRIBUTION.md', 'parsed.jsonl', 'logos/*'],
   shipped: ['**/*.ts'],
   // Files that the code reads at run time.
   server: ['**/*.{json,html,css,svg}'],

@@ -52,6 +52,8 @@ const microsoft: Departures = {
   ...offlineScope('offline_access'),
   unnamedScope: 'offline_access',
 };
+/** A token for another resource than Microsoft Graph, which has the only userinfo. */
+const azure: Departures = { ...challenge, ...offlineScope('offline_access'), unnamedScope: 'offline_access' };
 const gitlab: Departures = { ...challenge, ...claims };
 
 const departures: Record<string, Departures> = {
@@ -71,6 +73,7 @@ const departures: Record<string, Departures> = {
   attio: { ...lasting },
   auth0: { ...challenge, ...claims, ...offlineScope('offline_access') },
   aweber: { ...basic },
+  'azure-devops': azure,
   basecamp: {
     needs: {
       authorization: { type: 'web_server' },
@@ -85,6 +88,7 @@ const departures: Record<string, Departures> = {
   bitbucket: { ...basic, grantedIn: 'scopes', refresh: 'repeats', userinfo: { account_id: '77' } },
   box: { userinfo: { id: '77', login: 'ada@example.com' }, grantedScopes: 'absent' },
   calendly: { ...challenge, userinfo: { resource: { uri: '77', email: 'ada@example.com' } } },
+  canva: { ...basic, ...challenge, userinfo: { team_user: { user_id: '77', team_id: '1' } } },
   clickup: { ...lasting, userinfo: { user: { id: 77, email: 'ada@example.com' } } },
   close: { ...offlineScope('offline_access'), userinfo: { id: '77', email: 'ada@example.com' } },
   confluence: atlassian,
@@ -93,6 +97,7 @@ const departures: Record<string, Departures> = {
   discord: { userinfo: { id: '77', email: 'ada@example.com', verified: true } },
   docusign: { ...basic, ...claims },
   dropbox: { ...challenge, offline: { params: { token_access_type: 'offline' } }, refresh: 'silent' },
+  egnyte: { refresh: 'none', grantedScopes: 'absent' },
   etsy: { ...challenge, clientAuth: 'public', grantedScopes: 'absent' },
   eventbrite: { ...lasting, ...numbered },
   facebook: { ...commas, ...numbered, tokenType: 'bearer', refresh: 'none', grantedScopes: 'absent' },
@@ -132,14 +137,25 @@ const departures: Record<string, Departures> = {
     refreshLifeIn: 'refresh_expires_in',
   },
   klaviyo: { ...basic, ...challenge, refresh: 'repeats' },
+  lever: {
+    ...offlineScope('offline_access'),
+    needs: { authorization: { audience: 'https://api.lever.co/v1/' } },
+  },
   linear: { ...commas, ...challenge },
   linkedin: { ...claims, refresh: 'none', tokenType: '', grantedScopes: 'comma' },
   mailchimp: { ...lasting, life: 'zero', grantedScopes: 'null', tokenType: '' },
   mastodon: { ...lasting, grantedScopes: 'space', userinfo: { id: '77', username: 'ada' } },
   'microsoft-graph': microsoft,
   'microsoft-teams': microsoft,
+  'microsoft-azure': azure,
+  'microsoft-bookings': microsoft,
+  'microsoft-entra': microsoft,
+  'microsoft-excel': microsoft,
+  'microsoft-planner': microsoft,
+  'microsoft-to-do': microsoft,
   miro: {},
   mollie: { ...basic },
+  monday: challenge,
   netlify: { ...lasting, ...numbered },
   notion: {
     ...basic,
@@ -150,6 +166,7 @@ const departures: Record<string, Departures> = {
     needs: { authorization: { owner: 'user' } },
   },
   okta: { ...basic, ...challenge, ...claims, ...offlineScope('offline_access') },
+  'one-note': microsoft,
   onedrive: microsoft,
   outlook: microsoft,
   outreach: {},
@@ -159,6 +176,7 @@ const departures: Record<string, Departures> = {
   pinterest: { ...basic, ...commas },
   pipedrive: { ...basic, grantedScopes: 'comma' },
   podio: { tokenRequest: 'json', token: { scheme: 'OAuth2' }, tokenType: 'bearer' },
+  'power-bi': azure,
   quickbooks: {
     ...basic,
     refreshLifeIn: 'x_refresh_token_expires_in',
@@ -172,6 +190,8 @@ const departures: Record<string, Departures> = {
     refresh: 'repeats',
     userinfo: { id: '77', name: 'ada' },
   },
+  ringcentral: { ...basic, userinfo: { id: 77, contact: { email: 'ada@example.com' } } },
+  'sage-intacct': {},
   salesforce: {
     ...challenge,
     ...offlineScope('refresh_token'),
@@ -182,6 +202,7 @@ const departures: Record<string, Departures> = {
   },
   salesloft: { userinfo: { data: { id: 77, email: 'ada@example.com' } } },
   sentry: { grantedScopes: 'absent' },
+  'sharepoint-online': microsoft,
   shopify: {
     ...commas,
     tokenType: '',
@@ -199,6 +220,7 @@ const departures: Record<string, Departures> = {
     requestedScopes: { param: 'user_scope', separator: ',' },
   },
   smartsheet: { grantedScopes: 'absent' },
+  snowflake: { ...basic, ...offlineScope('refresh_token'), refresh: 'silent' },
   spotify: { ...basic, ...numbered, refresh: 'silent' },
   square: {
     tokenRequest: 'json',
@@ -228,6 +250,7 @@ const departures: Record<string, Departures> = {
     deadGrant: 'Invalid refresh token',
   },
   typeform: { ...offlineScope('offline'), userinfo: { user_id: '77', email: 'ada@example.com' } },
+  webex: { userinfo: { id: '77', displayName: 'Ada' } },
   webflow: { ...lasting, ...numbered },
   'wordpress-com': { ...lasting, tokenType: 'bearer' },
   wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'absent' },
@@ -245,6 +268,13 @@ const departures: Record<string, Departures> = {
   'zoho-desk': zoho,
   zoom: { ...basic, life: 'text' },
 };
+
+/** Imported definitions: no departures are known. */
+const plain = [
+  ...['climate-fieldview', 'daniweb', 'drchrono', 'flat-io', 'furkot', 'linode'],
+  ...['npr-station-finder', 'shutterstock', 'signl4', 'zettle', 'clever'],
+];
+for (const name of plain) departures[name] = {};
 
 /** The profile of a provider, or undefined. All Google products share `google`. */
 export function profileOf(name: string): Profile | undefined {

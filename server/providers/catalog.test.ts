@@ -24,7 +24,7 @@ function folder(t: TestContext, files: Record<string, string>): string {
 }
 function faultsOf(directory: string): string[] {
   try {
-    loadCatalog(directory, authModes);
+    loadCatalog(directory, authModes).list();
   } catch (error) {
     assert.ok(error instanceof CatalogError);
     return error.faults.map(({ file, line, message }) => `${file}:${line}: ${message}`);
@@ -39,6 +39,53 @@ auth_mode: NONE
 api:
   base_url: https://api.example.com
 `;
+
+describe('a collection', () => {
+  const entry = (base: string) =>
+    SOUND.replace('https://api.example.com', base)
+      .split('\n')
+      .map((line) => `    ${line}`)
+      .join('\n');
+  const collection = (...names: string[]) =>
+    `definitions:\n${names.map((name) => `  ${name}:\n${entry(`https://${name}.example.com`)}`).join('\n')}`;
+
+  test('holds definitions under their names, and is none itself', (t) => {
+    const directory = folder(t, {
+      'many.yaml': collection('one', 'two'),
+      'three.yaml': 'extends: one\ndisplay_name: Three\n',
+    });
+    const catalog = loadCatalog(directory, authModes);
+    assert.deepEqual(
+      catalog.list().map(({ name, api }) => [name, api.base_url]),
+      [
+        ['one', 'https://one.example.com'],
+        ['three', 'https://one.example.com'],
+        ['two', 'https://two.example.com'],
+      ],
+    );
+  });
+
+  test('has its faults at their lines, and takes no name twice', (t) => {
+    const directory = folder(t, {
+      'many.yaml': collection('one', 'two').replace('https://two.', 'http://two.'),
+      'one.yaml': SOUND,
+    });
+    const [twice, base] = faultsOf(directory);
+    assert.match(base ?? '', /^many\.yaml:18: api\.base_url: the address must be https/);
+    assert.equal(twice, 'one.yaml:1: "one" is also defined in many.yaml');
+  });
+
+  test('is read from parsed.jsonl, and each definition when it is first used', (t) => {
+    const directory = folder(t, { 'many.yaml': collection('one', 'two') });
+    const parsed = parsedText(directory);
+    writeFileSync(join(directory, 'parsed.jsonl'), parsed);
+    assert.equal(loadCatalog(directory, authModes).list().length, 2);
+    writeFileSync(join(directory, 'parsed.jsonl'), parsed.replace('https://two.', 'http://two.'));
+    const catalog = loadCatalog(directory, authModes);
+    assert.equal(catalog.get('one').api.base_url, 'https://one.example.com');
+    assert.throws(() => catalog.get('two'), /many\.yaml:\d+: api\.base_url: the address must be https/);
+  });
+});
 
 describe('the shipped definitions', () => {
   test('are sixty and more, with the family of Google, and abstract bases are no providers', () => {
@@ -62,13 +109,10 @@ describe('the shipped definitions', () => {
     }
   });
 
-  test('say of each OAuth provider when it was checked, or when it was written', () => {
-    for (const { name, auth_mode, verified } of shipped.list()) {
-      if (auth_mode !== 'OAUTH2') continue;
-      const { content } = readSources(PROVIDERS).sources.find((source) => source.name === name)!;
-      assert.ok(content.verified !== undefined, name);
-      const on = typeof verified === 'string' ? verified.slice('unverified since '.length) : verified.on;
-      assert.ok(Date.parse(on) > Date.parse('2026-11-01'), name);
+  test('say how far their facts reach, where they were found and when', () => {
+    for (const { name, level, source } of shipped.list()) {
+      assert.ok(source && Date.parse(source.on) > Date.parse('2026-11-01'), name);
+      assert.notEqual(level, 'verified', `${name}: no report of a real account is known`);
     }
   });
 
@@ -92,7 +136,14 @@ describe('the shipped definitions', () => {
     const found = (search: string) => shipped.list(search).map(({ name }) => name);
     assert.deepEqual(found('GOOGLE-SHEET'), ['google-sheet']);
     assert.deepEqual(found('sHeEt'), ['google-sheet', 'smartsheet']);
-    assert.deepEqual(found('(API'), ['private-api-key']);
+    assert.deepEqual(
+      shipped.listWith('api.root_aliases').map(({ name }) => name),
+      shipped
+        .list()
+        .filter(({ api }) => api.root_aliases.length > 0)
+        .map(({ name }) => name),
+    );
+    assert.deepEqual(found('API (api'), ['private-api-key']);
     assert.deepEqual(found('nobody'), []);
   });
 
@@ -149,11 +200,12 @@ describe('the shipped definitions', () => {
     });
     assert.equal(wire.logo_url, 'https://t.example/logos/google-sheet.svg');
     assert.equal(wire.auth_mode, 'OAUTH2');
+    assert.equal(wire.level, 'documented');
+    assert.equal(wire.source?.on, '2026-11-21');
     assert.equal(wire.verified?.on, '2026-11-21');
-    assert.equal(
-      toWire(shipped.get('box'), { logosUrl: '', redirectUri: '', modes: authModes }).verified,
-      null,
-    );
+    const imported = shipped.list().find(({ level }) => level === 'community')!;
+    const { verified, source } = toWire(imported, { logosUrl: '', redirectUri: '', modes: authModes });
+    assert.deepEqual([verified, source], [null, imported.source]);
     assert.equal(wire.authorization_url, 'https://accounts.google.com/o/oauth2/v2/auth');
     assert.deepEqual(wire.proxy, {
       base_url: 'https://sheets.googleapis.com',
@@ -323,7 +375,7 @@ describe('the sandbox of a definition', () => {
       assert.equal(moved.issuer?.jwks_url, 'http://localhost:3004/oauth2/v3/certs');
       assert.equal(moved.api.base_url, 'http://localhost:3004');
       assert.equal(moved.channels?.base_url, 'http://localhost:3004');
-      const { docs: _docs, verified: _verified, scopes: _scopes, channels: _channels, ...reachable } = moved;
+      const { docs: _docs, source: _source, scopes: _scopes, channels: _channels, ...reachable } = moved;
       const { other_base_urls: others, ...api } = reachable.api;
       // What a caller names stays as it is; where it leads does not.
       assert.doesNotMatch(JSON.stringify([{ ...reachable, api }, Object.values(others)]), /https:\/\//);

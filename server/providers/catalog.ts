@@ -1,6 +1,9 @@
 /**
- * The provider catalogue: every definition of `providers/`, and those of the operator's folder (TRELLIS_PROVIDERS_DIR),
- * checked at start. A service reads both again without a restart (`openCatalog`).
+ * The provider catalogue: every definition of `providers/`, and those of the operator's folder (TRELLIS_PROVIDERS_DIR). A
+ * service reads both again without a restart (`openCatalog`).
+ *
+ * Definitions are checked at the start, except those that were checked when `providers/parsed.jsonl` was written: these are
+ * read when they are first used, because to read six hundred of them takes longer than the rest of the start.
  *
  * Does not own: the form of a definition (`definition.ts`), placeholders (`template.ts`), the sandbox's endpoints
  * (`sandbox.ts`), the settings of an integration (`integrations/`).
@@ -43,6 +46,8 @@ export type Catalog = {
   find(name: string): ProviderDefinition | undefined;
   /** Ordered by name; with `search`, only those whose name contains that text, in any case. */
   list(search?: string): ProviderDefinition[];
+  /** As `list`, only those that have this field: `channels`, `api.root_aliases`. It reads no others. */
+  listWith(field: string): ProviderDefinition[];
 };
 
 type OwnDefinitions = { count: number; replaced: string[] };
@@ -87,6 +92,7 @@ export function openCatalog(own: string | undefined, modes: AuthModeTable): Live
     find: (name) => current.find(name),
     get: (name) => current.get(name),
     list: (search) => current.list(search),
+    listWith: (field) => current.listWith(field),
     async reload(accept) {
       const next = read();
       const catalog = catalogOf(next.definitions, modes);
@@ -98,38 +104,76 @@ export function openCatalog(own: string | undefined, modes: AuthModeTable): Live
 }
 
 type Sources = ReturnType<typeof readSources>;
+type Source = Sources['sources'][number];
+
+/** A definition that is read when it is first used. */
+type Entry = {
+  readonly content: Readonly<Record<string, unknown>>;
+  /** Throws a CatalogError if a checked definition is invalid nevertheless. */
+  readonly definition: () => ProviderDefinition;
+};
 
 function readDefinitions({ sources, faults }: Sources, modes: AuthModeTable) {
   const schema = definitionSchema(modes);
   const found = [...faults];
-  const definitions = new Map<string, ProviderDefinition>();
+  const definitions = new Map<string, Entry>();
   const own: OwnDefinitions = { count: 0, replaced: [] };
   const aliases: string[] = [];
+  const read = (source: Source): ProviderDefinition | Fault[] => {
+    // Each definition is parsed once: compiling the schema would take a quarter longer than it saves.
+    const result = schema.safeParse({ logo: `${source.name}.svg`, ...source.content }, { jitless: true });
+    if (result.success) return { ...result.data, name: source.name };
+    return result.error.issues.flatMap((issue) =>
+      issuesOf(issue).map(([path, message]) => {
+        const name = path.map(String).join('.');
+        return { ...source.locate(path), message: name === '' ? message : `${name}: ${message}` };
+      }),
+    );
+  };
   // Those that ship come first.
   for (const source of sources.filter(({ isAbstract }) => !isAbstract)) {
-    // Each definition is parsed once: compiling the schema would take a quarter longer than it saves.
-    const read = schema.safeParse({ logo: `${source.name}.svg`, ...source.content }, { jitless: true });
-    if (read.success) {
-      const shipped = definitions.get(source.name);
-      if (source.isOwn) {
-        own.count += 1;
-        for (const [path, message] of ownFaults(read.data, { shipped, aliases }))
-          found.push({ ...source.locate(path), message: `${path.join('.')}: ${message}` });
-        if (shipped !== undefined) own.replaced.push(source.name);
-      } else aliases.push(...read.data.api.root_aliases);
-      definitions.set(source.name, { ...read.data, name: source.name });
+    const { name, content } = source;
+    if (source.isChecked) {
+      definitions.set(name, { content, definition: once(() => definitionOrThrow(read(source))) });
+      aliases.push(...((valueAt(content, 'api.root_aliases') as string[] | undefined) ?? []));
       continue;
     }
-    for (const issue of read.error.issues) {
-      for (const [path, message] of issuesOf(issue)) {
-        const name = path.map(String).join('.');
-        found.push({ ...source.locate(path), message: name === '' ? message : `${name}: ${message}` });
-      }
+    const definition = read(source);
+    if (Array.isArray(definition)) {
+      found.push(...definition);
+      continue;
     }
+    if (source.isOwn) {
+      const shipped = definitions.get(name)?.definition();
+      own.count += 1;
+      for (const [path, message] of ownFaults(definition, { shipped, aliases }))
+        found.push({ ...source.locate(path), message: `${path.join('.')}: ${message}` });
+      if (shipped !== undefined) own.replaced.push(name);
+    } else aliases.push(...definition.api.root_aliases);
+    definitions.set(name, { content, definition: () => definition });
   }
   const distinct = new Map(found.map((fault) => [`${fault.file}:${fault.line}:${fault.message}`, fault]));
   if (distinct.size > 0) throw new CatalogError([...distinct.values()]);
   return { definitions, own };
+}
+
+function definitionOrThrow(read: ProviderDefinition | Fault[]): ProviderDefinition {
+  if (Array.isArray(read)) throw new CatalogError(read);
+  return read;
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { value: T } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
+
+function valueAt(content: unknown, field: string): unknown {
+  return field
+    .split('.')
+    .reduce((at: unknown, key) => (at as Record<string, unknown> | undefined)?.[key], content);
 }
 
 /** The faults of an operator's definition that would be none in one that ships. */
@@ -158,8 +202,9 @@ function issuesOf(issue: z.core.$ZodIssue): [PropertyKey[], string][] {
   return [[issue.path, inner ?? issue.message]];
 }
 
-function catalogOf(definitions: ReadonlyMap<string, ProviderDefinition>, modes: AuthModeTable): Catalog {
-  const find = (name: string) => definitions.get(name);
+function catalogOf(entries: ReadonlyMap<string, Entry>, modes: AuthModeTable): Catalog {
+  const find = (name: string) => entries.get(name)?.definition();
+  const sorted = [...entries].sort(([a], [b]) => (a < b ? -1 : 1));
   return {
     modes,
     find,
@@ -170,11 +215,16 @@ function catalogOf(definitions: ReadonlyMap<string, ProviderDefinition>, modes: 
     },
     list(search = '') {
       const wanted = search.toLowerCase();
-      return [...definitions.values()]
+      return sorted
         .filter(
-          ({ name, display_name }) => name.includes(wanted) || display_name.toLowerCase().includes(wanted),
+          ([name, { content }]) =>
+            name.includes(wanted) || String(content.display_name).toLowerCase().includes(wanted),
         )
-        .sort((a, b) => (a.name < b.name ? -1 : 1));
+        .map(([, { definition }]) => definition());
     },
+    listWith: (field) =>
+      sorted
+        .filter(([, { content }]) => valueAt(content, field) !== undefined)
+        .map(([, { definition }]) => definition()),
   };
 }

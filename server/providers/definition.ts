@@ -373,23 +373,21 @@ const placement = z.strictObject({
   value: z.string().min(1),
 });
 
+/** How far the facts of a definition reach, the best first. */
+export const LEVELS = ['verified', 'documented', 'community'] as const;
+
 const fields = z.strictObject({
   display_name: z.string().min(1),
   categories: z.array(z.string()).min(1),
   docs: z.url({ protocol: /^https$/ }),
   /**
-   * `on`: when the endpoints were last compared with `page`, the provider's own. `unverified since`: when they were
-   * written, if they were never compared.
+   * How far the facts reach. `verified`: a connection of a real account used them on the day of `source`, whose page has
+   * the report. `documented`: each one stood on that day on the page of `source` or in an OpenAPI file, both the
+   * provider's own. `community`: they are from elsewhere, and were not compared.
    */
-  verified: z
-    .union(
-      [
-        z.string().regex(/^unverified(?: since \d{4}-\d{2}-\d{2})?$/),
-        z.strictObject({ on: z.iso.date(), page: z.url({ protocol: /^https$/ }) }),
-      ],
-      { error: 'is neither "unverified since" a date nor "on", a date, with "page", an https address' },
-    )
-    .default('unverified'),
+  level: z.enum(LEVELS).default('community'),
+  /** Where the facts were found, and on which day. */
+  source: z.strictObject({ on: z.iso.date(), page: z.url({ protocol: /^https$/ }) }).optional(),
   /** The ends that the provider has announced. */
   sunset: z
     .array(
@@ -564,6 +562,8 @@ export function definitionSchema(modes: AuthModeTable) {
   return schema.superRefine((definition, context) => {
     const report = (path: (string | number)[], message: string) =>
       context.addIssue({ code: 'custom', path, message });
+    if (definition.level !== 'community' && definition.source === undefined)
+      report(['level'], `"${definition.level}" requires a source`);
     const mode = modes.get(definition.auth_mode);
     const own = templateFields(definition);
     const known = { ...own, credentials: { ...ofCredentials, ...own.credentials } };

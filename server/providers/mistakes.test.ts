@@ -11,7 +11,8 @@ import { CatalogError, loadCatalog } from './catalog.ts';
 const SOUND = `display_name: Example
 categories: [other]
 docs: https://example.com/docs
-verified: { on: 2026-11-21, page: https://example.com/oauth }
+level: documented
+source: { on: 2026-11-21, page: https://example.com/oauth }
 auth_mode: OAUTH2
 connection_config:
   shop:
@@ -77,14 +78,16 @@ const mistakes: [string, string, string, RegExp][] = [
   ['a life of nothing', '_s: 60', '_s: 0', /refresh\.default_expires_in_s: /],
   ['a mode that does not exist', 'OAUTH2', 'OAUTH3', /auth_mode: /],
   ['documentation without https', 'docs: https', 'docs: http', /docs: /],
-  ['a date that is none', '2026-11-21', '2026-21-11', /verified\.on: Invalid ISO date/],
+  ['a date that is none', '2026-11-21', '2026-21-11', /source\.on: Invalid ISO date/],
   [
     'a sunset without a day',
     'auth_mode: OAUTH2',
     'auth_mode: OAUTH2\nsunset: [{ on: soon, ends: It ends., page: https://example.com }]',
     /sunset\.0\.on: Invalid ISO date/,
   ],
-  ['a check that names no page', 'page: https://example.com/oauth', 'by: me', /verified: is neither/],
+  ['a source that names no page', ', page: https://example.com/oauth', '', /source\.page: /],
+  ['facts that are documented nowhere', 'source:', '# source:', /level: "documented" requires a source/],
+  ['a level that does not exist', 'documented', 'certain', /level: /],
   [
     'an address without https',
     'https://api.example.com',
@@ -268,7 +271,7 @@ describe('a definition is refused, with file and line, for', () => {
   test('a page to consent on where a client asks for itself', (t) => {
     const definition = SOUND.replace('auth_mode: OAUTH2', 'auth_mode: OAUTH2_CC');
     assert.deepEqual(faultsOf(t, { 'one.yaml': definition }), [
-      'one.yaml:18: authorization: an OAUTH2_CC provider sends nobody there',
+      'one.yaml:19: authorization: an OAUTH2_CC provider sends nobody there',
     ]);
   });
 
@@ -342,7 +345,7 @@ describe('a definition is refused, with file and line, for', () => {
     [
       'a mistake in a base, where it stands',
       { 'one.yaml': 'extends: two\n', 'two.yaml': `abstract: true\n${SOUND.replace('OAUTH2', 'MAGIC')}` },
-      /^two\.yaml:6: auth_mode: /,
+      /^two\.yaml:7: auth_mode: /,
     ],
     [
       'a mistake on top of a base, where it stands',

@@ -96,7 +96,9 @@ export function providerRoutes(
     },
     async ({ params }, reply) => {
       const path = await firstFile(directories.map((directory) => join(directory, 'logos', params.file)));
-      const provider = catalog.list().find(({ logo }) => logo === params.file);
+      const namesake = catalog.find(params.file.replace(/\.svg$/, ''));
+      const provider =
+        namesake?.logo === params.file ? namesake : catalog.list().find(({ logo }) => logo === params.file);
       if (path === undefined && provider === undefined)
         throw new AppError('not_found', 'There is no such logo.');
       reply
@@ -134,7 +136,10 @@ export function toWire(
     logo_url: `${logosUrl}/${definition.logo}`,
     categories: definition.categories,
     docs: definition.docs,
-    verified: typeof definition.verified === 'string' ? null : definition.verified,
+    level: definition.level,
+    ...(definition.source && { source: definition.source }),
+    // The day and the page of the facts, as answers had it before there was a level.
+    verified: definition.level === 'community' ? null : definition.source,
     ...(definition.sunset.length > 0 && { sunset: definition.sunset }),
     auth_mode: definition.auth_mode,
     oauth_client: client,

@@ -5,12 +5,13 @@
  * numbers, lists) is replaced as a whole, and `null` removes a key. A base may extend another one. A file with
  * `abstract: true` is only a base.
  *
+ * A file whose only key is `definitions` is a collection: a mapping from names to definitions, each as if it were a file.
+ *
  * The operator's own folder is read in the same way. `extends` in one of its files means a file of this folder, otherwise
  * one that ships; a file that extends its own name extends the one that ships. Files that ship extend only each other.
  *
  * `providers/parsed.jsonl` holds the files as JSON, one a line, so that a start need not parse a hundred YAML files. A
- * line is used only if the hash of its file is unchanged; other files are read as YAML. The schema checks all
- * definitions at each start.
+ * line is used only if the hash of its file is unchanged; other files are read as YAML.
  */
 
 import { hash } from 'node:crypto';
@@ -33,7 +34,11 @@ type Source = {
   readonly name: string;
   /** As faults show it: of the operator's files with the folder. */
   readonly file: string;
+  /** The path of the definition in its file: empty, unless the file is a collection. */
+  readonly at: readonly string[];
   readonly content: Record<string, unknown>;
+  /** Whether the content is that of `parsed.jsonl`, whose author has checked it with the schema. */
+  readonly isChecked: boolean;
   /** The document with its lines, which only faults need. */
   readonly parsed: () => Parsed;
 };
@@ -44,6 +49,8 @@ type MergedSource = {
   readonly isAbstract: boolean;
   /** Whether it is in the operator's folder. */
   readonly isOwn: boolean;
+  /** Whether it was checked with the schema when it was packaged. */
+  readonly isChecked: boolean;
   readonly content: Record<string, unknown>;
   /** The file and line (from 1) of a value; of the nearest mapping around it if it is missing. */
   locate(path: readonly PropertyKey[]): { file: string; line: number };
@@ -77,12 +84,11 @@ function readFolder(directory: string): Folder {
     const name = basename(file, '.yaml');
     const text = readFileSync(join(directory, file), 'utf8');
     const content = known(file, text);
-    const source =
+    const read =
       content === undefined
-        ? sourceOf({ name, file, text })
-        : { name, file, content, parsed: () => parsedWithLines(text) };
-    if ('faults' in source) faults.push(...source.faults);
-    else byName.set(name, source);
+        ? sourcesOf({ name, file, text })
+        : definitionsOf({ name, file, content, isChecked: true, parsed: () => parsedWithLines(text) });
+    faults.push(...read.faults, ...addSources(byName, read.sources));
   }
   return { byName, faults };
 }
@@ -99,12 +105,27 @@ function readOwnFolder(directory: string): Folder {
       faults.push({ file, line: 1, message: 'the name of the file must end with .yaml' });
     else if (typeof text === 'object') faults.push({ file, line: 1, message: text.fault });
     else {
-      const source = sourceOf({ name, file, text });
-      if ('faults' in source) faults.push(...source.faults);
-      else byName.set(name, source);
+      const read = sourcesOf({ name, file, text });
+      faults.push(...read.faults, ...addSources(byName, read.sources));
     }
   }
   return { byName, faults };
+}
+
+/** Adds sources to those of their folder. Returns faults for names that the folder has already. */
+function addSources(byName: Map<string, Source>, sources: readonly Source[]): Fault[] {
+  const faults: Fault[] = [];
+  for (const source of sources) {
+    const other = byName.get(source.name);
+    if (other === undefined) byName.set(source.name, source);
+    else
+      faults.push({
+        file: source.file,
+        line: lineOf(source, []).line,
+        message: `"${source.name}" is also defined in ${other.file}`,
+      });
+  }
+  return faults;
 }
 
 function ownFilesOf(directory: string): string[] {
@@ -157,27 +178,59 @@ function parsedWithLines(text: string): Parsed {
   };
 }
 
-function sourceOf({ name, file, text }: { name: string; file: string; text: string }):
-  | Source
-  | {
-      faults: Fault[];
-    } {
+type Read = { readonly sources: readonly Source[]; readonly faults: readonly Fault[] };
+
+function sourcesOf({ name, file, text }: { name: string; file: string; text: string }): Read {
   const parsed = parsedWithLines(text);
   const { document, lines } = parsed;
   if (document.errors.length > 0) {
-    return {
-      faults: document.errors.map((error) => ({
-        file,
-        line: lines.linePos(error.pos[0]).line,
-        message: error.message,
-      })),
-    };
+    const faults = document.errors.map((error) => ({
+      file,
+      line: lines.linePos(error.pos[0]).line,
+      message: error.message,
+    }));
+    return { sources: [], faults };
   }
-  const content: unknown = document.toJS();
-  if (!isRecord(content)) return { faults: [{ file, line: 1, message: 'the file must hold a mapping' }] };
-  if (!NAME.test(name))
-    return { faults: [{ file, line: 1, message: 'the name must be lower-case with hyphens' }] };
-  return { name, file, content, parsed: () => parsed };
+  return definitionsOf({
+    name,
+    file,
+    content: document.toJS() as unknown,
+    isChecked: false,
+    parsed: () => parsed,
+  });
+}
+
+/** The definition of a file, or all definitions of a collection. */
+function definitionsOf({
+  name,
+  file,
+  content,
+  isChecked,
+  parsed,
+}: Pick<Source, 'name' | 'file' | 'isChecked' | 'parsed'> & { content: unknown }): Read {
+  const collection = collectionOf(content);
+  const entries: [name: string, content: unknown, at: string[]][] =
+    collection === undefined
+      ? [[name, content, []]]
+      : Object.entries(collection).map(([key, entry]) => [key, entry, ['definitions', key]]);
+  const sources: Source[] = [];
+  const faults: Fault[] = [];
+  for (const [key, entry, at] of entries) {
+    const source = { name: key, file, at, content: isRecord(entry) ? entry : {}, isChecked, parsed };
+    const message = isRecord(entry)
+      ? NAME.test(key)
+        ? undefined
+        : 'the name must be lower-case with hyphens'
+      : `the ${at.length === 0 ? 'file' : 'entry'} must hold a mapping`;
+    if (message === undefined) sources.push(source);
+    else faults.push({ file, line: lineOf(source, []).line, message });
+  }
+  return { sources, faults };
+}
+
+function collectionOf(content: unknown): Record<string, unknown> | undefined {
+  if (!isRecord(content) || Object.keys(content).join() !== 'definitions') return undefined;
+  return isRecord(content.definitions) ? content.definitions : undefined;
 }
 
 /** The file and its bases, itself first; or a message about a fault in them. */
@@ -206,6 +259,7 @@ function merge(name: string, chain: readonly Source[]): Omit<MergedSource, 'isOw
   return {
     name,
     isAbstract: chain[0]?.content.abstract === true,
+    isChecked: chain.every((source) => source.isChecked),
     content,
     locate(path) {
       const places = chain.map((source) => ({ file: source.file, ...lineOf(source, path) }));
@@ -232,7 +286,7 @@ function lineOf(source: Source, path: readonly PropertyKey[]): { line: number; d
   let node: unknown = document.contents;
   let offset = 0;
   let depth = 0;
-  for (const step of path) {
+  for (const step of [...source.at, ...path]) {
     if (isMap(node)) {
       const pair = node.items.find(
         (item) => isPair(item) && isScalar(item.key) && String(item.key.value) === String(step),

@@ -24,7 +24,6 @@ const scopes = [
 const definition = (placement: string, more = '') => `display_name: Own
 categories: [other]
 docs: https://example.com/docs
-verified: unverified
 auth_mode: API_KEY
 logo: private-api-key.svg
 integration_config:

@@ -11,6 +11,8 @@ export function Logo({ src, name, size = 36 }: { src?: string | undefined; name:
       radius="md"
       size={size}
       className="logo"
+      // The catalogue has hundreds: those out of sight are not fetched.
+      imageProps={{ loading: 'lazy' }}
       aria-hidden
     />
   );

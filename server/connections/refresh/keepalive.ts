@@ -55,7 +55,7 @@ export function keepaliveJob({
   log,
   now = () => new Date(),
   turnMs = longestTurnMs,
-}: JobDeps & { catalog: Pick<Catalog, 'list'>; turnMs?: number }): Job<Record<string, never>> {
+}: JobDeps & { catalog: Pick<Catalog, 'listWith'>; turnMs?: number }): Job<Record<string, never>> {
   /** The last connection of each provider's previous run: failing connections must not block the others. */
   const after = new Map<string, number>();
 
@@ -98,11 +98,18 @@ function listDue(
     isSandboxOn,
     after,
     at,
-  }: { catalog: Pick<Catalog, 'list'>; isSandboxOn: boolean; after: ReadonlyMap<string, number>; at: Date },
+  }: {
+    catalog: Pick<Catalog, 'listWith'>;
+    isSandboxOn: boolean;
+    after: ReadonlyMap<string, number>;
+    at: Date;
+  },
 ): Promise<DueConnection[]> {
-  const unused = catalog.list().flatMap(({ name, refresh_token_lifetime: { unused_days: days } }) => {
-    return days === undefined ? [] : [{ name, days, before: new Date(at.getTime() - (days / 2) * dayMs) }];
-  });
+  const unused = catalog
+    .listWith('refresh_token_lifetime')
+    .flatMap(({ name, refresh_token_lifetime: { unused_days: days } }) => {
+      return days === undefined ? [] : [{ name, days, before: new Date(at.getTime() - (days / 2) * dayMs) }];
+    });
   // Each part of the union has its own index: a scan of all connections each minute would be expensive.
   return db.query<DueConnection>(
     `with dying as materialized (

@@ -105,7 +105,9 @@ async function integrationsOf(
     definition !== undefined &&
     testClient !== undefined &&
     revocationUnit(definition, testClient.clientId) === unit;
-  const testProviders = catalog.list().filter((definition) => ofTestClient(sandboxed(definition, reading)));
+  const testProviders = catalog
+    .listWith('sandbox')
+    .filter((definition) => ofTestClient(sandboxed(definition, reading)));
   const rows = await q.query<{ id: number; provider: string; clientId: string | null }>(
     `select id, provider, client_id as "clientId"
      from integration
@@ -175,7 +177,7 @@ async function relatedIntegrationsOf(
   const url = unit.slice(0, unit.lastIndexOf(' '));
   const revokesAtUrl = (definition: ProviderDefinition | undefined) =>
     definition?.revocation?.url === url && definition.revocation.unit !== 'token';
-  const all = reading.catalog.list();
+  const all = reading.catalog.listWith('revocation');
   const rows = await q.query<{ id: number }>(
     `select id
      from integration

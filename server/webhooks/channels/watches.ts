@@ -24,7 +24,7 @@ import { callWithRenewal, type Opened, openChannel } from './channel-request.ts'
 import * as store from './channel-store.ts';
 
 type WatchDeps = EndDeps & {
-  catalog: Pick<Catalog, 'list'>;
+  catalog: Pick<Catalog, 'listWith'>;
   webhookBaseUrl: string;
   isSandboxOn: boolean;
 };
@@ -43,7 +43,7 @@ export function watchJob(deps: WatchDeps): Job<Record<string, never>> {
   return {
     name: 'webhooks.channels',
     async run(_, signal) {
-      const providers = catalog.list().filter(({ channels }) => channels !== undefined);
+      const providers = catalog.listWith('channels');
       const at = now();
       await store.endWatching(db, at);
       await store.beginWatching(db, { providers: providers.map(({ name }) => name), isSandboxOn, at });

@@ -1,6 +1,7 @@
 import {
   Accordion,
   Alert,
+  Anchor,
   Badge,
   Card,
   Group,
@@ -141,6 +142,11 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
                 testable
               </Badge>
             )}
+            {provider.level === 'community' && (
+              <Badge color="gray" size="sm" flex="none">
+                community
+              </Badge>
+            )}
           </Group>
         </Stack>
       </Group>
@@ -156,6 +162,32 @@ function matching(providers: Provider[], typed: string): Provider[] {
     return words.every((word) => text.includes(word));
   });
   return found.toSorted((a, b) => Number(b.has_sandbox === true) - Number(a.has_sandbox === true));
+}
+
+const LEVELS: Record<string, string> = {
+  verified: 'Used with a real account',
+  documented: 'Read off the documentation of the provider',
+  community: 'From another catalogue, and not compared with the documentation of the provider',
+};
+
+/** How far the facts of a definition reach. */
+function FactsNote({ provider: { level, source } }: { provider: Provider }) {
+  if (level === undefined) return null;
+  return (
+    <Text size="sm" c="dimmed">
+      {LEVELS[level] ?? level}
+      {source && (
+        <>
+          {' '}
+          (
+          <Anchor inherit href={source.page} target="_blank" rel="noreferrer">
+            {source.on}
+          </Anchor>
+          )
+        </>
+      )}
+    </Text>
+  );
 }
 
 /** Creates an integration: with test credentials, or with an own OAuth client. */
@@ -197,6 +229,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
       onClose={onClose}
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >
+      <FactsNote provider={provider} />
       <TextInput
         label="Integration ID"
         description="The value of the Integration-Id header in your calls"

@@ -21,6 +21,9 @@ export type Provider = {
   available_scopes?: string[];
   scopes?: Scope[];
   has_sandbox?: boolean;
+  /** How far the facts of the definition reach: `verified`, `documented` or `community`. */
+  level?: string;
+  source?: { on: string; page: string };
   integration_config?: Record<
     string,
     { title?: string; description?: string; example?: string; optional?: boolean }
