@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
+import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { PositionSet } from './run-positions.ts';
 
@@ -303,6 +304,75 @@ test('saves that race the end are never lost: what they name is live when both a
   ]);
   const ids = await live(calls);
   for (const { id } of rows(1, 20)) assert.ok(ids.includes(id), id);
+  await assertCounted(calls);
+});
+
+/** Runs `before` in front of the transaction with this number, counted from 1. */
+function beforeTransaction(at: number, before: () => Promise<unknown>): Db {
+  let begun = 0;
+  return {
+    ...bench.db,
+    async transaction(work, mode) {
+      begun += 1;
+      if (begun === at) await before();
+      return bench.db.transaction(work, mode);
+    },
+  };
+}
+
+/** The number of tombstones of each transaction. */
+async function deletedTogether(calls: Calls): Promise<number[]> {
+  const counts = await bench.db.query<{ count: number }>(
+    `select count(*) as count
+     from record
+     where dataset_id = $1 and deleted_at is not null
+     group by deleted_at
+     order by deleted_at`,
+    [(await calls.row()).id],
+  );
+  return counts.map(({ count }) => count);
+}
+
+test('many records are deleted in several transactions, without those that are saved between two of them', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 2_500));
+  await calls.startTracking();
+  await calls.save(rows(1, 100));
+  // The first transaction reads, the third deletes the second thousand.
+  const db = beforeTransaction(3, async () => {
+    await calls.save(rows(2_499, 2_499));
+    await calls.save(rows(2_500, 2_500, 'changed'));
+    await calls.delete('r2498');
+  });
+  const { count, deletedKeys } = await datasetCalls(db, connection).endTracking('mass_delete');
+  assert.equal(count, 2_397);
+  assert.deepEqual(
+    deletedKeys,
+    rows(101, 2_497).map(({ id }) => id),
+  );
+  assert.deepEqual(await deletedTogether(calls), [1_000, 1, 1_000, 397]);
+  assert.deepEqual((await live(calls)).length, 102);
+  await assertCounted(calls);
+  assert.deepEqual(await trackedRows(calls), []);
+  await assert.rejects(calls.endTracking(), refusedAs('no_delete_tracking'));
+});
+
+test('an end that was killed between two transactions is continued by the next one, without a new override', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 2_500));
+  await calls.startTracking();
+  await calls.save(rows(1, 100));
+  await assert.rejects(calls.endTracking(), refusedAs('mass_delete_held'));
+  const killed = new Error('killed');
+  const db = beforeTransaction(3, () => Promise.reject(killed));
+  await assert.rejects(datasetCalls(db, connection).endTracking('mass_delete'), killed);
+  assert.deepEqual(await deletedTogether(calls), [1_000]);
+  assert.deepEqual(await calls.startTracking(), { isResumed: true });
+  await calls.save(rows(2_401, 2_500));
+  assert.equal((await calls.endTracking()).count, 1_300);
+  assert.deepEqual(await deletedTogether(calls), [1_000, 1_000, 300]);
   await assertCounted(calls);
 });
 

@@ -3,7 +3,15 @@ import { holdConnection } from '../../connections/store/store.ts';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
-import { type Dataset, type DatasetName, ensureDataset, findDataset, lockDataset } from '../dataset.ts';
+import {
+  type Dataset,
+  type DatasetName,
+  ensureDataset,
+  findDataset,
+  lockDataset,
+  planByIndexAlone,
+  rowsAt,
+} from '../dataset.ts';
 import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
 import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
@@ -132,9 +140,16 @@ type TrackingEndRequest = DatasetName & {
   forgetPlace?: ((tx: Tx) => Promise<unknown>) | undefined;
 };
 
+/** The number of records that one transaction deletes: some tens of milliseconds of work under the dataset's lock. */
+const perStep = 1_000;
+
 /**
- * Deletes the live records that were not read since the tracking began, in one transaction, and closes the tracking. A
- * partial tracking is closed and nothing is deleted.
+ * Deletes the live records that were not read since the tracking began, and closes the tracking. A partial tracking is
+ * closed and nothing is deleted.
+ *
+ * More than `perStep` records are deleted in several transactions, so that other writers wait for one of them at most. The
+ * last one closes the tracking: if the process is killed before, the tracking stays open, and its next end deletes the
+ * rest, which is allowed then. Each step leaves out records that were read or changed since the step before.
  *
  * Throws `mass_delete_held` with `{would_delete, live}` if that is more than the dataset's share and more than its
  * number: nothing is deleted, the tracking stays open and held, and the event `records.mass_delete_held` is sent once.
@@ -142,44 +157,91 @@ type TrackingEndRequest = DatasetName & {
  * `no_delete_tracking` if none is open.
  */
 export async function endTracking(db: Db, request: TrackingEndRequest): Promise<TrackingEnd> {
-  const { forgetPlace } = request;
   const known = await findDataset(db, request);
   if (known === undefined) throw new AppError('no_delete_tracking');
-  const ended = await db.transaction(async (tx) => {
-    await holdConnection(tx, request.connection);
-    const dataset = await lockDataset(tx, known.id);
-    if (dataset === undefined) throw new AppError('no_delete_tracking');
-    if (dataset.trackedFrom === null) {
-      // Else a reader that opens a tracking only at the start would never open one again.
-      if (request.beginning !== 'start') await forgetPlace?.(tx);
-      return { isClosed: true };
+  const total: Required<Pick<TrackingEnd, 'count' | 'deletedKeys'>> = { count: 0, deletedKeys: [] };
+  let unread: Unread | undefined;
+  let isDecided = false;
+  for (;;) {
+    unread ??= await findUnread(db, known.id);
+    const left = unread;
+    const step = await db.transaction((tx) =>
+      endStep(tx, { request, datasetId: known.id, unread: left, isDecided }),
+    );
+    if (step === 'changed') {
+      unread = undefined;
+      continue;
     }
-    if (isPartialFor(dataset, request.beginning)) {
-      await closeTracking(tx, dataset.id);
-      await forgetPlace?.(tx);
-      return { count: 0, deletedKeys: [], isPartial: true as const };
+    // What the run saves from now on belongs to another list.
+    if (request.reads !== undefined) request.reads.tracking = null;
+    // Thrown after the commit, because what the transaction wrote is to stay.
+    if ('held' in step) throw new AppError('mass_delete_held', undefined, { payload: step.held });
+    if ('isPartial' in step) return step;
+    if ('isClosed' in step) {
+      // Another caller has ended the tracking between two steps.
+      if (isDecided) return total;
+      throw new AppError('no_delete_tracking');
     }
-    await markRunReads(tx, { dataset, reads: request.reads });
-    const unread = await findUnread(tx, dataset, dataset.trackedFrom);
-    const isMass = isMassDelete(dataset, { count: unread.length, reads: request.reads });
+    total.count += step.deletedKeys.length;
+    for (const key of step.deletedKeys) total.deletedKeys.push(key);
+    countRecords({ deleted: step.deletedKeys.length });
+    if (step.isLast) return total;
+    isDecided = true;
+  }
+}
+
+type EndStep =
+  | { isClosed: true }
+  | { held: { would_delete: number; live: number } }
+  | (TrackingEnd & { isPartial: true })
+  | { deletedKeys: string[]; isLast: boolean };
+
+/**
+ * One transaction of an end. It takes the records that it deletes from `unread`. Returns `changed`, with nothing written, if
+ * `unread` is of another tracking. `isDecided`: an earlier step of this end has found the deletion allowed.
+ */
+async function endStep(
+  tx: Tx,
+  by: { request: TrackingEndRequest; datasetId: number; unread: Unread; isDecided: boolean },
+): Promise<EndStep | 'changed'> {
+  const { request, unread, isDecided } = by;
+  const { forgetPlace, reads } = request;
+  await holdConnection(tx, request.connection);
+  const dataset = await lockDataset(tx, by.datasetId);
+  if (dataset === undefined) throw new AppError('no_delete_tracking');
+  if (dataset.trackedFrom === null) {
+    // Else a reader that opens a tracking only at the start would never open one again.
+    if (!isDecided && request.beginning !== 'start') await forgetPlace?.(tx);
+    return { isClosed: true };
+  }
+  if (!isDecided && isPartialFor(dataset, request.beginning)) {
+    await closeTracking(tx, dataset.id);
+    await forgetPlace?.(tx);
+    return { count: 0, deletedKeys: [], isPartial: true };
+  }
+  // After the first step a reader may have resumed the tracking, with another id. One that was opened since begins later.
+  if (dataset.trackedFrom !== unread.trackedFrom) return isDecided ? { isClosed: true } : 'changed';
+  if (!isDecided && dataset.trackingId !== unread.trackingId) return 'changed';
+  if (!isDecided) await markRunReads(tx, { dataset, reads });
+  await leaveOutRead(tx, dataset.id, unread);
+  if (!isDecided) {
+    const count = unread.seqs.length;
+    const isMass = isMassDelete(dataset, { count, reads });
     if (isMass) await forgetPlace?.(tx);
-    const isAllowed = request.override === 'mass_delete' || unread.length <= (dataset.allowedCount ?? 0);
+    const isAllowed = request.override === 'mass_delete' || count <= (dataset.allowedCount ?? 0);
     if (isMass && !isAllowed) {
-      const held = { would_delete: unread.length, live: dataset.records };
+      const held = { would_delete: count, live: dataset.records };
       await hold(tx, dataset, held);
       return { held };
     }
-    const deletedKeys = await buryRecords(tx, { dataset, seqs: unread });
-    await closeTracking(tx, dataset.id);
-    return { count: unread.length, deletedKeys };
-  });
-  // What the run saves from now on belongs to another list.
-  if (request.reads !== undefined) request.reads.tracking = null;
-  // Thrown after the commit, because what the transaction wrote is to stay.
-  if ('isClosed' in ended) throw new AppError('no_delete_tracking');
-  if ('held' in ended) throw new AppError('mass_delete_held', undefined, { payload: ended.held });
-  countRecords({ deleted: ended.count });
-  return ended;
+    if (count > perStep)
+      await tx.query('update dataset set allowed_count = $2 where id = $1', [dataset.id, count]);
+  }
+  const seqs = await findStanding(tx, { datasetId: dataset.id, seqs: unread.seqs.splice(0, perStep) });
+  const deletedKeys = await buryRecords(tx, { dataset, seqs });
+  const isLast = unread.seqs.length === 0;
+  if (isLast) await closeTracking(tx, dataset.id);
+  return { deletedKeys, isLast };
 }
 
 /**
@@ -258,25 +320,77 @@ function isMassDelete(
   return count > dataset.massDeleteNumber && count > dataset.massDeleteShare * records;
 }
 
+/** What a tracking has not read yet. */
+type Unread = Pick<Dataset, 'trackedFrom' | 'trackingId'> & {
+  /** The positions of live records, in order. */
+  seqs: number[];
+  /** The last row of marks that is taken into account. */
+  lastMark: number;
+};
+
 /**
- * Returns the positions of live unread records, in order. Memory: 8 bytes for each, and a bit for each read position.
+ * Returns the unread records of a dataset without its lock: later changes only take records away, and `leaveOutRead` and
+ * `findStanding` leave these out. Memory: 8 bytes for each, and a bit for each read position.
  */
-async function findUnread(tx: Tx, dataset: Dataset, trackedFrom: number): Promise<number[]> {
+async function findUnread(db: Db, datasetId: number): Promise<Unread> {
+  return db.transaction(async (tx) => {
+    const [dataset] = await tx.query<Pick<Dataset, 'trackedFrom' | 'trackingId'>>(
+      'select tracked_from as "trackedFrom", tracking_id as "trackingId" from dataset where id = $1',
+      [datasetId],
+    );
+    const unread: Unread = { trackedFrom: null, trackingId: null, ...dataset, seqs: [], lastMark: 0 };
+    if (unread.trackedFrom === null) return unread;
+    await planByIndexAlone(tx);
+    const read = await readMarks(tx, datasetId, unread);
+    await tx.copyRows(
+      `select seq
+       from record
+       where dataset_id = ${datasetId} and seq <= ${unread.trackedFrom} and deleted_at is null
+       order by seq`,
+      ([seq]) => {
+        const position = readPosition(seq);
+        if (!read.has(position)) unread.seqs.push(position);
+      },
+    );
+    return unread;
+  });
+}
+
+/** Returns the positions of the marks after `lastMark`, and advances it. Marks get their ids under the dataset's lock. */
+async function readMarks(tx: Tx, datasetId: number, unread: Unread): Promise<PositionSet> {
   const read = new PositionSet();
-  const add = ([seq]: (Buffer | undefined)[]) => read.add(readPosition(seq));
-  await tx.copyRows(`select unnest(seqs) from tracked where dataset_id = ${dataset.id}`, add);
-  const unread: number[] = [];
+  const after = unread.lastMark;
+  // The sum prevents a search by id alone, through the marks of other datasets.
   await tx.copyRows(
-    `select seq
-     from record
-     where dataset_id = ${dataset.id} and seq <= ${trackedFrom} and deleted_at is null
-     order by seq`,
-    ([seq]) => {
-      const position = readPosition(seq);
-      if (!read.has(position)) unread.push(position);
+    `select id, unnest(seqs) from tracked where dataset_id = ${datasetId} and id + 0 > ${after}`,
+    ([id, seq]) => {
+      unread.lastMark = Math.max(unread.lastMark, readPosition(id));
+      read.add(readPosition(seq));
     },
   );
-  return unread;
+  return read;
+}
+
+/** Takes the records out of `unread` that were read since it was made. The dataset is locked. */
+async function leaveOutRead(tx: Tx, datasetId: number, unread: Unread): Promise<void> {
+  const before = unread.lastMark;
+  const read = await readMarks(tx, datasetId, unread);
+  if (unread.lastMark > before) unread.seqs = unread.seqs.filter((seq) => !read.has(seq));
+}
+
+/** Returns those of `seqs` at which a record still is: one that was changed or deleted has left its position. */
+async function findStanding(
+  tx: Tx,
+  { datasetId, seqs }: { datasetId: number; seqs: readonly number[] },
+): Promise<number[]> {
+  if (seqs.length === 0) return [];
+  const rows = await tx.query<{ seq: number }>(
+    `select asked.seq
+     from unnest($2::bigint[]) as asked (seq)
+     ${rowsAt('record')}`,
+    [datasetId, arrayText(seqs)],
+  );
+  return rows.map(({ seq }) => seq).sort((a, b) => a - b);
 }
 
 function readPosition(bytes: Buffer | undefined): number {
