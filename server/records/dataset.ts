@@ -20,6 +20,8 @@ export type Dataset = {
   tombstoneFloor: number;
   /** A cursor up to it is from before the dataset was emptied; 0 if it never was. */
   emptiedSeq: number;
+  /** Whether rows up to `emptiedSeq` are still in the tables: they do not belong to the dataset. See `leftovers.ts`. */
+  hasLeftovers: boolean;
   /** The number of live records, including pruned ones. */
   records: number;
   deleted: number;
@@ -49,6 +51,7 @@ const columns = `
   prune_floor as "pruneFloor",
   tombstone_floor as "tombstoneFloor",
   emptied_seq as "emptiedSeq",
+  has_leftovers as "hasLeftovers",
   records,
   deleted,
   pruned,
@@ -62,6 +65,17 @@ const columns = `
   tracking_is_partial as "trackingIsPartial",
   held_at as "heldAt",
   allowed_count as "allowedCount"`;
+
+/** The position up to which a reader skips all rows, which are from before the dataset was emptied; 0 if there are none. */
+export function hiddenUntil({
+  hasLeftovers,
+  emptiedSeq,
+}: Pick<Dataset, 'hasLeftovers' | 'emptiedSeq'>): number {
+  return hasLeftovers ? emptiedSeq : 0;
+}
+
+/** SQL: the same for a row of `dataset`. */
+export const hiddenSeq = 'case when dataset.has_leftovers then dataset.emptied_seq else 0 end';
 
 /**
  * For the rest of a transaction, rows are found by index, and no statistics can select a wrong one (decision 0023). For

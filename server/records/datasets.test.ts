@@ -4,6 +4,7 @@ import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../tes
 import { destroyConnection } from '../connections/store/save.ts';
 import { AppError } from '../errors.ts';
 import { listDatasets } from './datasets.ts';
+import { destroyLeftovers } from './retention/destroy.ts';
 import { emptyDataset } from './write/delete.ts';
 
 let bench: RecordBench;
@@ -128,6 +129,7 @@ test('an emptied dataset keeps its last position, settings and valid cursors, an
     payload_bytes: 0,
   });
   assert.deepEqual((await calls.list()).records, []);
+  await destroyLeftovers(bench.db);
   for (const table of ['record', 'payload', 'prune', 'tracked']) {
     assert.deepEqual(await bench.db.query(`select 1 from ${table} where dataset_id = $1`, [id]), [], table);
   }

@@ -5,7 +5,14 @@ import { AppError } from '../errors.ts';
 import type { DatasetSubject, EventData } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { cursorWriter } from './cursor.ts';
-import { type Dataset, type DatasetName, ensureDataset, lockDataset, planByIndexAlone } from './dataset.ts';
+import {
+  type Dataset,
+  type DatasetName,
+  ensureDataset,
+  hiddenSeq,
+  lockDataset,
+  planByIndexAlone,
+} from './dataset.ts';
 
 /** Datasets as users see them: the list, the settings, and the events. */
 
@@ -39,8 +46,10 @@ const select = `
     deleted,
     pruned,
     payload_bytes as "payloadBytes",
-    (select seq from record where dataset_id = dataset.id order by seq limit 1) as "firstSeq",
-    (select seq from record where dataset_id = dataset.id order by seq desc limit 1) as "lastSeq",
+    (select seq from record where dataset_id = dataset.id and seq > ${hiddenSeq} order by seq limit 1) as "firstSeq",
+    (
+      select seq from record where dataset_id = dataset.id and seq > ${hiddenSeq} order by seq desc limit 1
+    ) as "lastSeq",
     case
       when isfinite(last_modified_at) then (last_modified_at at time zone 'UTC')::text
     end as "lastModifiedAt",

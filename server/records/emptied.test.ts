@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { brand, datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
+import type { Db } from '../db/pool.ts';
+import { listDatasets } from './datasets.ts';
 import { readPage } from './read/page.ts';
+import { acknowledge, listConsumers } from './retention/consumers.ts';
+import { destroyLeftovers } from './retention/destroy.ts';
 import { exportRecords } from './routes/routes.ts';
 
 let bench: RecordBench;
@@ -109,6 +113,100 @@ test('an export refuses such a cursor, too', async () => {
   };
   await assert.rejects(exported(true), expired);
   assert.equal(await exported(false), 2);
+});
+
+/** The rows of the dataset in all tables. */
+const stored = async (calls: Awaited<ReturnType<typeof open>>) => {
+  const { id } = await calls.row();
+  const counts = ['record', 'payload', 'prune'].map((table) =>
+    bench.db.query<{ count: number }>(`select count(*) as count from ${table} where dataset_id = $1`, [id]),
+  );
+  return (await Promise.all(counts)).map(([row]) => row?.count);
+};
+
+test('no reader sees records from before, whose rows are removed in steps, also after a kill between two', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 1_200));
+  await calls.prune(await calls.cursorOf(100), 100);
+  await calls.delete('r1199');
+  const cursor = await calls.cursorOf(5);
+  await acknowledge(bench.db, {
+    ...{ by: 'service', connection: connection.id, model: 'Row', variant: 'base', name: 'copy', cursor },
+  });
+  await destroyLeftovers(bench.db);
+  await calls.empty();
+  assert.deepEqual(await stored(calls), [1_200, 1_100, 1]);
+  const assertEmpty = async () => {
+    for (const request of [
+      {},
+      { cursor },
+      { ids: ['r200'] },
+      { withChanges: true },
+      { actions: ['DELETED'] },
+    ])
+      assert.deepEqual(idsOf(await calls.list(request as object)), []);
+    const [dataset] = await listDatasets(bench.db, connection.id);
+    assert.deepEqual(
+      [dataset?.records, dataset?.deleted, dataset?.firstCursor, dataset?.lastCursor],
+      [0, 0, undefined, undefined],
+    );
+    assert.deepEqual(
+      (await listConsumers(bench.db, connection.id)).map(({ behind }) => behind),
+      [0],
+    );
+  };
+  await assertEmpty();
+  // A step more each time, until a step finds nothing.
+  const sizes: unknown[] = [];
+  for (let isOver = false; !isOver; ) {
+    isOver = true;
+    const aborted = new AbortController();
+    const db: Db = {
+      ...bench.db,
+      async transaction(work, mode) {
+        aborted.abort();
+        isOver = false;
+        return bench.db.transaction(work, mode);
+      },
+    };
+    await destroyLeftovers(db, { signal: aborted.signal });
+    sizes.push(await stored(calls));
+  }
+  assert.deepEqual(sizes, [
+    [1_200, 600, 1],
+    [1_200, 100, 1],
+    [1_200, 0, 1],
+    [700, 0, 1],
+    [200, 0, 1],
+    [0, 0, 1],
+    [0, 0, 0],
+    [0, 0, 0],
+    [0, 0, 0],
+  ]);
+  await assertEmpty();
+});
+
+test('a write after a dataset was emptied sees nothing from before', async () => {
+  const calls = await open();
+  for (const write of [
+    async () => {
+      const { added, unchangedCount } = await calls.save(rows(1, 700));
+      assert.deepEqual([added.length, unchangedCount], [700, 0]);
+    },
+    async () => assert.deepEqual((await calls.delete('r1')).missing, ['r1']),
+    async () => assert.deepEqual((await calls.update([{ id: 'r1', n: 0 }])).missing, ['r1']),
+    async () => {
+      await calls.startTracking();
+      assert.equal((await calls.endTracking('mass_delete')).count, 0);
+    },
+  ]) {
+    await calls.save(rows(1, 700));
+    await calls.empty();
+    await write();
+    const { records, deleted, pruned, payload_bytes } = await calls.row();
+    assert.deepEqual({ records, deleted, pruned, payload_bytes }, await calls.recount());
+  }
 });
 
 test('while twenty write and empty at once a reader who begins again where it is refused misses nothing', async () => {

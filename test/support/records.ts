@@ -6,6 +6,7 @@ import type { Db } from '../../server/db/pool.ts';
 import type { JsonValue } from '../../server/records/codec/canonical.ts';
 import { checkParts, checkRecords } from '../../server/records/codec/check.ts';
 import { cursorWriter } from '../../server/records/cursor.ts';
+import { hiddenSeq } from '../../server/records/dataset.ts';
 import { type DatasetSettings, setDatasetSettings } from '../../server/records/datasets.ts';
 import { type PageRequest, readPage } from '../../server/records/read/page.ts';
 import { pruneRecords } from '../../server/records/retention/prune.ts';
@@ -152,7 +153,8 @@ export function datasetCalls(
            coalesce(sum(octet_length(body) + coalesce(octet_length(previous), 0)), 0)::bigint as payload_bytes
          from record
          left join payload using (dataset_id, seq)
-         where dataset_id = $1`,
+         join dataset on dataset.id = dataset_id
+         where dataset_id = $1 and seq > ${hiddenSeq}`,
         [id],
       );
       return row as Counters;

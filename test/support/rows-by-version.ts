@@ -265,5 +265,6 @@ export function rowsByVersion(): RowsByVersion {
     `update connect_settings
      set font = 'Inter', radius = 4, light_background = '#ffffff', texts = '{"de":{"close":"Zu"}}', return_schemes = '{myapp}';`,
   );
+  after.set(52, 'update dataset set has_leftovers = true where emptied_seq > 0;');
   return { vault, after };
 }

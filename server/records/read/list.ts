@@ -1,6 +1,6 @@
 import { type Db, first, type Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
-import { type Dataset, findDatasetForReading } from '../dataset.ts';
+import { type Dataset, findDatasetForReading, hiddenUntil } from '../dataset.ts';
 import { findPruned, findPruneTimes, selectPayloads } from '../rows.ts';
 import {
   cutPortion,
@@ -40,7 +40,8 @@ async function readStepwise(db: Db, request: ListRequest): Promise<Portion> {
     const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
     const from = startOf(request, dataset);
     if (dataset === undefined) return undefined;
-    const rows = await readRows(tx, { dataset, after: from.seq, request });
+    const after = Math.max(from.seq, hiddenUntil(dataset));
+    const rows = await readRows(tx, { dataset, after, request });
     const pruned = await findPrunedRows(tx, dataset, rows);
     const { records, bytes } = cutPortion(rows, { ...request, pruned });
     await datePruned(tx, dataset, { records, pruned });

@@ -10,7 +10,7 @@ import {
 } from '../../../test/support/records.ts';
 import { destroyConnection } from '../../connections/store/save.ts';
 import { openVault } from '../../vault.ts';
-import { destroyOrphans } from '../retention/destroy.ts';
+import { destroyLeftovers, destroyOrphans } from '../retention/destroy.ts';
 import { exportRecords } from '../routes/routes.ts';
 import { emptyDataset } from '../write/delete.ts';
 import { readPage } from './page.ts';
@@ -351,6 +351,7 @@ test('a dataset that is emptied, or destroyed with its connection, keeps nothing
     if (round === 'emptied') {
       await bench.db.transaction((tx) => emptyDataset(tx, id));
       await assertCounted(calls);
+      await destroyLeftovers(bench.db);
     } else {
       await bench.db.transaction((tx) => destroyConnection(tx, { id: connection.id, at: new Date() }));
       await destroyOrphans(bench.db);

@@ -19,8 +19,8 @@ import {
  * Reads a portion that is every record of its range in one round trip to the database: most of the time of a portion
  * was spent waiting for one answer after another.
  *
- * Returns undefined if the request is for some records of a range or for changes, if there is no such dataset, or if a
- * payload of the range is pruned. Throws what `listRecords` throws.
+ * Returns undefined if the request is for some records of a range or for changes, if there is no such dataset, if it has
+ * rows from before it was emptied, or if a payload of the range is pruned. Throws what `listRecords` throws.
  */
 export async function readRange(db: Db, request: ListRequest): Promise<Portion | undefined> {
   if (!isWholeRange(request) || request.modifiedAfter !== undefined || request.withChanges) return undefined;
@@ -83,14 +83,14 @@ function ownedDataset({ datasetId }: RangeStart, { connection }: ListRequest): s
 }
 
 function datasetRow(from: RangeStart, request: ListRequest): string {
-  const columns = 'model, variant, last_seq, tombstone_floor, emptied_seq, id';
+  const columns = 'model, variant, last_seq, tombstone_floor, emptied_seq, id, has_leftovers';
   return `select ${columns} from dataset where id = ${ownedDataset(from, request)}`;
 }
 
-/** Reads a row of `datasetRow`; undefined for another dataset than the request names. */
+/** Reads a row of `datasetRow`; undefined for another dataset than the request names, and for one with rows of before. */
 function boundsOf(values: readonly (string | null)[], request: ListRequest): CursorBounds | undefined {
-  const [model, variant, lastSeq, tombstoneFloor, emptiedSeq, id] = values;
-  if (model !== request.model || variant !== request.variant) return undefined;
+  const [model, variant, lastSeq, tombstoneFloor, emptiedSeq, id, hasLeftovers] = values;
+  if (model !== request.model || variant !== request.variant || hasLeftovers === 't') return undefined;
   return {
     id: Number(id),
     lastSeq: Number(lastSeq),

@@ -1,7 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first } from '../../db/pool.ts';
 import { lockDataset } from '../dataset.ts';
+import { listWithLeftovers, removeLeftovers } from '../leftovers.ts';
 import { writeReceipt } from './receipt.ts';
+
+/** Removes the rows of datasets from before they were emptied, in steps. */
+export async function destroyLeftovers(db: Db, { signal }: { signal?: AbortSignal } = {}): Promise<void> {
+  for (const datasetId of await listWithLeftovers(db)) await removeLeftovers(db, datasetId, { signal });
+}
 
 /** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
 const chunk = 500;

@@ -5,7 +5,7 @@ import type { Job } from '../../jobs/jobs.ts';
 import { cursorWriter, type Position } from '../cursor.ts';
 import { planByIndexAlone } from '../dataset.ts';
 import { queueDatasetEvent } from '../datasets.ts';
-import { destroyOrphans } from './destroy.ts';
+import { destroyLeftovers, destroyOrphans } from './destroy.ts';
 import {
   addPurges,
   createPace,
@@ -31,7 +31,13 @@ export function recordJobs(db: Db, activity = noActivity): Job<Record<string, ne
       name: 'records.retention',
       run: (_, signal) => runRetention(db, { now: new Date(), signal, activity }),
     },
-    { name: 'records.destroy-orphans', run: (_, signal) => destroyOrphans(db, { signal }) },
+    {
+      name: 'records.destroy-orphans',
+      async run(_, signal) {
+        await destroyLeftovers(db, { signal });
+        await destroyOrphans(db, { signal });
+      },
+    },
   ];
 }
 

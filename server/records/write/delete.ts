@@ -1,7 +1,8 @@
 import type { Db, Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { type DatasetName, findDataset, lockDataset } from '../dataset.ts';
-import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
+import { queueDatasetEvent } from '../datasets.ts';
+import { writeTransaction } from '../leftovers.ts';
 import { findStored } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import type { NewerChanges } from './run-positions.ts';
@@ -32,8 +33,8 @@ export async function deleteRecords(
   const known = await findDataset(db, request);
   if (known === undefined || ids.length === 0) return { count: 0, alreadyDeleted: [], missing: ids };
   const { leaves } = request;
-  const { taken, ...deleted } = await db.transaction(async (tx) => {
-    const dataset = await lockForWrite(tx, { connection: request.connection, datasetId: known.id });
+  const at = { connection: request.connection, datasetId: known.id };
+  const { taken, ...deleted } = await writeTransaction(db, at, async (tx, dataset) => {
     const stored = await findStored(tx, dataset, ids);
     const live = ids
       .flatMap((id) => stored.get(id) ?? [])
@@ -52,7 +53,8 @@ export async function deleteRecords(
 }
 
 /**
- * Removes every record of a dataset, also tombstones and receipts, without a trace in its feed. The dataset, its
+ * Removes every record of a dataset, also tombstones and receipts, without a trace in its feed. Takes the same time for any
+ * number of records: their rows stay for a while, as `leftovers.ts` describes, and no caller sees them. The dataset, its
  * settings and its last position stay, so cursors stay valid and later records come after them. Readers are notified by
  * the event `records.dataset_emptied`, or by a list with `unless_emptied`, which refuses older cursors. An open delete
  * tracking ends. Returns false if the dataset is gone.
@@ -61,9 +63,9 @@ export async function emptyDataset(tx: Tx, datasetId: number): Promise<boolean> 
   const dataset = await lockDataset(tx, datasetId);
   if (dataset === undefined) return false;
   await closeTracking(tx, datasetId);
-  for (const table of ['payload', 'record', 'prune'] as const) {
-    await tx.query(`delete from ${table} where dataset_id = $1`, [datasetId]);
-  }
+  const isVacant = dataset.records + dataset.deleted === 0;
+  if (isVacant && !dataset.hasLeftovers)
+    await tx.query('delete from prune where dataset_id = $1', [datasetId]);
   // If the dataset had no records, no reader has a copy of them.
   await tx.query(
     `update dataset
@@ -73,9 +75,10 @@ export async function emptyDataset(tx: Tx, datasetId: number): Promise<boolean> 
        pruned = 0,
        payload_bytes = 0,
        prune_floor = last_seq,
-       emptied_seq = case when records + deleted > 0 then last_seq else emptied_seq end
+       emptied_seq = case when $2 then emptied_seq else last_seq end,
+       has_leftovers = has_leftovers or not $2
      where id = $1`,
-    [datasetId],
+    [datasetId, isVacant],
   );
   await queueDatasetEvent(tx, {
     datasetId,

@@ -7,7 +7,7 @@ import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from '
 import { openPayload } from '../codec/seal.ts';
 import { freeSealed, type SealedRecord, sealRecords } from '../codec/thread.ts';
 import { type Dataset, ensureDataset, findDataset } from '../dataset.ts';
-import { lockForWrite } from '../datasets.ts';
+import { writeTransaction } from '../leftovers.ts';
 import { findPruned, findStored, readPayloads, type Stored, sealNames } from '../rows.ts';
 import { type Change, isAddition, type Restore, type WriteRequest, writeChanges } from './changes.ts';
 import type { NewerChanges } from './run-positions.ts';
@@ -58,8 +58,8 @@ export async function saveRecords(db: Db, request: SaveRequest): Promise<SaveRes
   }
   const datasetId = known?.id ?? (await ensureDataset(db, name));
   const sealed = await sealRecords(records, { dataKey: connection.dataKey, datasetId, ignoreFields });
-  const saving = db.transaction(async (tx) => {
-    const dataset = await lockForWrite(tx, { connection: connection.id, datasetId });
+  const at = { connection: connection.id, datasetId };
+  const saving = writeTransaction(db, at, async (tx, dataset) => {
     const { changes, equal, left } = await compare(tx, {
       dataset,
       leaves: request.leaves,

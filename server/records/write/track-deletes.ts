@@ -12,7 +12,8 @@ import {
   planByIndexAlone,
   rowsAt,
 } from '../dataset.ts';
-import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
+import { queueDatasetEvent } from '../datasets.ts';
+import { writeTransaction } from '../leftovers.ts';
 import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import { PositionSet, type RunReads } from './run-positions.ts';
@@ -50,8 +51,8 @@ export async function startTracking(
 ): Promise<{ isResumed: boolean }> {
   const { beginning, reads, ...name } = request;
   const datasetId = await ensureDataset(db, name);
-  const started = await db.transaction(async (tx) => {
-    const dataset = await lockForWrite(tx, { connection: name.connection, datasetId });
+  const at = { connection: name.connection, datasetId };
+  const started = await writeTransaction(db, at, async (tx, dataset) => {
     const isPartial = isPartialFor(dataset, beginning);
     // The stored place in the middle of a list, which made the tracking partial, does not belong to a whole tracking.
     const isWholeNow = dataset.trackingIsPartial && !isPartial;

@@ -5,7 +5,7 @@ import { type CheckedPart, RecordPacker, refuseLarge } from '../codec/check.ts';
 import { type IgnoredFields, ignoredFields, mergeAll } from '../codec/fields.ts';
 import { mergeOnThread, type SealedRecord, sealRecords } from '../codec/thread.ts';
 import { type Dataset, findDatasetForReading } from '../dataset.ts';
-import { lockForWrite } from '../datasets.ts';
+import { writeTransaction } from '../leftovers.ts';
 import { findPruned, findStored, readPayloads, type Stored, sealNames } from '../rows.ts';
 import { type Change, type WriteRequest, writeChanges } from './changes.ts';
 import { markRead } from './track-deletes.ts';
@@ -56,8 +56,8 @@ export async function updateRecords(
   if (early === undefined || ids.length === 0)
     return { updatedCount: 0, unchangedCount: 0, missing: ids, deleted: [], pruned: [] };
   const { by } = early;
-  const { taken, ...updated } = await db.transaction(async (tx) => {
-    const dataset = await lockForWrite(tx, { connection: connection.id, datasetId: by.datasetId });
+  const at = { connection: connection.id, datasetId: by.datasetId };
+  const { taken, ...updated } = await writeTransaction(db, at, async (tx, dataset) => {
     const stored = await findStored(tx, dataset, ids);
     const isOthers = ({ seq }: Stored) => request.leaves?.isOthers(seq) === true;
     const live = findLive(ids, stored);
