@@ -2,8 +2,8 @@
  * Starts and stops the service.
  *
  * Owns: the order in which the parts start and stop, the preparation of the database and of the data directory, and the
- * keys of the first start. Does not own: the modules and routes of the HTTP interface (`app/app.ts`), the command line
- * (`cli/`).
+ * keys of the first start. Does not own: the modules and routes of the HTTP interface (`app/app.ts`), several processes
+ * (`processes/`), the command line (`cli/`).
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
@@ -13,6 +13,7 @@ import { hashPassword } from 'better-auth/crypto';
 import type { Sandbox } from '../sandbox/main.ts';
 import { auditSequence } from './activity/audit-chain.ts';
 import { createApp } from './app/app.ts';
+import type { Siblings } from './app/figures.ts';
 import { createReload, requireDefinitions } from './app/provider-reload.ts';
 import { authModes } from './auth-modes/modes.ts';
 import { type Config, ConfigError, type MasterKey, type Role } from './config/config.ts';
@@ -28,24 +29,25 @@ import { isSealed, proveKeyRing } from './data-keys/master-keys.ts';
 import { registerMasterKey } from './data-keys/store.ts';
 import { startEmbedded } from './db/embedded/embedded.ts';
 import { migrate } from './db/migrate.ts';
-import { type Db, type DbTarget, openDb } from './db/pool.ts';
+import { type Db, type DbTarget, maxNodeConnections, openDb } from './db/pool.ts';
 import { keepPlacing } from './db/sequencer.ts';
 import { auditKey, createKey } from './environments/keys.ts';
 import { putSettingKey } from './environments/setting-key.ts';
 import { ensureEnvironment, proveEnvironmentKeys } from './environments/store.ts';
 import { eventSequence } from './events/sequence.ts';
 import { createDrain } from './http/drain.ts';
+import type { Web } from './http/pages/static.ts';
 import type { App } from './http/server.ts';
 import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { joinNodes, type Presence } from './nodes/nodes.ts';
 import { createOutbound } from './outbound/outbound.ts';
-import { openCatalog } from './providers/catalog.ts';
+import { type LiveCatalog, openCatalog } from './providers/catalog.ts';
 import { startTracing } from './tracing/tracing.ts';
 import { prepareOwner } from './users/invitations.ts';
 import { openVault, type Vault } from './vault.ts';
 import { version } from './version.ts';
-import { createWebBuild } from './web-build.ts';
+import { createWebBuild, type WebBuild } from './web-build.ts';
 
 export type Service = {
   role: Role;
@@ -65,18 +67,61 @@ export type Service = {
   stop(): Promise<void>;
   /** Resolves with the reason if the service cannot continue. */
   failed: Promise<Error>;
-  /** Reads the provider definitions again, on this node. Never rejects: a fault is logged, and the previous ones stay. */
-  reloadProviders(): Promise<void>;
+  /**
+   * Reads the provider definitions again: one process in place, several by a rolling restart. Never rejects: a fault is logged,
+   * and the previous definitions stay.
+   */
+  reload(): Promise<void>;
 };
 
 /** Most callers have timed out by then. */
 const silentDatabaseMs = 60_000;
+/**
+ * The time for which a replaced process still serves its connections. Connections in use move to other processes with their next
+ * response; those that stay idle are closed.
+ */
+export const replacedDelayMs = 2_000;
+/** Connections of commands and operators, and those that PostgreSQL reserves. */
+const otherConnections = 16;
 
-type Part = { name: string; stop: () => Promise<unknown> };
+export type Part = { name: string; stop: () => Promise<unknown> };
 type Starting = { config: Config; log: Logger; parts: Part[] };
 
+/** What an installation needs once on a machine, however many processes serve. */
+export type Installation = NodeSurroundings & {
+  target: DbTarget;
+  newDevKey: string | undefined;
+  failed: Promise<Error>;
+  web: WebBuild;
+};
+
+/** The surroundings of a node. */
+export type NodeSurroundings = {
+  db: Db;
+  vault: Vault;
+  catalog: LiveCatalog;
+  /** Undefined if it is switched off. */
+  sandbox: Pick<Sandbox, 'url' | 'client'> | undefined;
+  web: Web;
+};
+
 /** Starts all parts and resolves when the service is ready. If a part fails, the earlier ones are stopped. */
-export async function startService({ config, log }: { config: Config; log: Logger }): Promise<Service> {
+export function startService(given: { config: Config; log: Logger }): Promise<Service> {
+  const { log } = given;
+  return startParts(log, async (parts) => {
+    const config = await withFixedPort(given.config);
+    await startTraces({ config, log, parts });
+    const installation = await startInstallation({ config, log, parts });
+    const { reload } = await startNode({ config, log, parts }, installation);
+    return openService(config, installation, { reload: async () => void (await reload()) });
+  });
+}
+
+/** Calls `start`, which adds each part that it starts to `parts`. If it fails, these parts are stopped. */
+export async function startParts<S>(
+  log: Logger,
+  start: (parts: Part[]) => Promise<S>,
+): Promise<S & Pick<Service, 'stop'>> {
   const parts: Part[] = [];
   let stopping: Promise<void> | undefined;
   const stop = () => {
@@ -84,29 +129,27 @@ export async function startService({ config, log }: { config: Config; log: Logge
     return stopping;
   };
   try {
-    return { ...(await startParts({ config: await withFixedPort(config), log, parts })), stop };
+    return { ...(await start(parts)), stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-async function startParts({ config, log, parts }: Starting): Promise<Omit<Service, 'stop'>> {
-  await ensureDataDir(config.dataDir);
+export async function startTraces({ config, log, parts }: Starting): Promise<void> {
   const onError = (error: unknown) =>
     log.warn({ err: error }, 'the collector does not accept traces: they are discarded');
   parts.push({ name: 'traces', stop: await startTracing(config.tracing, { version, onError }) });
+}
+
+/** Starts the database and the sandbox, migrates, and makes what the first start makes. */
+export async function startInstallation({ config, log, parts }: Starting): Promise<Installation> {
+  await ensureDataDir(config.dataDir);
   const catalog = openCatalog(config.providersDir, authModes);
   const { target, failed } = await startDatabase({ config, log, parts });
-  const onIdleError = (error: Error) => log.debug({ err: error }, 'a database connection ended');
-  await migrateDatabase(target, { log, onIdleError });
-  const db = openDb(target, { onIdleError, silentMs: silentDatabaseMs });
-  parts.push({ name: 'database connections', stop: () => db.end() });
-  const vault = openVault((await readMasterKeyRing(config)) ?? (await newMasterKeys(db, config)));
-  await proveKeyRing(db, vault.masterKeys);
-  await proveEnvironmentKeys(db);
-  await requireDefinitions(db, { catalog });
-  const reload = createReload({ db, catalog, log });
+  await migrateDatabase(target, log);
+  const joined = await joinInstallation({ config, log, parts }, { target, catalog, makeKeys: newMasterKeys });
+  const { db, vault } = joined;
   const startingSandbox = startSandboxOf(config, log);
   // Registered now, so that a failure of another part stops it.
   parts.push({ name: 'sandbox', stop: async () => (await startingSandbox.catch(() => undefined))?.close() });
@@ -114,6 +157,48 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
     prepareEnvironments({ config, db, vault }),
     startingSandbox,
   ]);
+  const web = createWebBuild({ log });
+  parts.push({ name: 'build of the dashboard', stop: () => web.stop() });
+  return { ...joined, target, failed, sandbox, newDevKey, web };
+}
+
+/** Opens connections and master keys of a migrated database. Throws if the keys or the definitions do not fit its content. */
+export async function joinInstallation(
+  { config, log, parts }: Starting,
+  {
+    target,
+    catalog = openCatalog(config.providersDir, authModes),
+    makeKeys = async () => [],
+  }: {
+    target: DbTarget;
+    catalog?: LiveCatalog;
+    makeKeys?: (db: Db, config: Config) => Promise<MasterKey[]>;
+  },
+): Promise<Pick<NodeSurroundings, 'db' | 'vault' | 'catalog'>> {
+  const db = openDb(target, { onIdleError: logIdleError(log), silentMs: silentDatabaseMs });
+  parts.push({ name: 'database connections', stop: () => db.end() });
+  const vault = openVault((await readMasterKeyRing(config)) ?? (await makeKeys(db, config)));
+  await proveKeyRing(db, vault.masterKeys);
+  await proveEnvironmentKeys(db);
+  await requireDefinitions(db, { catalog });
+  return { db, vault, catalog };
+}
+
+type NodeOptions = {
+  /** Tells the processes of one machine apart. */
+  name?: string;
+  siblings?: Siblings;
+  /** Whether the stop is one after which another process of this machine continues. */
+  isReplaced?: () => boolean;
+};
+
+/** Starts one node; resolves when it listens. `reload` reads the definitions again, see `createReload`. */
+export async function startNode(
+  { config, log, parts }: Starting,
+  { db, vault, catalog, sandbox, web }: NodeSurroundings,
+  { name, siblings, isReplaced = () => false }: NodeOptions = {},
+): Promise<{ reload: () => Promise<string | undefined> }> {
+  const reload = createReload({ db, catalog, log });
   const outbound = createOutbound({
     allow: config.outboundAllow,
     proxy: config.outboundProxy,
@@ -123,23 +208,34 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
   const testClient = sandbox && { ...sandbox.client, url: sandbox.url };
   const housekeeping = config.role === 'api' ? noHousekeeping : await startHousekeeping({ db, log });
   parts.push({ name: 'housekeeping', stop: housekeeping.stop });
-  const web = createWebBuild({ log });
-  parts.push({ name: 'build of the dashboard', stop: () => web.stop() });
   const app = await createApp({
-    ...{ config, log, db, vault, catalog, outbound, testClient, web },
+    ...{ config, log, db, vault, catalog, outbound, testClient, web, siblings },
     afterConnectionDeleted: housekeeping.removeOrphans,
     everyMinute: housekeeping.everyMinute,
   });
   // Continues immediately with the work that a stop has interrupted.
   housekeeping.removeOrphans();
-  const presence = await enterNodes({ config, db, log, reload });
+  const presence = await enterNodes({ config, name, db, log, reload });
   parts.push({ name: 'row of this node', stop: () => presence.stop() });
   const drain = createDrain(app);
-  const limits = { delayMs: config.drainDelayMs, limitMs: config.drainMs };
-  parts.push({ name: 'http', stop: () => Promise.all([presence.markStopping(), drain(limits)]) });
+  const limits = () => ({
+    delayMs: isReplaced() ? Math.max(config.drainDelayMs, replacedDelayMs) : config.drainDelayMs,
+    limitMs: config.drainMs,
+    isReplaced: isReplaced(),
+  });
+  parts.push({ name: 'http', stop: () => Promise.all([presence.markStopping(), drain(limits())]) });
   await listen(app, config);
   // From now on a rotation may rely on a node that has this key first.
   await registerMasterKey(db, vault.masterKeys[0]);
+  return { reload };
+}
+
+/** The last step of a start, when all nodes of this machine listen. */
+export async function openService(
+  config: Config,
+  { db, web, sandbox, newDevKey, failed }: Installation,
+  { reload }: Pick<Service, 'reload'>,
+): Promise<Omit<Service, 'stop'>> {
   const isServing = config.role !== 'worker';
   if (isServing) web.start();
   const setUpLink = isServing
@@ -156,16 +252,17 @@ async function startParts({ config, log, parts }: Starting): Promise<Omit<Servic
     setUpLink,
     hasDevKeyFile: (await readDevKey(config.dataDir)) !== undefined,
     failed,
-    reloadProviders: async () => void (await reload()),
+    reload,
   };
 }
 
+function logIdleError(log: Logger): (error: Error) => void {
+  return (error) => log.debug({ err: error }, 'a database connection ended');
+}
+
 /** With its own connections: the build of an index may be silent for longer than a statement of the service may. */
-async function migrateDatabase(
-  target: DbTarget,
-  { log, onIdleError }: { log: Logger; onIdleError: (error: Error) => void },
-): Promise<void> {
-  await using db = openDb(target, { onIdleError });
+async function migrateDatabase(target: DbTarget, log: Logger): Promise<void> {
+  await using db = openDb(target, { onIdleError: logIdleError(log) });
   const applied = await migrate(db, {
     onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for other database sessions'),
   });
@@ -207,7 +304,14 @@ async function startDatabase(starting: Starting): Promise<{ target: DbTarget; fa
   if (config.databaseUrl !== undefined) {
     return { target: { url: config.databaseUrl }, failed: new Promise<Error>(() => {}) };
   }
-  const embedded = await startEmbedded({ dataDir: config.dataDir, log: (message) => log.info(message) });
+  const embedded = await startEmbedded({
+    dataDir: config.dataDir,
+    log: (message) => log.info(message),
+    // A rolling restart has one process more; this process has a pool of its own.
+    ...(config.processes > 1 && {
+      maxConnections: Math.max(100, (config.processes + 2) * maxNodeConnections + otherConnections),
+    }),
+  });
   parts.push({ name: 'embedded PostgreSQL', stop: () => embedded.stop() });
   return { target: embedded.connection, failed: embedded.exited };
 }
@@ -241,18 +345,20 @@ async function prepareEnvironments(given: {
 /** Registers this node, and logs if no node does background work any more. */
 function enterNodes({
   config,
+  name,
   db,
   log,
   reload,
 }: {
   config: Config;
+  name: string | undefined;
   db: Db;
   log: Logger;
   reload: () => Promise<string | undefined>;
 }): Promise<Presence> {
   let wereThere = true;
   return joinNodes(db, {
-    name: `${hostname()}:${config.port}`,
+    name: [`${hostname()}:${config.port}`, name].filter((part) => part !== undefined).join('/'),
     ...{ role: config.role, version, reload },
     onError: (error) => log.warn({ err: error }, "this node's heartbeat could not be written; it is retried"),
     onWorkers: (areThere) => {
@@ -313,7 +419,7 @@ function asPortFault(error: unknown, { name, at }: { name: string; at: string })
 }
 
 /** Replaces PORT=0 with a free port: links have the port before the service listens. */
-async function withFixedPort(config: Config): Promise<Config> {
+export async function withFixedPort(config: Config): Promise<Config> {
   if (config.port !== 0) return config;
   const probe = createServer().listen(0, config.host);
   await once(probe, 'listening');

@@ -22,7 +22,7 @@ export const webDirectory = join(source, 'dist');
 /** For a service in a test or a tool: it serves the existing build and builds nothing. */
 export const builtWeb: Web = { directory: webDirectory, building: () => ({ is: 'none' }) };
 
-type WebBuild = Web & {
+export type WebBuild = Web & {
   /** Builds if there is no build, or if a file of `web/` or a document is newer. Never throws; it is not awaited. */
   start(): void;
   /** Resolves when no build runs any more, after a success or a failure. */

@@ -1,12 +1,12 @@
 import { findKeyFault } from '../data-keys/master-keys.ts';
 import { readMigrationState } from '../db/migrate.ts';
-import { isStopping } from '../http/drain.ts';
+import { isLeaving } from '../http/drain.ts';
 import { healthRoutes, type ReadyCheck } from '../http/health.ts';
 import type { Web } from '../http/pages/static.ts';
 import { type App, createBareHttp } from '../http/server.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { builtWeb } from '../web-build.ts';
-import { tellMetrics } from './figures.ts';
+import { type Siblings, tellMetrics } from './figures.ts';
 import { createFunctions, runWhile } from './functions.ts';
 import { listJobs } from './jobs.ts';
 import { createParts, deliverWhile, endParts, type Parts, type PartsDeps } from './parts.ts';
@@ -21,6 +21,8 @@ type AppDeps = PartsDeps & {
   everyMinute?: (job: Job<Record<string, never>>) => Promise<void>;
   /** Absent: the existing build is served, and nothing is built. */
   web?: Web;
+  /** The processes behind the same port; absent if there is one. */
+  siblings?: Siblings | undefined;
 };
 
 /**
@@ -33,6 +35,7 @@ export async function createApp({
   afterConnectionDeleted,
   everyMinute,
   web = builtWeb,
+  siblings,
   ...deps
 }: AppDeps): Promise<App> {
   const parts = createParts(deps);
@@ -44,8 +47,8 @@ export async function createApp({
       : await createServer(parts, callers);
   endParts(app, parts, async () => callers?.keys.settled());
   const functions = createFunctions(app, parts);
-  healthRoutes(app, { checks: readyChecks(parts), isStopping: () => isStopping(app) });
-  tellMetrics(app, parts, functions);
+  healthRoutes(app, { checks: readyChecks(parts), isStopping: () => isLeaving(app) });
+  tellMetrics(app, parts, { ...functions, siblings });
   if (callers !== undefined) {
     await addRoutes(app, { parts, callers, functions, web, afterConnectionDeleted });
   }

@@ -1,6 +1,6 @@
 /**
  * Metrics at /metrics that no module counts: the state of the node, and figures of the whole installation, which are read
- * from the database and are the same on every node.
+ * from the database and are the same on every node. If several processes serve one port, the response has those of all.
  *
  * Figures are at most ten seconds old, those of connections five minutes, for any number of requests. Each statement has a
  * time limit and reads a bounded number of rows, or only an index. If the database is away, its figures are left out.
@@ -8,7 +8,15 @@
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { metricsRoute } from '../http/metrics-route.ts';
 import type { App } from '../http/server.ts';
-import { callsInFlight, createMetricsText, metrics, type Reading } from '../metrics/metrics.ts';
+import {
+  callsInFlight,
+  createProcessMetrics,
+  metrics,
+  type ProcessMetrics,
+  type Reading,
+  type ReadProcessMetrics,
+  writeMetrics,
+} from '../metrics/metrics.ts';
 import { version } from '../version.ts';
 import type { Functions } from './functions.ts';
 import type { Parts } from './parts.ts';
@@ -162,11 +170,19 @@ async function readConnections(tx: Tx): Promise<Reading> {
 /** Statuses without connections are reported too, so that an alert on them has a beginning. */
 const statuses = ['active', 'needs_reauth', 'blocked'];
 
+/** The processes of this machine behind the same port. */
+export type Siblings = {
+  /** The metrics of all of them, with those of this one. */
+  collect(): Promise<ProcessMetrics[]>;
+  /** To be called once, with the function that reads this process's metrics. */
+  report(read: ReadProcessMetrics): void;
+};
+
 /** Adds the route; nothing is read before a request. */
 export function tellMetrics(
   app: App,
   { config, db }: Pick<Parts, 'config' | 'db'>,
-  { runner, runtime }: Pick<Functions, 'runner' | 'runtime'>,
+  { runner, runtime, siblings }: Pick<Functions, 'runner' | 'runtime'> & { siblings: Siblings | undefined },
 ): void {
   const readDatabase = createDatabaseReader(db);
 
@@ -187,6 +203,12 @@ export function tellMetrics(
     ];
   }
 
-  const read = createMetricsText(async () => [...(await readDatabase()), ...readNode()]);
+  const readOwn = createProcessMetrics(readNode);
+  siblings?.report(readOwn);
+  const collect = siblings?.collect ?? (async () => [{ families: await readOwn() }]);
+  const read = async () => {
+    const [installation, processes] = await Promise.all([readDatabase(), collect()]);
+    return writeMetrics(processes, installation);
+  };
   metricsRoute(app, { token: config.metricsToken, baseUrl: config.baseUrl, read });
 }

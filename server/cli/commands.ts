@@ -138,6 +138,12 @@ function addServiceCommands({ program, end }: Table): void {
         'all',
       ]),
     )
+    .addOption(
+      new Option(
+        '--processes <count>',
+        'the number of processes that serve, or auto: one for each core; default TRELLIS_PROCESSES, then 1',
+      ),
+    )
     .action(async (options) => {
       restartWithSmallMemory();
       end(await (await import('./start.ts')).startCommand(options));

@@ -1,21 +1,38 @@
 import { relative } from 'node:path';
 import { performance } from 'node:perf_hooks';
+import { UsageError } from '../../sdk/cli/arguments.ts';
 import { loadConfigWith } from '../config/config.ts';
+import { processesOf, processesRule } from '../config/processes.ts';
 import { devKeyPath } from '../data-dir.ts';
 import { createLog } from '../log.ts';
 import { type Service, startService } from '../main.ts';
+import { isChild, runChild } from '../processes/child.ts';
+import { startProcesses } from '../processes/supervisor.ts';
 
 /** `trellis start`: runs until SIGTERM or SIGINT; returns the exit code. */
-export async function startCommand({ role }: { role?: string | undefined }): Promise<number> {
-  const config = loadConfigWith(role === undefined ? {} : { TRELLIS_ROLE: role });
+export async function startCommand({
+  role,
+  processes,
+}: {
+  role?: string | undefined;
+  processes?: string | undefined;
+}): Promise<number> {
+  if (processes !== undefined && processesOf(processes) === undefined)
+    throw new UsageError(`--processes must be ${processesRule}, it is "${processes}".`);
+  const config = loadConfigWith({
+    ...(role !== undefined && { TRELLIS_ROLE: role }),
+    ...(processes !== undefined && { TRELLIS_PROCESSES: processes }),
+  });
   const log = createLog({ level: config.logLevel, format: config.logFormat });
+  const isOne = config.processes === 1;
+  if (!isOne && isChild) return runChild({ config, log, onReady: collectWhileIdle });
   const signalled = new Promise<string>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, resolve);
   });
-  const service = await startService({ config, log });
+  const service = await (isOne ? startService : startProcesses)({ config, log });
   // On a terminal the signal says that it was closed.
-  if (config.providersDir !== undefined && process.stdout.isTTY !== true)
-    process.on('SIGHUP', () => void service.reloadProviders());
+  if ((config.providersDir !== undefined || !isOne) && process.stdout.isTTY !== true)
+    process.on('SIGHUP', () => void service.reload());
   console.log(greeting(service, config.dataDir));
   collectWhileIdle();
   const reason = await Promise.race([signalled, service.failed]);

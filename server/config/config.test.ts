@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { ConfigError, loadConfig, readCommandSecrets } from './config.ts';
@@ -54,6 +54,22 @@ test('one message lists all faults', () => {
       `${name} in ${faults.join(' | ')}`,
     );
   }
+});
+
+test('the number of processes is that of the cores with auto, and its limits are those of the machine', () => {
+  for (const count of ['0', '-1', '1.5', 'x', '257', '1000', '01'])
+    assert.deepEqual(faultsOf({ TRELLIS_PROCESSES: count }), [
+      `TRELLIS_PROCESSES must be auto or a number from 1 to 256, it is "${count}"`,
+    ]);
+  assert.equal(loadConfig({}, false).processes, 1);
+  assert.equal(loadConfig({ TRELLIS_PROCESSES: 'auto' }, false).processes, availableParallelism());
+  const settings = { TRELLIS_MAX_CONNECTIONS: '1000', TRELLIS_BODY_MEMORY_MB: '300' };
+  const limitsOf = (count: string) => loadConfig({ ...settings, TRELLIS_PROCESSES: count }, false).limits;
+  const mb = 1024 * 1024;
+  assert.partialDeepStrictEqual(limitsOf('1'), { maxConnections: 1000, bodyBytes: 300 * mb });
+  assert.partialDeepStrictEqual(limitsOf('3'), { maxConnections: 334, bodyBytes: 100 * mb });
+  // A process can hold the largest body.
+  assert.equal(limitsOf('100').bodyBytes, 32 * mb);
 });
 
 test('a number of days has no leading zero and is within its range', () => {

@@ -4,6 +4,7 @@ import { type Brand, brandNames } from '../brand.ts';
 import { type LimitsConfig, readLimits } from './limits.ts';
 import { type MonitoringConfig, readMonitoring } from './monitoring.ts';
 import { type OutboundProxyConfig, readOutboundProxy } from './outbound-proxy.ts';
+import { processesOf, processesRule } from './processes.ts';
 import { type AllowedRange, type Env, isLoopback, readOutboundAllow, Settings } from './setting-values.ts';
 import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './sign-in.ts';
 
@@ -12,6 +13,8 @@ import { type MailConfig, readSignIn, readSmtp, type SignInConfig } from './sign
  */
 export type Config = MonitoringConfig & {
   role: Role;
+  /** The number of processes of this machine that serve, each a node. With one, no process supervises it. */
+  processes: number;
   /** How long requests in flight may take to end after a stop was requested. */
   drainMs: number;
   /** How long a node that must stop continues to accept requests, so that balancers notice in time. */
@@ -170,6 +173,10 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   const word = read('TRELLIS_BRAND') ?? 'trellis';
   if (!/^[a-z][a-z0-9]*$/.test(word)) faults.push('TRELLIS_BRAND must match [a-z][a-z0-9]*');
   const isProduction = read('NODE_ENV') === 'production';
+  const processesText = read('TRELLIS_PROCESSES') ?? '1';
+  const processes = processesOf(processesText);
+  if (processes === undefined)
+    faults.push(`TRELLIS_PROCESSES must be ${processesRule}, it is "${processesText}"`);
   const config: Config = {
     host,
     port,
@@ -201,9 +208,10 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     eventDays: settings.days('TRELLIS_EVENT_DAYS', { fallback: 30, min: 7 }),
     deliveryDays: settings.days('TRELLIS_DELIVERY_DAYS', { fallback: 7 }),
     role: settings.oneOf('TRELLIS_ROLE', roles, 'all'),
+    processes: processes ?? 1,
     drainMs: settings.secondsMs('TRELLIS_DRAIN_SECONDS', 10),
     drainDelayMs: settings.secondsMs('TRELLIS_DRAIN_DELAY_SECONDS', 0),
-    limits: readLimits(settings, maxOpenFiles()),
+    limits: readLimits(settings, { openFiles: maxOpenFiles(), processes: processes ?? 1 }),
     ...readMonitoring(settings),
     connectFrameAncestors: settings.origins('TRELLIS_CONNECT_FRAME_ANCESTORS'),
     functions: {

@@ -1,6 +1,9 @@
 import type { Settings } from './setting-values.ts';
 
-/** The limits of a node. `undefined` if a limit is off. */
+/**
+ * The limits of a node. `undefined` if a limit is off. Settings for connections and memory are those of the machine, and are
+ * divided among its processes. Rates are not: the calls of one caller may all reach one process.
+ */
 export type LimitsConfig = {
   /** Calls a minute of a key without a limit of its own, over all nodes. */
   perKey: number | undefined;
@@ -15,25 +18,32 @@ export type LimitsConfig = {
   bodyBytes: number | undefined;
 };
 
-/** `openFiles`: the number of files that the system lets this process open. */
-export function readLimits(settings: Settings, openFiles: number): LimitsConfig {
+/** `openFiles`: the number of files that the system lets each process open. */
+export function readLimits(
+  settings: Settings,
+  { openFiles, processes }: { openFiles: number; processes: number },
+): LimitsConfig {
   const max = 1_000_000;
-  const bodyMb = readLimit(settings, 'TRELLIS_BODY_MEMORY_MB', { fallback: 256, min: 32, max });
+  const bodyMb = readLimit(settings, 'TRELLIS_BODY_MEMORY_MB', { fallback: 256, min: minBodyMb, max });
+  const connections = readNumber(settings, 'TRELLIS_MAX_CONNECTIONS', { min: 10, max });
   return {
     perKey: readLimit(settings, 'TRELLIS_RATE_LIMIT', { fallback: undefined, min: 1, max }),
     perPerson: readLimit(settings, 'TRELLIS_PERSON_RATE_LIMIT', { fallback: 3_000, min: 60, max }),
     perAddress: readLimit(settings, 'TRELLIS_ADDRESS_RATE_LIMIT', { fallback: 600, min: 10, max }),
     maxConnections:
-      readNumber(settings, 'TRELLIS_MAX_CONNECTIONS', { min: 10, max }) ?? maxConnectionsOf(openFiles),
+      connections === undefined ? maxConnectionsOf(openFiles) : Math.ceil(connections / processes),
     overloadDelayMs: readLimit(settings, 'TRELLIS_OVERLOAD_DELAY_MS', {
       fallback: 100,
       min: 10,
       max: 10_000,
     }),
-    bodyBytes: bodyMb === undefined ? undefined : bodyMb * 1024 * 1024,
+    bodyBytes:
+      bodyMb === undefined ? undefined : Math.max(minBodyMb, Math.floor(bodyMb / processes)) * 1024 * 1024,
   };
 }
 
+/** The length of the largest body of `POST /records`. */
+const minBodyMb = 32;
 /** Files and sockets of the service itself, to the database and on disk. */
 const ownFiles = 256;
 

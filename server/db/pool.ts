@@ -111,9 +111,12 @@ class TimedPool extends pg.Pool {
 
 type Limit = { ms: number; connectMs?: number; connection: 'pooled' | 'fresh' };
 
+const poolSize = 16;
 /** The number of simultaneous fresh connections, and the time limit for opening one. */
 const maxFresh = 4;
 const freshWithinMs = 2_000;
+/** The largest number of connections of a node: one more asks about silent servers. */
+export const maxNodeConnections = poolSize + maxFresh + 1;
 /** The time limit for the question whether a silent server works; a server that is slow to accept logins responds too. */
 const askedWithinMs = 5_000;
 
@@ -151,7 +154,7 @@ export function openDb(
   };
   const pool = new TimedPool({
     ...way,
-    max: options.maxConnections ?? 16,
+    max: options.maxConnections ?? poolSize,
     // Each idle one costs 4 to 8 MB at the server. The background work of a node needs three.
     idleTimeoutMillis: 5_000,
     connectionTimeoutMillis: 10_000,

@@ -13,6 +13,9 @@ const sweepMs = 20;
 
 const stops = new WeakMap<Server, AbortController>();
 
+/** The reason of a stop after which another process of this machine continues. */
+const replaced = Symbol('replaced');
+
 function stopOf({ server }: Pick<FastifyInstance, 'server'>): AbortController {
   const stop = stops.get(server) ?? new AbortController();
   stops.set(server, stop);
@@ -22,6 +25,11 @@ function stopOf({ server }: Pick<FastifyInstance, 'server'>): AbortController {
 /** Whether a stop was requested: a load balancer must choose another node then, although this one still answers. */
 export function isStopping(app: Pick<FastifyInstance, 'server'>): boolean {
   return stopOf(app).signal.aborted;
+}
+
+/** As `isStopping`, but false if another process takes the place of this one at the same address. */
+export function isLeaving(app: Pick<FastifyInstance, 'server'>): boolean {
+  return isStopping(app) && stopOf(app).signal.reason !== replaced;
 }
 
 /**
@@ -42,20 +50,20 @@ export function announceStop(app: FastifyInstance, onStop: () => void): void {
 /**
  * Returns a function that stops the server; to be called before it listens. For `delayMs` the server continues, but `isStopping`
  * is true and each response ends its connection; then it accepts no new connections. Resolves when all connections and modules
- * are closed: connections after their responses, and after `limitMs` at the latest.
+ * are closed: connections after their responses, and after `limitMs` at the latest. With `isReplaced`, `isLeaving` stays false.
  */
 export function createDrain(
   app: Pick<FastifyInstance, 'server' | 'close'>,
   wait: (ms: number) => Promise<unknown> = pause,
-): (limits: { delayMs?: number; limitMs: number }) => Promise<void> {
+): (limits: { delayMs?: number; limitMs: number; isReplaced?: boolean }) => Promise<void> {
   const { server } = app;
   const open = new Set<Socket>();
   server.on('connection', (socket: Socket) => {
     open.add(socket);
     socket.on('close', () => open.delete(socket));
   });
-  return async ({ delayMs = 0, limitMs }) => {
-    stopOf(app).abort();
+  return async ({ delayMs = 0, limitMs, isReplaced = false }) => {
+    stopOf(app).abort(isReplaced ? replaced : undefined);
     if (delayMs > 0) await wait(delayMs);
     const closed = app.close();
     // A response whose head was sent before the stop keeps its connection open.

@@ -7,12 +7,20 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import { parse } from 'yaml';
-import { countRecords, createMetricsText, type Instrument, metrics, statusClass } from './metrics.ts';
+import {
+  countRecords,
+  createProcessMetrics,
+  type Instrument,
+  metrics,
+  statusClass,
+  writeMetrics,
+} from './metrics.ts';
 
 const docs = join(import.meta.dirname, '../../docs/operations');
 const read = (file: string) => readFileSync(join(docs, file), 'utf8');
 const all: Instrument[] = Object.values<Instrument>(metrics);
-const tell = createMetricsText(async () => []);
+const readOwn = createProcessMetrics(() => []);
+const tell = async () => writeMetrics([{ families: await readOwn() }], []);
 let text: string;
 /** Of every figure there is, ours or not: its type. */
 let types: Map<string, string>;
@@ -66,6 +74,19 @@ test('a histogram has cumulative buckets, its sum and its count', async () => {
     assert.ok(reported.split('\n').includes(line), line);
 });
 
+test('metrics of several processes are told apart, and those of the installation are written once', async () => {
+  const families = await readOwn();
+  const processes = ['1', '2'].map((process) => ({ process, families }));
+  const { text: both } = await writeMetrics(processes, [metrics.runsOldestDue.reads([[], 7])]);
+  const linesOf = (name: string) => both.split('\n').filter((line) => line.startsWith(name));
+  assert.deepEqual(linesOf('trellis_sign_ins_refused_total'), [
+    'trellis_sign_ins_refused_total{process="1"} 0',
+    'trellis_sign_ins_refused_total{process="2"} 0',
+  ]);
+  assert.deepEqual(linesOf('trellis_runs_oldest_due_seconds'), ['trellis_runs_oldest_due_seconds 7']);
+  assert.deepEqual(linesOf('# TYPE process_cpu_seconds_total'), ['# TYPE process_cpu_seconds_total counter']);
+});
+
 test('a metric without labels exists from the start, and counts nothing if nothing happened', () => {
   assert.match(text, /^trellis_sign_ins_refused_total 0$/m);
   countRecords({ added: 0 });
@@ -93,8 +114,8 @@ const words = new Set(
     ' ',
   ),
 );
-/** Of whatever scrapes, and not of the service. */
-const given = new Set(['up', 'instance', 'job']);
+/** Of whatever scrapes, and `process` of all metrics if several processes serve. */
+const given = new Set(['up', 'instance', 'job', 'process']);
 
 /** What an expression names that there is not. */
 function unknownIn(expr: string): string[] {

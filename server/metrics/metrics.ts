@@ -444,27 +444,27 @@ export type MetricsText = { contentType: string; text: string };
 
 type Value = { labels: Record<string, string>; value: number; metricName: string };
 
+/** A metric with all its values, in the form of prom-client. */
+type Family = { name: string; help: string; type: string; values: Value[] };
+
+export type ReadProcessMetrics = () => Promise<Family[]>;
+
+/** `process` tells the processes of one machine apart; absent if there is one. */
+export type ProcessMetrics = { process?: string; families: Family[] };
+
 /**
- * Writes the present values in the text format of Prometheus, with the metrics of the process and of Node. `read` returns the
- * values of the gauges. prom-client is loaded at the first call, since it measures the event loop and garbage collection
- * from then on.
+ * Reads the present values of `instruments`, and the metrics of this process and of Node. `read` returns the values of the gauges.
+ * prom-client is loaded at the first call, since it measures the event loop and garbage collection from then on.
  */
-export function createMetricsText(read: () => Promise<readonly Reading[]>): () => Promise<MetricsText> {
+export function createProcessMetrics(
+  read: () => readonly Reading[],
+  instruments: readonly Instrument[] = Object.values<Instrument>(metrics),
+): ReadProcessMetrics {
   let loading: ReturnType<typeof load> | undefined;
-  let readings: Map<Instrument, readonly Sample[]>;
 
   async function load() {
     const { Registry, collectDefaultMetrics } = await import('prom-client');
     const registry = new Registry();
-    for (const instrument of Object.values<Instrument>(metrics)) {
-      const { name, help, type } = instrument;
-      const aggregator = 'sum';
-      const get = async () => ({
-        ...{ name, help, type, aggregator },
-        values: valuesOf(instrument, readings.get(instrument) ?? []),
-      });
-      registry.registerMetric({ name, get } as never);
-    }
     collectDefaultMetrics({ register: registry });
     return registry;
   }
@@ -472,9 +472,45 @@ export function createMetricsText(read: () => Promise<readonly Reading[]>): () =
   return async () => {
     loading ??= load();
     const registry = await loading;
-    readings = new Map((await read()).map(({ gauge, samples }) => [gauge, samples]));
-    return { contentType: registry.contentType, text: await registry.metrics() };
+    const readings = new Map(read().map(({ gauge, samples }) => [gauge as Instrument, samples]));
+    const own = instruments.map((instrument) => {
+      const { name, help, type } = instrument;
+      return { name, help, type, values: valuesOf(instrument, readings.get(instrument) ?? []) };
+    });
+    return [...own, ...((await registry.getMetricsAsJSON()) as unknown as Family[])];
   };
+}
+
+/**
+ * Writes metrics in the text format of Prometheus. The values of several processes stand side by side, each with the label
+ * `process`: a sum would fall when a process is replaced, and Prometheus would count the rest of it again. Those of the
+ * installation stand there once.
+ */
+export async function writeMetrics(
+  processes: readonly ProcessMetrics[],
+  installation: readonly Reading[],
+): Promise<MetricsText> {
+  const { Registry } = await import('prom-client');
+  const merged = new Map<string, Family>();
+  for (const { process, families } of processes) {
+    for (const { values, ...family } of families) {
+      const known = merged.get(family.name) ?? { ...family, values: [] };
+      merged.set(family.name, known);
+      for (const { labels, value, ...rest } of values)
+        known.values.push({
+          ...rest,
+          // JSON between processes has no NaN.
+          value: value ?? Number.NaN,
+          labels: process === undefined ? labels : { process, ...labels },
+        });
+    }
+  }
+  for (const { gauge, samples } of installation)
+    merged.get(gauge.name)?.values.push(...valuesOf(gauge, samples));
+  const registry = new Registry();
+  for (const family of merged.values())
+    registry.registerMetric({ name: family.name, get: async () => family } as never);
+  return { contentType: registry.contentType, text: await registry.metrics() };
 }
 
 function valuesOf(instrument: Instrument, read: readonly Sample[]): Value[] {

@@ -29,6 +29,8 @@ export type RunningService = {
   exited: Promise<unknown>;
   /** All lines it printed before it was ready. */
   greeting: string[];
+  /** The lines of its log so far. */
+  logged: readonly string[];
   /** Calls our interface with the key of `dev`; the body of a 2xx, else an error that shows it. */
   call(
     method: string,
@@ -81,12 +83,15 @@ export async function startRunningService(
   const exited = once(child, 'exit') as Promise<[number | null]>;
   const watch = openSecretWatch();
   const greeting: string[] = [];
+  const logged: string[] = [];
   const ready = Promise.withResolvers<void>();
   let isReady = false;
   const output = createInterface({ input: child.stdout });
   output.on('close', ready.resolve).on('line', (line) => {
-    if (line.startsWith('{') || isReady) watch.log.write(line);
-    else greeting.push(line);
+    if (line.startsWith('{') || isReady) {
+      watch.log.write(line);
+      logged.push(line);
+    } else greeting.push(line);
     if (!line.startsWith('ready ')) return;
     isReady = true;
     ready.resolve();
@@ -128,6 +133,7 @@ export async function startRunningService(
     pid: child.pid!,
     exited,
     greeting,
+    logged,
     async call(method, path, { headers = {}, body } = {}) {
       const init = {
         method,

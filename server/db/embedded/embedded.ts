@@ -33,15 +33,20 @@ const logLimitBytes = 1024 * 1024;
  *
  * The server ends with this process, within about a second even after `kill -9`. It does not keep the process alive. Throws if
  * another service uses `dataDir` (then nothing is changed), if another major version made the cluster, and if this machine
- * cannot run it; each message names the remedy. `log` receives messages for the operator.
+ * cannot run it; each message names the remedy. `log` receives messages for the operator. `maxConnections` is that of the
+ * server, PostgreSQL's default if absent.
  */
-export async function startEmbedded(start: { dataDir: string; log?: Log }): Promise<EmbeddedPostgres> {
-  const { dataDir, log = () => {} } = start;
+export async function startEmbedded(start: {
+  dataDir: string;
+  log?: Log;
+  maxConnections?: number;
+}): Promise<EmbeddedPostgres> {
+  const { dataDir, log = () => {}, maxConnections } = start;
   const place = await takePlace({ dataDir, log });
   try {
     const { clusterDir, binaries, account } = place;
     if (!existsSync(clusterDir)) await makeCluster(clusterDir, { binaries, account });
-    return await serve(place, log);
+    return await serve(place, log, maxConnections);
   } catch (error) {
     place.release();
     throw error;
@@ -61,7 +66,7 @@ export async function openEmbedded(start: { dataDir: string; log: Log }): Promis
 }
 
 /** Holds the place until the server is stopped. */
-async function serve(place: Place, log: Log): Promise<EmbeddedPostgres> {
+async function serve(place: Place, log: Log, maxConnections?: number): Promise<EmbeddedPostgres> {
   const { dir, clusterDir, account, binaries } = place;
   checkVersion(clusterDir, binaries);
   await endOrphan(clusterDir, log);
@@ -69,6 +74,7 @@ async function serve(place: Place, log: Log): Promise<EmbeddedPostgres> {
   const { socketDir, remove } = await listenBeside(dir, { clusterDir, account });
   const server = await runServer(clusterDir, {
     ...{ accessDir: dir, socketDir, binaries, account, log, write },
+    ...(maxConnections !== undefined && { settings: { max_connections: String(maxConnections) } }),
   });
   const stop = async () => {
     await server.stop();

@@ -1,27 +1,30 @@
 /** The database: its version, its settings, its state, and the master keys that open it. */
+import { availableParallelism, hostname, loadavg } from 'node:os';
 import type { MasterKey } from '../../config/config.ts';
 import { findKeyFault, listMasterKeys } from '../../data-keys/master-keys.ts';
 import { readMigrationState } from '../../db/migrate.ts';
-import type { Db } from '../../db/pool.ts';
+import { type Db, maxNodeConnections } from '../../db/pool.ts';
 import { isSchemaMissing } from '../../jobs/jobs.ts';
-import { listNodes } from '../../nodes/nodes.ts';
+import { listNodes, type Node } from '../../nodes/nodes.ts';
 import { isStalled } from '../../records/retention/consumers.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
-/** Connections of one node, as `openDb` opens them: those of the pool, and fresh ones. */
-const poolSize = 21;
 const maxSkewMs = 2_000;
 const oldestMajor = 15;
 const newestMajor = 18;
 
-export function databaseChecks(db: Db, { isEmbedded }: { isEmbedded: boolean }): Check[] {
+/** `processes`: the number that the settings name. */
+export function databaseChecks(
+  db: Db,
+  { isEmbedded, processes }: { isEmbedded: boolean; processes: number },
+): Check[] {
   return [
     { name: 'database-version', run: async () => judgeVersion(await settingOf(db, 'server_version_num')) },
     { name: 'database-encoding', run: async () => judgeEncoding(await settingOf(db, 'server_encoding')) },
     { name: 'database-writable', run: () => judgeWritable(db) },
     { name: 'durability', run: async () => judgeDurability(await settingsOf(db, durable)) },
     { name: 'time-limits', run: async () => judgeTimeLimits(await settingsOf(db, timeLimits)) },
-    { name: 'database-connections', run: () => judgeConnections(db) },
+    { name: 'database-connections', run: () => judgeConnections(db, processes) },
     {
       name: 'database-memory',
       run: async () => judgeMemory(await settingBytes(db, 'shared_buffers'), isEmbedded),
@@ -30,6 +33,7 @@ export function databaseChecks(db: Db, { isEmbedded }: { isEmbedded: boolean }):
     { name: 'migrations', run: () => judgeMigrations(db) },
     { name: 'job-queues', run: () => judgeJobs(db) },
     { name: 'nodes', run: () => judgeNodes(db) },
+    { name: 'processes', run: () => judgeOwnProcesses(db, processes) },
     { name: 'backlog', run: () => judgeBacklog(db) },
     { name: 'consumers', run: () => judgeConsumers(db) },
   ];
@@ -113,7 +117,7 @@ export function judgeTimeLimits(settings: Partial<Record<(typeof timeLimits)[num
   );
 }
 
-async function judgeConnections(db: Db): Promise<Verdict> {
+async function judgeConnections(db: Db, processes: number): Promise<Verdict> {
   const [found] = await db.query<{ max: number; open: number }>(
     `select
        current_setting('max_connections')::integer
@@ -121,9 +125,9 @@ async function judgeConnections(db: Db): Promise<Verdict> {
        (select count(*) from pg_stat_activity where backend_type = 'client backend') as open`,
   );
   const { max = 0, open = 0 } = found ?? {};
-  const nodes = Math.max(1, await countNodes(db));
-  const says = `${max} connections are possible, ${open} are open; ${nodes} ${nodes === 1 ? 'node' : 'nodes'} may open ${nodes * poolSize}.`;
-  if (nodes * poolSize > max)
+  const nodes = Math.max(processes, (await listLiveNodes(db)).length);
+  const says = `${max} connections are possible, ${open} are open; ${nodes} ${nodes === 1 ? 'node' : 'nodes'} may open ${nodes * maxNodeConnections}.`;
+  if (nodes * maxNodeConnections > max)
     return warn(says, 'Raise max_connections, or use PgBouncer in transaction mode.');
   return ok(says);
 }
@@ -181,7 +185,7 @@ async function judgeJobs(db: Db): Promise<Verdict> {
 
 async function judgeNodes(db: Db): Promise<Verdict> {
   if (!(await isThere(db, 'node'))) return ok('No node has started yet.');
-  const nodes = (await listNodes(db)).filter(({ isSilent }) => !isSilent);
+  const nodes = await listLiveNodes(db);
   if (nodes.length === 0) return ok('No node runs.');
   const versions = [...new Set(nodes.map(({ version }) => version))];
   if (!nodes.some(({ role, isStopping }) => role !== 'api' && !isStopping))
@@ -199,9 +203,38 @@ async function judgeNodes(db: Db): Promise<Verdict> {
   );
 }
 
-async function countNodes(db: Db): Promise<number> {
-  if (!(await isThere(db, 'node'))) return 0;
-  return (await listNodes(db)).filter(({ isSilent }) => !isSilent).length;
+async function listLiveNodes(db: Db): Promise<Node[]> {
+  if (!(await isThere(db, 'node'))) return [];
+  return (await listNodes(db)).filter(({ isSilent }) => !isSilent);
+}
+
+/** By the nodes of this machine that run, or by the settings if none does: then the load is that of other programs. */
+async function judgeOwnProcesses(db: Db, processes: number): Promise<Verdict> {
+  const own = (await listLiveNodes(db)).filter(({ name }) => name.startsWith(`${hostname()}:`)).length;
+  const [, load = 0] = own > 0 ? loadavg() : [];
+  return judgeProcesses({ processes: own || processes, cores: availableParallelism(), load });
+}
+
+/** A node is busy with about one core. A machine at its limit has no core for another one. */
+export function judgeProcesses({
+  processes,
+  cores,
+  load,
+}: {
+  processes: number;
+  cores: number;
+  /** The load of the machine, over five minutes. */
+  load: number;
+}): Verdict {
+  const says = `${processes} ${processes === 1 ? 'process serves' : 'processes serve'} on ${cores} ${cores === 1 ? 'core' : 'cores'}; the load is ${load.toFixed(1)}.`;
+  if (processes > cores)
+    return warn(says, 'Start at most one process for each core: more only take memory and connections.');
+  if (processes < cores && load >= 0.7 * processes && load < cores)
+    return warn(
+      says,
+      'More processes may carry more: trellis start --processes auto. See docs/operations/processes.md.',
+    );
+  return ok(says);
 }
 
 /** Events, audit entries and runs that have waited for too long. */

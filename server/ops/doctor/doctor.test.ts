@@ -18,6 +18,7 @@ import {
   judgeDurability,
   judgeEncoding,
   judgeKeyRing,
+  judgeProcesses,
   judgeSkew,
   judgeTimeLimits,
   judgeVersion,
@@ -40,13 +41,15 @@ after(async () => {
 });
 
 const run = async (name: string) => {
-  const check = databaseChecks(db, { isEmbedded: false }).find((one) => one.name === name) as Check;
+  const check = databaseChecks(db, { isEmbedded: false, processes: 1 }).find(
+    (one) => one.name === name,
+  ) as Check;
   return runCheck(check);
 };
 
 test('a migrated database that keeps what it commits has no fault but the settings of the test server', async () => {
   const states: Record<string, string> = {};
-  for (const check of databaseChecks(db, { isEmbedded: true })) {
+  for (const check of databaseChecks(db, { isEmbedded: true, processes: 1 })) {
     states[check.name] = (await runCheck(check)).state;
   }
   const { durability, ...rest } = states;
@@ -78,7 +81,7 @@ test('a read-only role and a role with a short timeout are reported', async () =
   const other = openDb(database.target, { maxConnections: 1 });
   try {
     const found = new Map<string, string>();
-    for (const check of databaseChecks(other, { isEmbedded: false })) {
+    for (const check of databaseChecks(other, { isEmbedded: false, processes: 1 })) {
       found.set(check.name, (await runCheck(check)).state);
     }
     assert.deepEqual([found.get('database-writable'), found.get('time-limits')], ['fail', 'warn']);
@@ -87,6 +90,28 @@ test('a read-only role and a role with a short timeout are reported', async () =
     await other.query(`alter role "${role}" in database "${at}" reset all`);
     await other.end();
   }
+});
+
+test('more processes are proposed while this one is busy and the machine has free cores', () => {
+  const stateOf = (processes: number, cores: number, load: number) =>
+    judgeProcesses({ processes, cores, load }).state;
+  assert.equal(stateOf(1, 8, 1.2), 'warn');
+  assert.equal(stateOf(4, 8, 3.1), 'warn');
+  assert.equal(stateOf(1, 8, 0.2), 'ok');
+  // Other programs use the cores.
+  assert.equal(stateOf(1, 8, 9), 'ok');
+  assert.equal(stateOf(8, 8, 6), 'ok');
+  assert.equal(stateOf(1, 1, 0.9), 'ok');
+  assert.match(
+    judgeProcesses({ processes: 4, cores: 2, load: 0 }).mend ?? '',
+    /at most one process for each core/,
+  );
+});
+
+test('a pool of each process of the settings counts before the first start', async () => {
+  const check = databaseChecks(db, { isEmbedded: false, processes: 200 });
+  const found = await runCheck(check.find(({ name }) => name === 'database-connections') as Check);
+  assert.deepEqual([found.state, /200 nodes may open 4200\./.test(found.says)], ['warn', true], found.says);
 });
 
 test('what waits for too long is named', async () => {

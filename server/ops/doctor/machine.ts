@@ -18,7 +18,7 @@ export function machineChecks(config: Config | undefined): Check[] {
       name: 'open-files',
       run: async () => judgeOpenFiles(openFiles(), config?.limits.maxConnections),
     },
-    { name: 'memory', run: async () => judgeMemory(await availableMb()) },
+    { name: 'memory', run: async () => judgeMemory(await availableMb(), config?.processes) },
     {
       name: 'isolation',
       run: async () => {
@@ -63,11 +63,11 @@ export function judgeOpenFiles(limit: number, maxConnections: number | undefined
   return ok(`This process may open ${limit === Number.POSITIVE_INFINITY ? 'any number of' : limit} files.`);
 }
 
-export function judgeMemory(mb: number) {
-  if (mb < minMemoryMb)
+export function judgeMemory(mb: number, processes = 1) {
+  if (mb < minMemoryMb * processes)
     return warn(
       `This machine has ${mb} MB of memory.`,
-      `A node needs ${minMemoryMb} MB, and more if it runs functions. See docs/operations/sizing.md.`,
+      `Each node needs ${minMemoryMb} MB, and more if it runs functions. See docs/operations/sizing.md.`,
     );
   return ok(`This machine has ${mb} MB of memory.`);
 }
