@@ -16,6 +16,7 @@ import { idleBenchmark } from './idle.ts';
 import { loadBenchmark } from './load.ts';
 import { sizeBenchmark } from './load-size.ts';
 import { metricsBenchmark } from './metrics.ts';
+import { processesBenchmark } from './processes.ts';
 import { proxyBenchmark } from './proxy.ts';
 import { listBenchmark, pruneBenchmark, saveBenchmark } from './records.ts';
 import { millionBenchmark } from './records-million.ts';
@@ -28,6 +29,7 @@ const benchmarks: Record<string, Benchmark> = {
   prune: pruneBenchmark,
   million: millionBenchmark,
   proxy: proxyBenchmark,
+  processes: processesBenchmark,
   metrics: metricsBenchmark,
   activity: activityBenchmark,
   functions: functionsBenchmark,

@@ -21,6 +21,7 @@ import {
   withFixedPort,
 } from '../main.ts';
 import { createProcessMetrics, type ProcessMetrics } from '../metrics/metrics.ts';
+import { messageOf } from '../ops/doctor/check.ts';
 import { version } from '../version.ts';
 import type { ProcessStart, ToProcess, ToSupervisor } from './channel.ts';
 
@@ -50,7 +51,8 @@ export function startProcesses(given: { config: Config; log: Logger }): Promise<
 
 type Process = {
   name: string;
-  worker: Worker;
+  /** Undefined if the system could not start it. */
+  worker: Worker | undefined;
   startedAtMs: number;
   isReady: boolean;
   /** The request to end, which a starting process receives when it is ready. */
@@ -83,19 +85,35 @@ function createProcesses({
     sandbox: sandbox && { url: sandbox.url, client: sandbox.client },
   });
 
+  /** If the system cannot start a process, that is the reason of `ready` and `exited`. */
   function spawn(): Process {
-    const name = freeName(running);
-    const worker = cluster.fork();
     const ready = Promise.withResolvers<void>();
     const exited = Promise.withResolvers<string>();
     ready.promise.catch(() => {});
     const one: Process = {
-      ...{ name, worker, startedAtMs: performance.now(), isReady: false },
+      ...{ name: freeName(running), worker: undefined, startedAtMs: performance.now(), isReady: false },
       ...{ ready: ready.promise, exited: exited.promise },
     };
+    running.add(one);
+    const ended = (how: string) => {
+      running.delete(one);
+      ready.reject(new Error(how));
+      exited.resolve(how);
+    };
+    try {
+      one.worker = cluster.fork();
+    } catch (error) {
+      ended(messageOf(error));
+      return one;
+    }
+    const { worker } = one;
+    returnConnections(worker, () =>
+      [...running].some((other) => other !== one && other.isReady && other.leave === undefined),
+    );
     let reason: string | undefined;
     worker.on('message', (message: ToSupervisor) => {
-      if (message.is === 'loaded') send(one, { is: 'start', start: start(name), building: web.building() });
+      if (message.is === 'loaded')
+        send(one, { is: 'start', start: start(one.name), building: web.building() });
       if (message.is === 'ready') {
         one.isReady = true;
         ready.resolve();
@@ -105,20 +123,18 @@ function createProcesses({
       if (message.is === 'reported') reports.get(message.id)?.(message.families);
       if (message.is === 'collect') void answer(one, message.id);
     });
-    // Its channel broke: the process exits.
-    worker.on('error', () => {});
-    worker.once('exit', (code, signal) => {
-      const how = reason ?? `it ended with ${signal ? `the signal ${signal}` : `code ${code}`}`;
-      running.delete(one);
-      ready.reject(new Error(reason ?? `A process could not start: ${how}.`));
-      exited.resolve(how);
+    // A process that was not started does not exit. One whose channel broke does.
+    worker.on('error', (error) => {
+      if (worker.process.pid === undefined) ended(messageOf(error));
     });
-    running.add(one);
+    worker.once('exit', (code, signal) =>
+      ended(reason ?? `A process ended with ${signal ? `the signal ${signal}` : `code ${code}`}.`),
+    );
     return one;
   }
 
   function send({ worker }: Process, message: ToProcess): void {
-    if (worker.isConnected()) worker.send(message);
+    if (worker?.isConnected()) worker.send(message);
   }
 
   /** The metrics of all processes, for the one that was asked for them. */
@@ -159,7 +175,7 @@ function createProcesses({
     const kill = setTimeout(
       () => {
         log.error({ process: one.name }, 'a process did not stop in time, and is killed');
-        one.worker.process.kill('SIGKILL');
+        one.worker?.process.kill('SIGKILL');
       },
       config.drainDelayMs + replacedDelayMs + config.drainMs + stopPartsMs,
     );
@@ -179,7 +195,8 @@ function createProcesses({
         return;
       }
       void keep(fresh);
-      await end(old, { isReplaced: true });
+      // If the old one has ended meanwhile, `keep` starts another one in its place, and this one is too many.
+      await end(running.has(old) ? old : fresh, { isReplaced: true });
     }
     log.info('all processes were restarted');
   }
@@ -219,6 +236,31 @@ function createProcesses({
       await Promise.all([...running].map((one) => end(one, { isReplaced: false })));
     },
   };
+}
+
+/**
+ * Gives a connection that a process has received but not accepted before it ended to another process, or closes it. Node 26.10
+ * would keep it open without an answer: `handoff` in its lib/internal/cluster/round_robin_handle.js waits for the response of
+ * the process. This sends the response of a process that does not accept. Nothing was read from the connection.
+ */
+function returnConnections({ process: child }: Worker, isAnotherListening: () => boolean): void {
+  const passed = new Map<number, { close(): void }>();
+  const send = child.send as (...words: unknown[]) => boolean;
+  child.send = (...words: unknown[]) => {
+    const [message, handle] = words as [{ seq: number }, { close(): void } | null | undefined];
+    if (handle) passed.set(message.seq, handle);
+    return Reflect.apply(send, child, words);
+  };
+  child.on('internalMessage', ({ ack }: { ack?: number }) => {
+    if (ack !== undefined) passed.delete(ack);
+  });
+  // After the last message of the process. Node has no event `disconnect` while a connection is passed.
+  child.once('close', () => {
+    for (const [ack, handle] of passed) {
+      if (isAnotherListening()) child.emit('internalMessage', { cmd: 'NODE_CLUSTER', ack, accepted: false });
+      else handle.close();
+    }
+  });
 }
 
 /** The lowest number without a process: so metrics have few values of the label, and no two processes have the same. */

@@ -2,7 +2,7 @@
 // Slow: it starts services of two processes each, and kills and replaces these.
 
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { Agent, request } from 'node:http';
 import { createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -137,13 +137,23 @@ test('two processes serve one port, each is a node, and either reports the metri
 });
 
 test(
-  'while a killed process is away the other one answers, and the killed one is replaced',
+  'while a killed process is away the other one answers, also what it had not accepted, and the killed one is replaced',
   only,
   async () => {
     const before = await servingOf(service.pid);
     assert.equal(before.length, 2);
     const [killed = 0, other = 0] = before;
+    provider.play(() => {});
+    const calls = Promise.allSettled(Array.from({ length: 20 }, () => get('/proxy/waiting')));
+    for (let count = 0; count < 20; count += 1) await provider.next();
+    process.kill(killed, 'SIGSTOP');
+    await until(async () => (await readFile(`/proc/${killed}/stat`, 'utf8')).includes(') T '));
+    let ended = 0;
+    const fresh = Array.from({ length: 8 }, () => get('/connections').finally(() => (ended += 1)));
+    // One is passed to the stopped process.
+    await until(() => ended >= 7);
     process.kill(killed, 'SIGKILL');
+    for (const { status } of await Promise.all(fresh)) assert.equal(status, 200);
     // The supervisor has noticed its end then.
     await until(() => !isAlive(killed));
     for (let count = 0; count < 8; count += 1) assert.equal((await get('/connections')).status, 200);
@@ -152,6 +162,9 @@ test(
       return pids.length === 2 && pids;
     });
     assert.ok(now.includes(other) && !now.includes(killed));
+    for (const seen of provider.seen) seen.write(provided);
+    const answered = (await calls).filter(({ status }) => status === 'fulfilled').length;
+    assert.ok(answered > 0 && answered < 20, `${answered} calls were answered`);
     await until(async () => (await readyNames()).length === 2);
   },
 );
@@ -195,6 +208,16 @@ test('SIGHUP replaces both processes, reads definitions again, and no call fails
     [],
   );
   for (let count = 0; count < 4; count += 1) assert.equal((await get('/providers/own')).status, 200);
+});
+
+test('a process that dies during a rolling restart is replaced once', only, async () => {
+  const before = await servingOf(service.pid);
+  const since = service.logged.length;
+  process.kill(service.pid, 'SIGHUP');
+  await until(async () => (await servingOf(service.pid)).length === 3);
+  process.kill(before[0]!, 'SIGKILL');
+  await until(() => isLogged('all processes were restarted', since));
+  await until(async () => (await servingOf(service.pid)).length === 2 && (await readyNames()).length === 2);
 });
 
 test(
@@ -256,7 +279,42 @@ test('without their supervisor the processes end, and the next start works', onl
   await assert.rejects(get('/health'), /ECONNREFUSED/);
   service = await startRunningService({ dataDir, env: { TRELLIS_PROCESSES: '2' } });
   assert.equal((await get('/connections')).status, 200);
+});
+
+test('SIGTERM during a rolling restart ends all processes', only, async () => {
+  process.kill(service.pid, 'SIGHUP');
+  const all = await until(async () => {
+    const pids = await servingOf(service.pid);
+    return pids.length === 3 && pids;
+  });
   assert.equal(await service.stop({ keepData: false }), 0);
+  assert.deepEqual(all.filter(isAlive), []);
+});
+
+test('if the system cannot start a process, it is asked again after a pause', only, async () => {
+  const database = await openTestDatabase();
+  const directory = await mkdtemp(join(tmpdir(), 'trellis-processes-'));
+  const node = join(directory, 'node');
+  const placeNode = () => copyFile(process.execPath, node).then(() => chmod(node, 0o755));
+  await placeNode();
+  const main = join(import.meta.dirname, '../../server/cli/main.ts');
+  const other = await startRunningService({
+    program: [node, main],
+    dataDir: join(directory, 'data'),
+    env: { ...settingsFor(database), TRELLIS_PROCESSES: '2', TRELLIS_SANDBOX: 'off' },
+  });
+  try {
+    await rm(node);
+    const [killed = 0] = await servingOf(other.pid);
+    process.kill(killed, 'SIGKILL');
+    await until(() => other.logged.filter((line) => /"why":"spawn .*ENOENT/.test(line)).length >= 2);
+    await placeNode();
+    await until(async () => (await servingOf(other.pid)).length === 2);
+  } finally {
+    assert.equal(await other.stop(), 0);
+    await rm(directory, { recursive: true });
+    await database.drop();
+  }
 });
 
 test('a start ends with 1 and the reason if its processes cannot serve', async () => {
