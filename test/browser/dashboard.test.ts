@@ -180,6 +180,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: /Environment/ }).click();
     await page.getByRole('menuitem', { name: 'prod' }).click();
     await page.getByText('No entries yet').waitFor();
+    assert.equal(await page.getByRole('search', { name: 'Filters' }).count(), 0);
     assert.equal(new URL(page.url()).pathname, '/app/prod/activity');
   });
 

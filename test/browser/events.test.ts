@@ -35,16 +35,24 @@ describe('events in a browser', { skip: skipBrowser }, () => {
   };
   const card = () => page.getByRole('article');
 
-  test('each empty tab shows the next step', async () => {
+  test('each empty tab shows the next step, and no filter', async () => {
+    const filters = page.getByRole('search', { name: 'Filters' });
     await open();
     await page.getByText('No endpoint yet').waitFor();
     await picture(page, 'events-endpoints-empty');
     await tab('Deliveries');
     await page.getByText('No deliveries yet').waitFor();
+    assert.equal(await filters.count(), 0);
     await picture(page, 'events-deliveries-empty');
     await tab('Feed');
     await page.getByText('No events yet').waitFor();
+    assert.equal(await filters.count(), 0);
     await picture(page, 'events-feed-empty');
+    // A filter that is set stays, so that it can be cleared.
+    await open('?tab=feed&type=connection.created');
+    await page.getByText('No match').waitFor();
+    assert.equal(await filters.count(), 1);
+    await page.goBack();
   });
 
   test('an address that may not be called is refused with its code', async () => {
@@ -238,5 +246,21 @@ describe('events in a browser', { skip: skipBrowser }, () => {
       });
       assert.equal(answered.status, 403, `${method} ${path}: ${answered.text}`);
     }
+  });
+
+  test('a sign-out on a page that polls shows no error', async () => {
+    await open('?tab=feed');
+    await page.getByRole('button', { name: 'connection.created' }).first().waitFor();
+    await page.route('**/api/auth/sign-out', async (route) => {
+      const response = await route.fetch();
+      // The session has ended, and the page polls several times in this time unless it stopped. A 401 in the console fails.
+      await page.waitForTimeout(1_500);
+      await route.fulfill({ response });
+    });
+    await page.getByRole('button', { name: 'Your account' }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { name: 'Sign in to Trellis' }).waitFor();
+    assert.equal(await page.getByRole('alert').count(), 0);
+    assert.equal(page.url(), `${trellis.baseUrl}/app/sign-in`);
   });
 });

@@ -80,11 +80,12 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     },
   ];
 
-  test('each empty page shows the next step', async () => {
+  test('each empty page shows the next step, and no filter', async () => {
     for (const { name, path, empty } of pages()) {
       if (empty === undefined) continue;
       await open(path);
       await page.getByText(empty).waitFor();
+      assert.equal(await page.getByRole('search', { name: 'Filters' }).count(), 0, name);
       await picture(page, `${name}-empty`);
     }
   });

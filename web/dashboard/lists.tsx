@@ -1,5 +1,5 @@
 import { Button, Group, Select } from '@mantine/core';
-import { useQuery } from '@tanstack/react-query';
+import { type UseQueryResult, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { EmptyState } from '../ui/EmptyState.tsx';
 import { FilterField } from '../ui/FilterField.tsx';
@@ -21,15 +21,21 @@ export type Filter<S> = {
   isNumber?: boolean;
 };
 
-/** The filters of a list. `'integration'` selects one of the environment's integrations; false filters are left out. */
+/**
+ * The filters of a list. `'integration'` selects one of the environment's integrations; false filters are left out. An empty
+ * list shows no filter, unless one is set.
+ */
 export function FilterBar<S extends object>({
   search,
   filters,
+  isEmpty,
   onChange,
   children,
 }: {
   search: S;
   filters: (Filter<S> | 'integration' | false)[];
+  /** See `hasNoEntries`. */
+  isEmpty: boolean;
   onChange: (next: Partial<S>) => void;
   children?: ReactNode;
 }) {
@@ -38,6 +44,9 @@ export function FilterBar<S extends object>({
     return value === undefined ? undefined : String(value);
   };
   const set = (name: string, value: unknown) => onChange({ [name]: value ?? undefined } as Partial<S>);
+  const isSet = (filter: Filter<S> | 'integration' | false) =>
+    filter !== false && currentOf(filter === 'integration' ? filter : filter.name) !== undefined;
+  if (isEmpty && !filters.some(isSet)) return children ? <Group gap="xs">{children}</Group> : null;
   return (
     <Group gap="xs" align="flex-end" role="search" aria-label="Filters">
       {filters.map((filter) => {
@@ -98,6 +107,14 @@ function IntegrationFilter(props: { value: string | null; onChange: (next: strin
       {...props}
     />
   );
+}
+
+/** Whether the first page of a list was read and has no entry. The entries of a previous address do not count. */
+export function hasNoEntries<T>(
+  { data, isPlaceholderData }: Pick<UseQueryResult<T>, 'data' | 'isPlaceholderData'>,
+  entriesOf: (data: T) => readonly unknown[],
+): boolean {
+  return data !== undefined && !isPlaceholderData && entriesOf(data).length === 0;
 }
 
 /** An empty list whose filters match nothing. */

@@ -14,7 +14,7 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { useNow } from '../../ui/time.ts';
 import { GuideLink } from '../links.tsx';
-import { CursorPager, defined, type Filter, FilterBar } from '../lists.tsx';
+import { CursorPager, defined, type Filter, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { OperationDrawer } from './OperationDrawer.tsx';
@@ -32,6 +32,10 @@ export function ActivityPage() {
   const navigate = useNavigate({ from: '/$environment/activity' });
   const nowMs = useNow();
   const given = filtersOf(search);
+  const isWhole = !isFiltered(search) && search.cursor === undefined;
+  // The query of an unfiltered list, which polls it while it is empty.
+  const whole = useQuery({ ...operationsQuery(environment, { limit: pageSize }, false), enabled: isWhole });
+  const isEmpty = isWhole && hasNoEntries(whole, ({ operations }) => operations);
   const change = (next: Partial<ActivitySearch>) =>
     void navigate({ search: (former) => ({ ...former, cursor: undefined, ...next }), replace: true });
   return (
@@ -47,7 +51,7 @@ export function ActivityPage() {
       <Card component="section" aria-label="Over time">
         <Charts search={search} filters={given} nowMs={nowMs} />
       </Card>
-      <ActivityFilters search={search} onChange={change} />
+      {!isEmpty && <ActivityFilters search={search} onChange={change} />}
       <OperationsList
         key={JSON.stringify([environment, given, search.range, search.from, search.to])}
         search={search}
@@ -149,7 +153,7 @@ function ActivityFilters({
     search.from !== undefined && search.to !== undefined && Date.parse(search.to) < Date.parse(search.from);
   const between = isChoosing || isBetween;
   return (
-    <FilterBar search={search} filters={filters} onChange={onChange}>
+    <FilterBar search={search} filters={filters} isEmpty={false} onChange={onChange}>
       <Select
         flex="1 1 140px"
         maw={240}
@@ -193,6 +197,11 @@ function filtersOf(search: ActivitySearch): Omit<Filters, 'from' | 'to' | 'curso
   const { text, status, integration: provider_config_key, connection: connection_id } = search;
   const type = types.find((one) => one === search.type);
   return defined({ text, type, status, provider_config_key, connection_id });
+}
+
+function isFiltered(search: ActivitySearch): boolean {
+  const { range, from, to } = search;
+  return Object.keys({ ...filtersOf(search), ...defined({ range, from, to }) }).length > 0;
 }
 
 const pageSize = 50;
@@ -254,9 +263,6 @@ function OperationsList({
   const all = mayGrow ? newestFirst([...tail.operations, ...fetched]) : fetched;
   const shown = all.slice(0, pageSize);
   const next = all.length > pageSize ? (shown.at(-1)?.id ?? null) : (query.data?.next_cursor ?? null);
-  const isFiltered =
-    Object.keys(filters).length > 0 ||
-    [search.range, search.from, search.to].some((part) => part !== undefined);
   return (
     <Stack gap="sm">
       <Group justify="space-between" gap="xs" mih={36}>
@@ -284,13 +290,13 @@ function OperationsList({
             ) : (
               <EmptyState
                 icon={<IconActivity size={26} />}
-                title={next !== null ? 'No match so far' : isFiltered ? 'No match' : 'No entries yet'}
+                title={next !== null ? 'No match so far' : isFiltered(search) ? 'No match' : 'No entries yet'}
               >
                 {next !== null ? (
                   <>
                     No match back to <RelativeTime at={searchedUntil} />. Older entries are not searched yet.
                   </>
-                ) : isFiltered ? (
+                ) : isFiltered(search) ? (
                   'No operation matches these filters.'
                 ) : (
                   <>

@@ -11,7 +11,7 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
 import { ButtonLink, connectionPage, GuideLink } from '../links.tsx';
-import { defined, type Filter, FilterBar, NoMatch } from '../lists.tsx';
+import { defined, type Filter, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
 import type { ConnectionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -87,7 +87,12 @@ export function ConnectionsPage() {
         )
       }
     >
-      <FilterBar search={search} filters={filters} onChange={change} />
+      <FilterBar
+        search={search}
+        filters={filters}
+        isEmpty={page === 0 && hasNoEntries(connections, (data) => data.connections)}
+        onChange={change}
+      />
       <Loaded query={connections}>
         {({ connections: found, total = 0 }) =>
           found.length === 0 && page === 0 ? (

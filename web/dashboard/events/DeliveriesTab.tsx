@@ -11,7 +11,7 @@ import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { CursorPager, defined, FilterBar } from '../lists.tsx';
+import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -77,6 +77,7 @@ export function DeliveriesTab() {
             options: types.map(({ type: one }) => one),
           },
         ]}
+        isEmpty={before === undefined && hasNoEntries(deliveries, (page) => page.deliveries)}
         onChange={change}
       >
         {mayWrite && replayable.length > 0 && (

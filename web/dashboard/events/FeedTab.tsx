@@ -9,7 +9,7 @@ import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { GuideLink } from '../links.tsx';
-import { CursorPager, defined, FilterBar } from '../lists.tsx';
+import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { latestQuery, typesQuery } from './queries.ts';
@@ -42,6 +42,7 @@ export function FeedTab() {
                 options: types.map(({ type: one }) => one),
               },
             ]}
+            isEmpty={position === undefined && hasNoEntries(events, (page) => page.events)}
             onChange={change}
           />
           {type !== undefined && <Dimmed>{meaningOf(type)}</Dimmed>}

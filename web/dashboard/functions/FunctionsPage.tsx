@@ -29,7 +29,7 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { TabRow } from '../../ui/TabRow.tsx';
 import { functionPage, GuideLink } from '../links.tsx';
-import { defined, type Filter, FilterBar, NoMatch } from '../lists.tsx';
+import { defined, type Filter, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
 import type { FunctionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { functionsQuery, type ListedFunction } from './queries.ts';
@@ -139,13 +139,13 @@ function FunctionsTab() {
     search.integration !== undefined ||
     search.type !== undefined ||
     search.enabled !== undefined;
-  const isEmpty = functions.data?.pagination.total === 0 && !isFiltered;
+  const hasNone = page === 0 && hasNoEntries(functions, ({ data }) => data);
   return (
     <Stack>
-      {!isEmpty && <FilterBar search={search} filters={filters} onChange={change} />}
+      <FilterBar search={search} filters={filters} isEmpty={hasNone} onChange={change} />
       <Loaded query={functions}>
         {({ data, pagination: { total } }) =>
-          isEmpty ? (
+          hasNone && !isFiltered ? (
             <NoFunctions />
           ) : data.length === 0 ? (
             <NoMatch

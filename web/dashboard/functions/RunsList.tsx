@@ -7,7 +7,7 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { GuideLink, runPage } from '../links.tsx';
-import { CursorPager, defined, FilterBar } from '../lists.tsx';
+import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { RunsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { heldText } from './advice.ts';
@@ -63,6 +63,7 @@ export function RunsList({
             options: kinds,
           },
         ]}
+        isEmpty={cursor === undefined && hasNoEntries(query, (page) => page.runs)}
         onChange={onChange}
       />
       <Loaded query={query}>

@@ -10,7 +10,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { At } from '../connections/queries.ts';
 import { AnchorLink, connectionPage, functionPage, runPage } from '../links.tsx';
-import { CursorPager, defined, FilterBar, NoMatch } from '../lists.tsx';
+import { CursorPager, defined, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
 import type { FunctionSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
@@ -197,6 +197,7 @@ export function SyncsTab({ at }: { at: FunctionAt }) {
           { name: 'connection', label: 'Connection ID' },
           { name: 'is', label: 'State', placeholder: 'Every state', options: states },
         ]}
+        isEmpty={after === undefined && hasNoEntries(query, (page) => page.syncs)}
         onChange={change}
       >
         <Dimmed role="status">{query.data && countsOf(query.data.counts)}</Dimmed>

@@ -11,6 +11,7 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
 import { ButtonLink, GuideLink } from '../links.tsx';
+import { hasNoEntries } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 
 const pageSize = 25;
@@ -24,6 +25,7 @@ export function RecordsPage() {
     ...connectionsQuery(environment, { ...(search !== undefined && { search }), limit: pageSize, page }),
     placeholderData: keepPreviousData,
   });
+  const isEmpty = search === undefined && page === 0 && hasNoEntries(connections, (data) => data.connections);
   return (
     <Page
       title="Records"
@@ -43,14 +45,16 @@ export function RecordsPage() {
         </ButtonLink>
       }
     >
-      <FilterField
-        maw={420}
-        aria-label="Search connections"
-        placeholder="Account, connection ID or end user"
-        leftSection={<IconSearch size={16} />}
-        value={search}
-        onSettle={(typed) => void navigate({ search: { search: typed, page: undefined }, replace: true })}
-      />
+      {!isEmpty && (
+        <FilterField
+          maw={420}
+          aria-label="Search connections"
+          placeholder="Account, connection ID or end user"
+          leftSection={<IconSearch size={16} />}
+          value={search}
+          onSettle={(typed) => void navigate({ search: { search: typed, page: undefined }, replace: true })}
+        />
+      )}
       <Loaded query={connections}>
         {({ connections: found }) => {
           const hasMore = found.length === pageSize;

@@ -36,6 +36,7 @@ import { localTime } from '../../ui/local-time.ts';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { spellSize } from '../../ui/size.ts';
 import { ButtonLink } from '../links.tsx';
+import { hasNoEntries } from '../lists.tsx';
 import type { DatasetSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { type Action, type BrowsedRecord, type DatasetAt, recordQuery, recordsQuery } from './queries.ts';
@@ -76,10 +77,11 @@ export function RecordsTab({
       replace: true,
     });
   const isFiltered = search.action !== undefined || search.after !== undefined || ids.length > 0;
+  const isEmpty = !isFiltered && search.cursor === undefined && hasNoEntries(records, (page) => page.records);
   const chosen = records.data?.records.find(({ id }) => id === search.record);
   return (
     <Stack>
-      <RecordFilters search={search} onChange={change} />
+      {!isEmpty && <RecordFilters search={search} onChange={change} />}
       <Loaded query={records}>
         {({ records: found, nextCursor }) => (
           <Stack>

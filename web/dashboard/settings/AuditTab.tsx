@@ -7,7 +7,7 @@ import { IconListDetails } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { CursorPager, defined, FilterBar } from '../lists.tsx';
+import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { SettingsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useIsOwner, useMay } from '../sign-in/queries.ts';
@@ -62,6 +62,7 @@ export function AuditTab() {
           { name: 'actor', label: 'Actor', placeholder: 'Actor, by name or ID' },
           { name: 'target', label: 'Target' },
         ]}
+        isEmpty={cursor === undefined && hasNoEntries(query, (page) => page.entries)}
         onChange={change}
       />
       <Loaded query={query}>

@@ -1,5 +1,5 @@
 import { notifications } from '@mantine/notifications';
-import { useMutation, useQueryClient } from '@tanstack/react-query';
+import { onlineManager, useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { signOut } from '../sign-in/queries.ts';
 
@@ -10,11 +10,19 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const { mutate, isPending } = useMutation({
-    mutationFn: signOut,
+    mutationFn: async () => {
+      // The page stays until the sign-in page is loaded. Its queries would get a 401 meanwhile, so they are paused.
+      onlineManager.setOnline(false);
+      await queries.cancelQueries();
+      await signOut();
+    },
+    networkMode: 'always',
     onSuccess: async () => {
       await navigate({ to: '/sign-in', search: {} });
-      queries.clear();
+      queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
+      queries.getMutationCache().clear();
     },
+    onSettled: () => onlineManager.setOnline(true),
     onError: ({ message }) =>
       notifications.show({
         title: 'You are still signed in',
