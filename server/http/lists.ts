@@ -31,7 +31,7 @@ type Page = { start: number; limit: number | undefined };
 
 const maxLimit = 1_000;
 /** The number of entries before the page, and for lists by pages its size. */
-const cursorForm = /^(\d{1,9})(?:\/(\d{1,4}))?$/;
+const offsetForm = /^(\d{1,9})(?:\/(\d{1,4}))?$/;
 const positionForm = /^[A-Za-z0-9._-]{1,100}$/;
 
 /** The parameters that a list has in addition to those of its schema, for the document. */
@@ -47,10 +47,12 @@ export function addLists(app: FastifyInstance): void {
     const list = route.schema?.list;
     if (list === undefined) return;
     const response = route.schema?.response as Record<number, z.ZodObject>;
+    // A deprecated route is the same list.
+    const name = route.schema?.operationId?.replace(/Deprecated$/, '') ?? route.url;
     route.schema = { ...route.schema, response: { ...response, 200: withNextCursor(response[200]!) } };
     route.preValidation = [
       async (request) => {
-        const page = takePage(request, list);
+        const page = takePage(request, list, name);
         if (page !== undefined) pages.set(request, page);
       },
       ...[route.preValidation ?? []].flat(),
@@ -59,7 +61,7 @@ export function addLists(app: FastifyInstance): void {
       ...[route.preSerialization ?? []].flat(),
       async (request, reply, payload) =>
         reply.statusCode === 200
-          ? withCursor(payload as Query, { list, request, page: pages.get(request) })
+          ? withCursor(payload as Query, { list, name, request, page: pages.get(request) })
           : payload,
     ];
   });
@@ -72,7 +74,7 @@ function withNextCursor(schema: z.ZodObject): z.ZodObject {
 }
 
 /** Takes `cursor`, and `limit` of a whole list, out of the query, and sets the parameters of the route. */
-function takePage(request: FastifyRequest, { by }: List): Page | undefined {
+function takePage(request: FastifyRequest, { by }: List, name: string): Page | undefined {
   const query = request.query as Query;
   const { cursor } = query;
   if (cursor !== undefined && typeof cursor !== 'string') throw wrong('cursor', 'must be one text');
@@ -80,18 +82,19 @@ function takePage(request: FastifyRequest, { by }: List): Page | undefined {
   if (by === 'whole') {
     const { limit } = query;
     delete query.limit;
-    return { start: cursor === undefined ? 0 : offsetIn(cursor).start, limit: limitOf(limit) };
+    const start = cursor === undefined ? 0 : offsetIn(positionIn(cursor, name)).start;
+    return { start, limit: limitOf(limit) };
   }
   if (cursor === undefined) return undefined;
+  const position = positionIn(cursor, name);
   if (by === 'page') {
-    const { start, limit } = offsetIn(cursor);
+    const { start, limit } = offsetIn(position);
     if (limit === undefined || limit === 0 || start % limit !== 0) throw wrongCursor();
     setUnlessOther(query, 'limit', String(limit));
     setUnlessOther(query, 'page', String(start / limit));
     return undefined;
   }
-  const position = Buffer.from(cursor, 'base64url').toString();
-  if (!isCanonical(cursor) || !positionForm.test(position)) throw wrongCursor();
+  if (!positionForm.test(position)) throw wrongCursor();
   setUnlessOther(query, by.parameter, position);
   setSentName(request, by.parameter, 'cursor');
   return undefined;
@@ -106,14 +109,19 @@ function setUnlessOther(query: Query, name: string, value: string): void {
 
 function withCursor(
   payload: Query,
-  { list, request, page }: { list: List; request: FastifyRequest; page: Page | undefined },
+  {
+    list,
+    name,
+    request,
+    page,
+  }: { list: List; name: string; request: FastifyRequest; page: Page | undefined },
 ): Query {
   const { items, by, sizes } = list;
   const entries = payload[items] as unknown[];
   if (by === 'whole') {
     const { start, limit = entries.length } = page ?? { start: 0 };
     const end = start + limit;
-    const next = end < entries.length ? cursorOf(String(end)) : null;
+    const next = end < entries.length ? cursorOf(name, String(end)) : null;
     return { ...payload, [items]: entries.slice(start, end), next_cursor: next };
   }
   if (by === 'page') {
@@ -124,12 +132,12 @@ function withCursor(
     const isLast = total === undefined ? entries.length < limit : start >= total;
     return {
       ...payload,
-      next_cursor: isLast ? null : cursorOf(`${start}/${query.limit ?? sizes!.following}`),
+      next_cursor: isLast ? null : cursorOf(name, `${start}/${query.limit ?? sizes!.following}`),
     };
   }
   const next = payload[by.next];
   const isLast = next === null || next === undefined || (entries.length === 0 && payload.has_more !== true);
-  return { ...payload, next_cursor: isLast ? null : cursorOf(String(next)) };
+  return { ...payload, next_cursor: isLast ? null : cursorOf(name, String(next)) };
 }
 
 function limitOf(given: unknown): number | undefined {
@@ -139,18 +147,24 @@ function limitOf(given: unknown): number | undefined {
   return limit;
 }
 
-function offsetIn(cursor: string): Page {
-  const [text, start, limit] = cursorForm.exec(Buffer.from(cursor, 'base64url').toString()) ?? [];
-  if (text === undefined || !isCanonical(cursor)) throw wrongCursor();
+function offsetIn(position: string): Page {
+  const [text, start, limit] = offsetForm.exec(position) ?? [];
+  if (text === undefined) throw wrongCursor();
   return { start: Number(start), limit: limit === undefined ? undefined : Number(limit) };
 }
 
-function cursorOf(position: string): string {
-  return Buffer.from(position).toString('base64url');
+/** Names its list, so that a cursor of another list is refused. */
+function cursorOf(list: string, position: string): string {
+  return Buffer.from(`${list}:${position}`).toString('base64url');
 }
 
-function isCanonical(cursor: string): boolean {
-  return Buffer.from(cursor, 'base64url').toString('base64url') === cursor;
+/** The position in a cursor of this list. Cursors of earlier versions name no list. */
+function positionIn(cursor: string, list: string): string {
+  const text = Buffer.from(cursor, 'base64url').toString();
+  if (Buffer.from(text).toString('base64url') !== cursor) throw wrongCursor();
+  if (!text.includes(':')) return text;
+  if (!text.startsWith(`${list}:`)) throw wrongCursor();
+  return text.slice(list.length + 1);
 }
 
 function wrongCursor() {

@@ -112,6 +112,18 @@ test('invalid cursors and limits are 400, and name the parameter', async () => {
   }
 });
 
+test('a cursor of another list is 400, and a cursor that names no list is accepted', async () => {
+  const endpoints = '/events/endpoints?limit=1';
+  const { next_cursor: cursor, next_after: position } = (await trellis.call('GET', endpoints)).body;
+  const { status, body } = await trellis.call('GET', `/events?limit=1&cursor=${cursor}`);
+  assert.deepEqual([status, (body.error as { code: string }).code], [400, 'invalid_query_params']);
+  const older = Buffer.from(String(position)).toString('base64url');
+  const at = async (given: unknown) => (await trellis.call('GET', `${endpoints}&cursor=${given}`)).body;
+  const following = await at(cursor);
+  assert.ok((following.endpoints as unknown[]).length === 1);
+  assert.deepEqual(await at(older), following);
+});
+
 test('a cursor and the older parameter for the same position must agree', async () => {
   const { body } = await trellis.call('GET', '/events?limit=1');
   const { next_cursor: cursor, next_after: position } = body as Record<string, string>;
