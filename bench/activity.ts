@@ -29,9 +29,9 @@ const searches: Record<string, string> = {
   'connection, rare': 'connection_id=rare',
   'connection, of an old day': 'connection_id=old',
   'connection, absent': 'connection_id=none',
-  'integration, frequent': 'provider_config_key=i-1',
-  'integration, rare': 'provider_config_key=rare',
-  'integration, absent': 'provider_config_key=none',
+  'integration, frequent': 'integration_id=i-1',
+  'integration, rare': 'integration_id=rare',
+  'integration, absent': 'integration_id=none',
   'type, proxied calls': 'type=proxy',
   'type, another': 'type=refresh',
   'type, absent': 'type=delivery',
@@ -44,9 +44,9 @@ const searches: Record<string, string> = {
   'a day': 'from=5&to=4',
   'connection, failed': 'connection_id=c-1&status=failed',
   'connection, text absent': 'connection_id=c-1&text=nowhere',
-  'integration, failed, text rare': 'provider_config_key=i-1&status=failed&text=needle',
+  'integration, failed, text rare': 'integration_id=i-1&status=failed&text=needle',
   'type, failed, text': 'type=refresh&status=failed&text=gone',
-  'all of them': 'connection_id=c-1&provider_config_key=i-1&type=proxy&status=failed&text=v4&from=9&to=1',
+  'all of them': 'connection_id=c-1&integration_id=i-1&type=proxy&status=failed&text=v4&from=9&to=1',
 };
 
 export const activityBenchmark: Benchmark = {

@@ -99,12 +99,12 @@ async function measureLoad({ rounds, scale }: BenchOptions): Promise<void> {
 
 async function prepare(node: RunningService, baseUrl: string): Promise<void> {
   await node.call('POST', '/integrations', {
-    body: { unique_key: 'bench', provider: 'private-api-key', integration_config: { base_url: baseUrl } },
+    body: { integration_id: 'bench', provider: 'private-api-key', integration_config: { base_url: baseUrl } },
   });
   for (let caller = 0; caller < callers; caller += 1)
     await node.call('POST', '/connections', {
       body: {
-        ...{ provider_config_key: 'bench', connection_id: `bench-${caller}` },
+        ...{ integration_id: 'bench', connection_id: `bench-${caller}` },
         credentials: { type: 'API_KEY', apiKey: 'secret' },
       },
     });
@@ -117,7 +117,7 @@ function throughNodes(nodes: readonly RunningService[], agent: Agent): Doing {
     const { baseUrl, secretKey } = nodes[caller % nodes.length]!;
     const headers = {
       ...{ authorization: `Bearer ${secretKey}`, accept: 'application/json' },
-      ...{ 'provider-config-key': 'bench', 'connection-id': `bench-${caller}` },
+      ...{ 'integration-id': 'bench', 'connection-id': `bench-${caller}` },
     };
     const ask = (method: string, path: string, body?: object) => {
       const text = body && JSON.stringify(body);

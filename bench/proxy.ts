@@ -73,21 +73,21 @@ async function targetsOf(
 ): Promise<(path: string) => Target[]> {
   await call('POST', '/integrations', {
     body: {
-      unique_key: 'bench',
+      integration_id: 'bench',
       provider: 'private-api-key',
       integration_config: { base_url: at.upstream.url },
     },
   });
   await call('POST', '/connections', {
     body: {
-      provider_config_key: 'bench',
+      integration_id: 'bench',
       connection_id: 'bench',
       credentials: { type: 'API_KEY', apiKey: 'secret' },
     },
   });
   const headers = {
     authorization: `Bearer ${secretKey}`,
-    'provider-config-key': 'bench',
+    'integration-id': 'bench',
     'connection-id': 'bench',
     accept: 'application/json',
     'user-agent': 'bench',

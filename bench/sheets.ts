@@ -17,7 +17,7 @@ export const sheetsBenchmark: Benchmark = {
       const sheets = await openSheets(trellis);
       const { body } = await trellis.call(
         'GET',
-        `/connections/${sheets.connectionId}?provider_config_key=google-sheet`,
+        `/connections/${sheets.connectionId}?integration_id=google-sheet`,
       );
       const { access_token: token } = body.credentials as { access_token: string };
       for (const count of scale === 'full' ? [10_000, 100_000] : [1_000, 10_000]) {

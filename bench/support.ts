@@ -84,7 +84,7 @@ export async function openBenchService({
   const clients: pg.Client[] = [];
   await service.call('POST', '/integrations', {
     body: {
-      unique_key: 'bench',
+      integration_id: 'bench',
       provider: 'private-api-key',
       integration_config: { base_url: baseUrl },
     },
@@ -104,12 +104,12 @@ export async function openBenchService({
       const connectionId = `bench-${connections}`;
       await service.call('POST', '/connections', {
         body: {
-          provider_config_key: 'bench',
+          integration_id: 'bench',
           connection_id: connectionId,
           credentials: { type: 'API_KEY', apiKey: 'secret' },
         },
       });
-      return { 'provider-config-key': 'bench', 'connection-id': connectionId };
+      return { 'integration-id': 'bench', 'connection-id': connectionId };
     },
     send: (method, path, { headers = {}, body } = {}) =>
       send(new URL(path, service.baseUrl), {

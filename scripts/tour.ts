@@ -56,7 +56,7 @@ async function mainJob(service: RunningService): Promise<void> {
 
   await step('Create an integration with test credentials', async () => {
     const { data } = (await call('POST', '/integrations', {
-      body: { provider: 'google-sheet', unique_key: integration, credentials: { type: 'TEST' } },
+      body: { provider: 'google-sheet', integration_id: integration, credentials: { type: 'TEST' } },
     })) as { data: Json };
     assert.equal(data.test, true);
     return { came: `${data.unique_key} of ${data.provider}, test: ${data.test}`, value: data };
@@ -103,7 +103,7 @@ async function mainJob(service: RunningService): Promise<void> {
       value: String(connection?.connection_id),
     };
   });
-  const at = { 'connection-id': connectionId, 'provider-config-key': integration };
+  const at = { 'connection-id': connectionId, 'integration-id': integration };
 
   await step('Read the spreadsheet through the proxy', async () => {
     const sheet = (await call('GET', `/proxy/v4/spreadsheets/${spreadsheetId}`, { headers: at })) as {

@@ -83,7 +83,7 @@ async function deployAndRun(
   print(deployed.lines.length > 0 ? `Deployed to ${api.url}.` : 'No changes.');
   if (run === undefined || signal.aborted) return;
   const { integrationKey } = run.target;
-  const headers = { 'connection-id': run.connectionId, 'provider-config-key': integrationKey };
+  const headers = { 'connection-id': run.connectionId, 'integration-id': integrationKey };
   const scope = { headers, variant: run.variant };
   const before = await lastCursors(api, scope);
   print(`Running ${integrationKey}/${run.target.name} for ${run.connectionId}`);

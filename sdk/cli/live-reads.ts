@@ -15,7 +15,7 @@ export async function getConnection(
   api: Api,
   { integrationKey, connectionId }: ConnectionRef,
 ): Promise<JsonObject> {
-  const query = new URLSearchParams({ provider_config_key: integrationKey });
+  const query = new URLSearchParams({ integration_id: integrationKey });
   return requireBody(await api.get(`/connections/${encodeURIComponent(connectionId)}?${query}`));
 }
 
@@ -108,7 +108,7 @@ async function proxied(
     path: encodePath(query === '' ? path : `${path}${path.includes('?') ? '&' : '?'}${query}`),
     headers: {
       ...Object.fromEntries(prefixed),
-      'provider-config-key': ref.integrationKey,
+      'integration-id': ref.integrationKey,
       'connection-id': ref.connectionId,
       'quota-wait': '60',
       ...(options.retries !== undefined && { retries: String(options.retries) }),
@@ -160,7 +160,7 @@ async function fetched(
 
 /** The stored records of a connection and a variant. */
 export function liveStored(api: Api, { ref, variant }: { ref: ConnectionRef; variant: string }): Stored {
-  const headers = { 'provider-config-key': ref.integrationKey, 'connection-id': ref.connectionId };
+  const headers = { 'integration-id': ref.integrationKey, 'connection-id': ref.connectionId };
   type Page = { records: JsonObject[]; next_cursor: string | null };
   let metadataKey = '';
   const read = async (query: string[][], variantName = variant): Promise<Page> => {

@@ -52,7 +52,7 @@ test('a running sync runs once more, and that run is followed, even if the sync 
   });
   assert.equal(done.run.id, '2');
   assert.deepEqual(JSON.parse(triggered), {
-    ...{ provider_config_key: 'api', connection_id: 'ada', syncs: [{ name: 'rows', variant: 'base' }] },
+    ...{ integration_id: 'api', connection_id: 'ada', syncs: [{ name: 'rows', variant: 'base' }] },
     allow_mass_delete: { Row: 7 },
   });
   assert.equal(asked.filter((path) => path === '/functions/syncs/trigger').length, 1);

@@ -44,7 +44,7 @@ export async function runDeployed(api: Api, options: DeployedRun): Promise<{ run
     );
   }
   if (!data.enabled) throw new Error(`${integrationKey}/${folderOfKind[data.type]}/${name} is disabled.`);
-  const headers = { 'connection-id': connectionId, 'provider-config-key': integrationKey };
+  const headers = { 'connection-id': connectionId, 'integration-id': integrationKey };
   if (data.type !== 'sync' && options.allowed !== undefined)
     throw new Error('--allow-mass-delete is only for syncs.');
   if (data.type === 'sync') return { run: await runSync(api, options) };
@@ -63,7 +63,7 @@ export async function runDeployed(api: Api, options: DeployedRun): Promise<{ run
 async function runSync(api: Api, options: DeployedRun): Promise<Run> {
   const { target, connectionId, variant, print, signal } = options;
   const { integrationKey, name } = target;
-  const scope = new URLSearchParams({ provider_config_key: integrationKey, connection_id: connectionId });
+  const scope = new URLSearchParams({ integration_id: integrationKey, connection_id: connectionId });
   const newest = async (): Promise<Run | undefined> => {
     const query = new URLSearchParams([...scope, ['function', name], ['kind', 'sync'], ['limit', '100']]);
     const { runs } = requireBody<{ runs: Run[] }>(await api.get(`/functions/runs?${query}`));
@@ -74,7 +74,7 @@ async function runSync(api: Api, options: DeployedRun): Promise<Run> {
   requireBody(
     await api.post('/functions/syncs/trigger', {
       syncs: [{ name, variant }],
-      provider_config_key: integrationKey,
+      integration_id: integrationKey,
       connection_id: connectionId,
       ...(options.allowed && { allow_mass_delete: options.allowed }),
     }),

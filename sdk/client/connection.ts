@@ -50,9 +50,9 @@ export class Connection<B extends string = 'trellis'> {
     this.id = id;
     this.#transport = transport;
     this.#brand = brand;
-    const headers = { 'connection-id': id, 'provider-config-key': integration };
+    const headers = { 'connection-id': id, 'integration-id': integration };
     this.fetch = proxiedFetch({ transport, providerUrls, brand, integration, connectionId: id, baseUrl });
-    this.syncs = new Syncs(transport, { provider_config_key: integration, connection_id: id });
+    this.syncs = new Syncs(transport, { integration_id: integration, connection_id: id });
     this.actions = new Actions(transport, headers);
   }
 
@@ -70,7 +70,7 @@ export class Connection<B extends string = 'trellis'> {
 
   /** Returns the datasets of the connection, one for each model and variant: counts, sizes, settings, the last cursor. */
   async datasets(call: CallOptions = {}): Promise<Answer<'GET /records/datasets'>['datasets']> {
-    const headers = { 'connection-id': this.id, 'provider-config-key': this.integration };
+    const headers = { 'connection-id': this.id, 'integration-id': this.integration };
     const sent = { route: 'GET /records/datasets', headers, ...call };
     return (await this.#transport.json<Answer<'GET /records/datasets'>>(sent)).datasets;
   }

@@ -25,7 +25,7 @@ const passed =
 /** Headers for the proxy, not for the provider. */
 const forProxy = /^(base-url-override|decompress|quota-wait|retries|retry-on|timeouts)$/;
 /** Headers that the client or the service sets, or that must not be sent. */
-const dropped = /^(authorization|cookie|connection-id|host|origin|provider-config-key|referer)$/;
+const dropped = /^(authorization|cookie|connection-id|host|integration-id|origin|provider-config-key|referer)$/;
 
 /**
  * Returns a function with the signature of `fetch`. It accepts a path of the provider's API or a complete URL, and returns the
@@ -45,7 +45,7 @@ export function proxiedFetch(connection: ProxiedConnection): Fetch {
     const request = typeof input === 'object' && 'url' in input ? input : undefined;
     const headers = headersFor(connection, new Headers(init.headers ?? request?.headers));
     headers.set('connection-id', connectionId);
-    headers.set('provider-config-key', integration);
+    headers.set('integration-id', integration);
     const signal = (init.signal === undefined ? request?.signal : init.signal) ?? undefined;
     const readBase = () => baseOf(connection, signal);
     const { path, override } = await resolvePath(request?.url ?? String(input), { proxy, readBase });

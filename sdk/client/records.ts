@@ -267,7 +267,7 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
   }
 
   #headers(): Record<string, string> {
-    return { 'connection-id': this.#target.connectionId, 'provider-config-key': this.#target.integration };
+    return { 'connection-id': this.#target.connectionId, 'integration-id': this.#target.integration };
   }
 
   #sent(route: string): Pick<Sent, 'route' | 'headers'> {

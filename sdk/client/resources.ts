@@ -212,7 +212,7 @@ export class Metadata {
   }
 }
 
-const of = (integration: string) => ({ provider_config_key: integration });
+const of = (integration: string) => ({ integration_id: integration });
 
 /** Short-lived permissions for end users to create or renew a connection. Pass the token to `@trellis-run/client/connect`. */
 export class ConnectSessions {

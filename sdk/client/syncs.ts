@@ -11,10 +11,10 @@ export type TriggerOptions = CallOptions &
 /** The syncs of one connection. */
 export class Syncs {
   readonly #transport: Transport;
-  readonly #of: { provider_config_key: string; connection_id: string };
+  readonly #of: { integration_id: string; connection_id: string };
 
   /** @internal */
-  constructor(transport: Transport, of: { provider_config_key: string; connection_id: string }) {
+  constructor(transport: Transport, of: { integration_id: string; connection_id: string }) {
     this.#transport = transport;
     this.#of = of;
   }

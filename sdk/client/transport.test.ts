@@ -303,7 +303,7 @@ test('neither the key nor a header is sent to the target of a redirect, and a re
       const headers = { 'x-api-key': 'mine' };
       assert.deepEqual(await (await fetch('/file', { headers })).json(), { from: 'elsewhere' });
       const reported = Object.keys(seen[0] ?? {}).join();
-      assert.doesNotMatch(reported, /authorization|connection-id|provider-config-key|api-key/);
+      assert.doesNotMatch(reported, /authorization|connection-id|integration-id|provider-config-key|api-key/);
       assert.equal((await fetch('/file', { method: 'POST', headers })).status, 302);
       location = `${server.url}/environment/webhook-signing-key`;
       assert.equal((await fetch('/file')).status, 302);
@@ -332,7 +332,7 @@ test('path parameters are escaped, and lead to no other route', async () => {
     (_, response) => respond(response, { body: {} }),
     async (client, { requests }) => {
       await client.connections.health('a/b', 'x/../y?z#é');
-      assert.equal(requests[0]?.url, '/connections/x%2F..%2Fy%3Fz%23%C3%A9/health?provider_config_key=a%2Fb');
+      assert.equal(requests[0]?.url, '/connections/x%2F..%2Fy%3Fz%23%C3%A9/health?integration_id=a%2Fb');
       for (const id of ['', '.', '..'])
         await assert.rejects(client.connections.health('a', id), { name: 'TypeError' });
       assert.equal(requests.length, 1);

@@ -194,9 +194,9 @@ function ActivityFilters({
 
 /** The filters without the time, as the API takes them. */
 function filtersOf(search: ActivitySearch): Omit<Filters, 'from' | 'to' | 'cursor' | 'limit'> {
-  const { text, status, integration: provider_config_key, connection: connection_id } = search;
+  const { text, status, integration: integration_id, connection: connection_id } = search;
   const type = types.find((one) => one === search.type);
-  return defined({ text, type, status, provider_config_key, connection_id });
+  return defined({ text, type, status, integration_id, connection_id });
 }
 
 function isFiltered(search: ActivitySearch): boolean {

@@ -196,7 +196,7 @@ function About({ connection }: { connection: WholeConnection }) {
 
 function RecentActivity({ at }: { at: At }) {
   const environment = useEnvironment();
-  const filters = { provider_config_key: at.integration, connection_id: at.id };
+  const filters = { integration_id: at.integration, connection_id: at.id };
   const query = useQuery(operationsQuery(environment, { ...filters, limit: 10 }));
   return (
     <Stack gap="xs">

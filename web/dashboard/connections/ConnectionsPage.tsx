@@ -56,7 +56,7 @@ export function ConnectionsPage() {
   const page = search.page ?? 0;
   const connections = useQuery({
     ...connectionsQuery(environment, {
-      ...defined({ search: search.search, integrationId: search.integration }),
+      ...defined({ search: search.search, integration_id: search.integration }),
       ...defined({ status: search.status, sort: search.sort }),
       count: 'true',
       limit: pageSize,

@@ -22,7 +22,7 @@ export const connectionQuery = (environment: string, { integration, id }: At) =>
         environment,
         signal,
         path: { id },
-        query: { provider_config_key: integration },
+        query: { integration_id: integration },
       }),
   });
 
@@ -42,7 +42,7 @@ export const datasetsQuery = (environment: string, { integration, id }: At) =>
         await call('GET /records/datasets', {
           environment,
           signal,
-          headers: { 'connection-id': id, 'provider-config-key': integration },
+          headers: { 'connection-id': id, 'integration-id': integration },
         })
       ).datasets,
   });
@@ -114,7 +114,7 @@ export const newestConnectionQuery = (
       const { connections } = await call('GET /connections', {
         environment,
         signal,
-        query: { integrationId: integration, endUserId: endUser, limit: 1 },
+        query: { integration_id: integration, end_user_id: endUser, limit: 1 },
       });
       return connections[0] ?? null;
     },
@@ -126,7 +126,7 @@ export async function refresh(environment: string, { integration, id }: At): Pro
   await call('POST /connections/{id}/refresh', {
     environment,
     path: { id },
-    query: { provider_config_key: integration },
+    query: { integration_id: integration },
   });
 }
 
@@ -138,7 +138,7 @@ export async function setTags(
   await call('PATCH /connections/{id}', {
     environment,
     path: { id },
-    query: { provider_config_key: integration },
+    query: { integration_id: integration },
     body: { tags },
   });
 }
@@ -149,7 +149,7 @@ export async function setMetadata(
 ): Promise<void> {
   await call('POST /connections/metadata', {
     environment,
-    body: { connection_id: id, provider_config_key: integration, metadata },
+    body: { connection_id: id, integration_id: integration, metadata },
   });
 }
 
@@ -158,6 +158,6 @@ export async function deleteConnection(environment: string, { integration, id }:
   await call('DELETE /connections/{id}', {
     environment,
     path: { id },
-    query: { provider_config_key: integration },
+    query: { integration_id: integration },
   });
 }

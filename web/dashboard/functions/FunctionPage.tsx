@@ -230,7 +230,7 @@ function WhatGoes({ at }: { at: FunctionAt }) {
   const versions = useQuery(versionsQuery(environment, at));
   const { integration, name, type } = at;
   const syncs = useQuery({
-    ...syncsQuery(environment, { provider_config_key: integration, function: name, limit: 1 }),
+    ...syncsQuery(environment, { integration_id: integration, function: name, limit: 1 }),
     enabled: type === 'sync',
   });
   const schedules = syncs.data && Object.values(syncs.data.counts).reduce((total, count) => total + count, 0);

@@ -118,7 +118,7 @@ function FunctionsTab() {
   const page = search.page ?? 0;
   const functions = useQuery(
     functionsQuery(environment, {
-      ...defined({ search: search.search, provider_config_key: search.integration, type: search.type }),
+      ...defined({ search: search.search, integration_id: search.integration, type: search.type }),
       ...(search.enabled !== undefined && { enabled: search.enabled === 'on' ? 'true' : 'false' }),
       ...{ page, limit: pageSize },
     }),

@@ -130,8 +130,8 @@ function useToNewestRun(environment: string, run: Run): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();
   return async () => {
-    const { provider_config_key, connection_id, function: name, variant } = run;
-    const of = { provider_config_key, connection_id: connection_id ?? '', function: name };
+    const { integration_id, connection_id, function: name, variant } = run;
+    const of = { integration_id, connection_id: connection_id ?? '', function: name };
     const { runs } = await queries.fetchQuery({
       ...runsQuery(environment, { ...of, type: 'sync', limit: 20 }),
       staleTime: 0,
@@ -194,7 +194,7 @@ function AllowHeld({ run, connection }: { run: Run; connection: string }) {
   const [deletes, setDeletes] = useState<HeldDelete[]>([]);
   const { provider_config_key: integration, function: name, variant } = run;
   const toNewestRun = useToNewestRun(environment, run);
-  const of = { provider_config_key: integration, connection_id: connection, function: name };
+  const of = { integration_id: integration, connection_id: connection, function: name };
   const { data } = useQuery(syncsQuery(environment, { ...of, limit: 100 }));
   const held = data?.syncs.find((sync) => sync.variant === variant)?.held_deletes;
   if (data === undefined) return null;

@@ -34,7 +34,7 @@ export function RunsList({
   const name = of?.name ?? search.function;
   const query = useQuery(
     runsQuery(environment, {
-      ...defined({ provider_config_key: integration, function: name, type: of?.type, kind, state }),
+      ...defined({ integration_id: integration, function: name, type: of?.type, kind, state }),
       ...defined({ connection_id: connection, cursor }),
       limit: pageSize,
     }),

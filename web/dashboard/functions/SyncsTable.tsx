@@ -182,7 +182,7 @@ export function SyncsTab({ at }: { at: FunctionAt }) {
   const { is, connection, after } = search;
   const query = useQuery(
     syncsQuery(environment, {
-      ...{ provider_config_key: at.integration, function: at.name, limit: pageSize },
+      ...{ integration_id: at.integration, function: at.name, limit: pageSize },
       ...defined({ state: is, connection_id: connection, after }),
     }),
   );
@@ -257,10 +257,10 @@ export function SyncsCard({ at }: { at: At }) {
   const environment = useEnvironment();
   const mayWrite = useMay()('functions:write');
   const functions = useQuery(
-    functionsQuery(environment, { provider_config_key: at.integration, type: 'sync', limit: 100 }),
+    functionsQuery(environment, { integration_id: at.integration, type: 'sync', limit: 100 }),
   );
   const syncs = useQuery(
-    syncsQuery(environment, { provider_config_key: at.integration, connection_id: at.id, limit: 200 }),
+    syncsQuery(environment, { integration_id: at.integration, connection_id: at.id, limit: 200 }),
   );
   const isOff =
     functions.data === undefined &&

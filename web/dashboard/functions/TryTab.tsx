@@ -39,7 +39,7 @@ import { spellTime } from './words.ts';
 export function TryTab({ at, found, mayCall }: { at: FunctionAt; found: WholeFunction; mayCall: boolean }) {
   const environment = useEnvironment();
   const newest = useQuery({
-    ...connectionsQuery(environment, { integrationId: at.integration, limit: 20 }),
+    ...connectionsQuery(environment, { integration_id: at.integration, limit: 20 }),
     enabled: mayCall && found.enabled,
   });
   if (!mayCall) {

@@ -172,7 +172,7 @@ const named = ({
   name,
   variant,
 }: Omit<SyncAt, 'connection'> & { connection?: string }) => ({
-  provider_config_key: integration,
+  integration_id: integration,
   ...(connection !== undefined && { connection_id: connection }),
   syncs: [{ name, variant }],
 });
@@ -220,7 +220,7 @@ export async function setFrequency(
     body: {
       sync_name: name,
       sync_variant: variant,
-      provider_config_key: integration,
+      integration_id: integration,
       connection_id: connection,
       frequency,
     },
@@ -247,7 +247,7 @@ export async function callAction(
   const response = await request('POST /functions/actions/trigger', {
     environment,
     signal,
-    headers: { 'connection-id': connection, 'provider-config-key': at.integration },
+    headers: { 'connection-id': connection, 'integration-id': at.integration },
     body: { action_name: at.name, ...(input !== undefined && { input }) },
   });
   const output: unknown = await response.json();

@@ -41,7 +41,7 @@ export const progressQuery = (environment: string) =>
         (
           await call('GET /records/datasets', {
             ...at,
-            headers: { 'connection-id': id, 'provider-config-key': integration },
+            headers: { 'connection-id': id, 'integration-id': integration },
           })
         ).datasets;
       const [integrations, newest, lastUsed, wasProxied, wasSaved, wasPruned] = await Promise.all([

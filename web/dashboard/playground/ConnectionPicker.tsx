@@ -26,7 +26,7 @@ export function ConnectionPicker({
     ...connectionsQuery(environment, {
       limit: 20,
       ...(search !== '' && { search }),
-      ...(integration !== undefined && { integrationId: integration }),
+      ...(integration !== undefined && { integration_id: integration }),
     }),
     placeholderData: keepPreviousData,
   });

@@ -84,7 +84,8 @@ export async function sendCall(
 function headersOf({ environment, integration, connection }: Caller, request: ProxiedRequest): Headers {
   const headers = new Headers();
   for (const [name, value] of request.headers) headers.append(name, value);
-  headers.set('provider-config-key', integration);
+  headers.delete('provider-config-key');
+  headers.set('integration-id', integration);
   headers.set('connection-id', connection);
   headers.set(environmentHeader(), environment);
   return headers;

@@ -216,7 +216,7 @@ function PolicyDialog({
     () =>
       setPolicy(environment, {
         ...terms,
-        ...(place !== null && place !== everywhere && { provider_config_key: place }),
+        ...(place !== null && place !== everywhere && { integration_id: place }),
       }),
     { stale: [policiesQuery(environment).queryKey], after: onClose },
   );

@@ -28,7 +28,7 @@ export type BrowsedRecord = {
   changes: Changes | null;
 };
 
-const headersOf = ({ integration, id }: At) => ({ 'connection-id': id, 'provider-config-key': integration });
+const headersOf = ({ integration, id }: At) => ({ 'connection-id': id, 'integration-id': integration });
 
 /** The prefix of the query keys that a change of records makes stale. */
 const keyOf = (environment: string, { integration, id }: At) => [environment, 'records', integration, id];
@@ -143,7 +143,7 @@ export async function setPolicy(environment: string, body: NewPolicy): Promise<v
 
 /** Null is the policy of the environment. */
 export async function removePolicy(environment: string, integration: string | null): Promise<void> {
-  const query = integration === null ? {} : { provider_config_key: integration };
+  const query = integration === null ? {} : { integration_id: integration };
   await call('DELETE /records/retention', { environment, query });
 }
 

@@ -595,7 +595,7 @@ function SaveStep({
   const { data: datasets = [] } = useQuery(datasetsQuery(environment, at));
   const { data: syncs } = useQuery(
     syncsQuery(environment, {
-      ...{ provider_config_key: at.integration, connection_id: at.id },
+      ...{ integration_id: at.integration, connection_id: at.id },
       ...{ function: rowsSync, limit: 200 },
     }),
   );

@@ -80,7 +80,7 @@ function Sheet({ at, sheet }: { at: At; sheet: ChosenSheet }) {
   const { variant } = sheet;
   const query = useQuery({
     ...syncsQuery(environment, {
-      ...{ provider_config_key: at.integration, connection_id: at.id },
+      ...{ integration_id: at.integration, connection_id: at.id },
       ...{ function: rowsSync, limit: 200 },
     }),
     refetchInterval: ({ state: { data } }) =>

@@ -21,7 +21,7 @@ export function SheetsCard({ at, metadata }: { at: At; metadata: Record<string, 
   const sheets = chosenOf(metadata);
   const { data: syncs } = useQuery({
     ...syncsQuery(environment, {
-      ...{ provider_config_key: at.integration, connection_id: at.id },
+      ...{ integration_id: at.integration, connection_id: at.id },
       ...{ function: rowsSync, limit: 200 },
     }),
     enabled: sheets.length > 0,

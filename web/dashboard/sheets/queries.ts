@@ -70,7 +70,7 @@ export const readyQuery = (environment: string, { integration }: At) =>
       const { data } = await call('GET /functions', {
         environment,
         signal,
-        query: { provider_config_key: integration, limit: 100 },
+        query: { integration_id: integration, limit: 100 },
       });
       const find = (name: string, type: 'action' | 'sync') =>
         data.find((one) => one.name === name && one.type === type);
@@ -200,7 +200,7 @@ type SheetAt = { at: At; variant: string };
 const syncOf = ({ at, variant }: SheetAt) => ({
   ...{ integration: at.integration, connection: at.id, name: rowsSync, variant },
 });
-const place = ({ integration, id }: At) => ({ provider_config_key: integration, connection_id: id });
+const place = ({ integration, id }: At) => ({ integration_id: integration, connection_id: id });
 
 /** Changes the entry of one variant, and keeps the current entries of the others. */
 async function changeSettings(
@@ -210,7 +210,7 @@ async function changeSettings(
   const { metadata } = await call('GET /connections/{id}', {
     environment,
     path: { id: at.id },
-    query: { provider_config_key: at.integration },
+    query: { integration_id: at.integration },
   });
   const { [variant]: _, ...others } = (metadata.sheets ?? {}) as Record<string, unknown>;
   const sheets = settings === undefined ? others : { ...others, [variant]: settings };
