@@ -202,6 +202,36 @@ describe('the element of /connect.js', { skip: skipBrowser }, () => {
     assert.equal(await page.locator('iframe').count(), 0);
   });
 
+  test('an element that a framework clones and sets up before its upgrade connects', async () => {
+    respond = async () => ({ body: JSON.stringify({ token: await tokenOf() }) });
+    await show('session-token="x"');
+    // The content of a template belongs to a document without the element's class, as in Vue and Svelte. Attributes and
+    // listeners are set one by one, as in Angular and React.
+    await page.evaluate(`{
+      const { content } = document.createElement('template');
+      content.append(content.ownerDocument.createElement('trellis-connect'));
+      const made = content.cloneNode(true).firstChild;
+      for (const type of ['connect', 'error', 'close'])
+        made.addEventListener(type, ({ detail }) => {
+          seen.push({ type, detail });
+          document.querySelector('output').textContent += ' ' + type;
+        });
+      for (const [name, value] of Object.entries({ 'token-url': '/token', mode: 'frame', integration: 'key', label: 'Early' }))
+        made.setAttribute(name, value);
+      if (made.shadowRoot !== null) throw new Error('The element is upgraded already.');
+      element.replaceWith(made);
+      made.setAttribute('label', 'Late');
+    }`);
+    await page.getByRole('button', { name: 'Late' }).click();
+    const frame = page.frameLocator('iframe');
+    await frame.getByRole('textbox', { name: 'API key' }).fill('a-key-of-a-user');
+    await frame.getByRole('button', { name: 'Connect', exact: true }).click();
+    assert.deepEqual(types(await events()), [
+      ['connect', ''],
+      ['close', true],
+    ]);
+  });
+
   test('a response that has no token is an error, and its text goes nowhere', async () => {
     pages.expectComplaint(/status of (500|404)/);
     for (const [response, reason] of [

@@ -274,10 +274,10 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
       isHeld = true;
       return undefined;
     });
-    await consent(page);
     const asked = page.waitForRequest(
       (request) => request.frame().url() === back.return_url && /progress/.test(request.url()),
     );
+    await consent(page);
     await page.waitForURL(back.return_url);
     await asked;
     // Held until it is loaded again: taking the route away lets the request go.

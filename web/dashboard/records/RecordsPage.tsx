@@ -24,6 +24,7 @@ export function RecordsPage() {
   const connections = useQuery({
     ...connectionsQuery(environment, { ...(search !== undefined && { search }), limit: pageSize, page }),
     placeholderData: keepPreviousData,
+    refetchInterval: 10_000,
   });
   const isEmpty = search === undefined && page === 0 && hasNoEntries(connections, (data) => data.connections);
   return (
