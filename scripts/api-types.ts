@@ -38,7 +38,8 @@ export type OpenApi = {
     requestBodies: Record<string, Content>;
     responses: Record<string, Content>;
   };
-  paths: Record<string, Record<string, Operation>>;
+  /** `parameters` of a path are those of all its operations. */
+  paths: Record<string, Record<string, Operation> & { parameters?: Parameter[] }>;
   webhooks: Record<string, Record<string, Operation & { description?: string }>>;
 };
 
@@ -52,10 +53,13 @@ export function generatedFiles(document: OpenApi): Record<string, string> {
 }
 
 function apiTypes({ paths, components }: OpenApi): string {
-  const routes = Object.entries(paths).flatMap(([path, operations]) =>
+  const routes = Object.entries(paths).flatMap(([path, { parameters = [], ...operations }]) =>
     Object.entries(operations)
       .filter(([, { deprecated }]) => deprecated !== true)
-      .map(([method, operation]) => ({ name: `${method.toUpperCase()} ${path}`, operation })),
+      .map(([method, operation]) => ({
+        name: `${method.toUpperCase()} ${path}`,
+        operation: { ...operation, parameters: [...parameters, ...(operation.parameters ?? [])] },
+      })),
   );
   const lines = routes
     .sort((a, b) => (a.name < b.name ? -1 : 1))
@@ -176,7 +180,7 @@ function typeOf(schema: Schema): string {
     case 'object':
       return objectType(schema);
     default:
-      return 'unknown';
+      return properties ? objectType(schema) : 'unknown';
   }
 }
 

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { type OpenApi, readRawDocument } from '../test/support/openapi.ts';
+import { type OpenApi, operationsOf, type Placed, readRawDocument } from '../test/support/openapi.ts';
 import { openTrellis } from '../test/support/trellis.ts';
 import { clientTypes } from './client-types.ts';
 
@@ -29,10 +29,9 @@ after(() => rm(directory, { recursive: true, force: true }));
 
 /** Example responses of the document, by the name of their schema. */
 function examples(): Record<string, unknown> {
-  const shared = Object.values(document.components.responses as (typeof document.paths)['']['']['responses']);
-  const inline = Object.values(document.paths).flatMap((item) =>
-    Object.values(item).flatMap(({ responses }) => Object.values(responses)),
-  );
+  type Responses = Placed['operation']['responses'];
+  const shared = Object.values(document.components.responses as Responses);
+  const inline = operationsOf(document.paths).flatMap(({ operation }) => Object.values(operation.responses));
   const found = [...inline, ...shared].map(({ content }) => content?.['application/json']);
   const named = found.map((media): [string, unknown] => [
     media?.schema?.$ref?.split('/').at(-1) ?? '',

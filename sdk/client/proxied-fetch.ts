@@ -25,7 +25,8 @@ const passed =
 /** Headers for the proxy, not for the provider. */
 const forProxy = /^(base-url-override|decompress|quota-wait|retries|retry-on|timeouts)$/;
 /** Headers that the client or the service sets, or that must not be sent. */
-const dropped = /^(authorization|cookie|connection-id|host|integration-id|origin|provider-config-key|referer)$/;
+const dropped =
+  /^(authorization|cookie|connection-id|host|integration-id|origin|provider-config-key|referer)$/;
 
 /**
  * Returns a function with the signature of `fetch`. It accepts a path of the provider's API or a complete URL, and returns the

@@ -67,8 +67,8 @@ export function formRoutes(app: App, deps: ConnectDeps): void {
           operationId,
           summary,
           description:
-            'For a connect page: creates the connection from the fields that the end user entered. If the definition of the ' +
-            'provider names a call for it, the credentials are tested first.',
+            'For a connect page: creates the connection from the fields of the form. Credentials are tested first if the ' +
+            'definition of the provider names a call for it.',
           errors: formErrors,
           params: z.object({ key: integrationKey }),
           body: names.length === 0 ? body.nullish() : body,

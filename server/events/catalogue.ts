@@ -86,7 +86,6 @@ export function eventWebhooks(): Record<string, PathItem> {
       {
         post: {
           operationId: `on${type.split(/[._]/).map(capital).join('')}`,
-          summary: type,
           description: meaning,
           tags: ['events'],
           requestBody: {
@@ -111,7 +110,6 @@ function envelopeOf(type: string, data: z.ZodObject) {
     allOf: [
       envelope,
       {
-        type: 'object',
         properties: {
           type: { const: type },
           data: { title: `${name}EventData`, ...withSubject(withoutDialect(toJsonSchema(data))) },
@@ -151,7 +149,6 @@ function withSubject(schema: JsonSchema): JsonSchema {
   const isFurther = (name: string) => !Object.hasOwn(subject.properties ?? {}, name);
   const further = Object.entries(properties).filter(([name]) => isFurther(name));
   const part = {
-    type: 'object',
     properties: Object.fromEntries(further),
     required: required.filter(isFurther),
   };

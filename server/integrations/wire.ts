@@ -36,14 +36,15 @@ export const changedCredentials = z.discriminatedUnion('type', [
   testClient,
 ]);
 
-const configValue = text({ max: 8192 });
+const configValues = z.record(text({ max: 255 }), text({ max: 8192 }));
+nameSchemas({ ConfigValues: configValues });
 export const integrationSettings = {
   display_name: text({ min: 1, max: 255 }).optional(),
   forward_webhooks: z.boolean().optional(),
   /** The secret with which the provider signs its webhooks; empty: none. */
   webhook_secret: text({ max: 1024 }).optional(),
-  integration_config: z.record(text({ max: 255 }), configValue).optional(),
-  custom: z.record(text({ max: 255 }), configValue).optional(),
+  integration_config: configValues.optional(),
+  custom: configValues.optional(),
   /** Replaces all existing rules. */
   proxy_rules: proxyRules.optional(),
 };

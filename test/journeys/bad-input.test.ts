@@ -10,7 +10,7 @@ import { prepareScenarios, scenarios } from './scenarios.ts';
  * description, so that a new one is tried too.
  */
 type Schema = {
-  type?: string;
+  type?: string | string[];
   properties?: Record<string, Schema>;
   anyOf?: Schema[];
   oneOf?: Schema[];
@@ -58,7 +58,7 @@ const wrongFor = (field: Schema): unknown[] => {
   return first.filter((value) => keyed.every((values) => values.has(JSON.stringify(value))));
 };
 const kindsOf = ({ type, anyOf, oneOf }: Schema): string[] =>
-  type !== undefined ? [type] : [...new Set((anyOf ?? oneOf ?? []).flatMap(kindsOf))];
+  type !== undefined ? [type].flat() : [...new Set((anyOf ?? oneOf ?? []).flatMap(kindsOf))];
 
 type Errors = { errors?: { path: string[]; message: string }[]; message: string };
 const errorOf = (body: Record<string, unknown>) => body.error as Errors;

@@ -66,9 +66,10 @@ test('every operation has a name of its own, a summary, a description and a know
     [],
   );
   const tags = document.tags.map(({ name }) => name);
-  everywhere(({ operation: { operationId, summary, description, tags: own = [] } }) => [
+  everywhere(({ path, operation: { operationId, summary, description, tags: own = [] } }) => [
     ...(/^[a-z][A-Za-z0-9]+$/.test(operationId) ? [] : ['operationId']),
-    ...((summary ?? '').length > 3 ? [] : ['summary']),
+    // A webhook has the name of its event.
+    ...((summary ?? '').length > 3 || path in document.webhooks ? [] : ['summary']),
     ...((description ?? '').length > 10 ? [] : ['description']),
     ...(own.length === 1 && tags.includes(own[0]!) ? [] : ['tags']),
   ]);
@@ -176,12 +177,12 @@ test('the objects of the API have names, and each name is used', async () => {
   assert.deepEqual(unnamed, []);
 });
 
-test('the document is below 350 KB, compressed on request, and sent again only if it changed', async () => {
+test('the document is below 340 KB, compressed on request, and sent again only if it changed', async () => {
   const get = (headers: Record<string, string>) => fetch(`${trellis.baseUrl}/openapi.json`, { headers });
   const plain = await get({ 'accept-encoding': 'identity' });
   const text = await plain.text();
   assert.equal(plain.headers.get('content-encoding'), null);
-  assert.ok(Buffer.byteLength(text) < 350_000, `${Buffer.byteLength(text)} bytes`);
+  assert.ok(Buffer.byteLength(text) < 340_000, `${Buffer.byteLength(text)} bytes`);
   for (const [accepted, coding] of [
     ['gzip', 'gzip'],
     ['gzip, deflate, br', 'br'],

@@ -73,14 +73,21 @@ function resolved(document: OpenApi): OpenApi {
   };
   const { paths, webhooks } = document;
   const whole = { ...document, paths: resolve(paths), webhooks: resolve(webhooks) } as OpenApi;
-  // What an operation does not say itself is said by the document.
-  for (const { operation } of operationsOf(whole.paths)) operation.security ??= document.security;
+  // What an operation does not say itself is said by its path or by the document.
+  for (const item of Object.values(whole.paths)) {
+    const { parameters: ofPath = [] } = item as unknown as { parameters?: Parameter[] };
+    delete item.parameters;
+    for (const operation of Object.values(item)) {
+      operation.security ??= document.security;
+      operation.parameters = [...ofPath, ...(operation.parameters ?? [])];
+    }
+  }
   return whole;
 }
 
 /** Of `paths` or of `webhooks`. */
 export function operationsOf(items: OpenApi['paths']): Placed[] {
-  return Object.entries(items).flatMap(([path, item]) =>
+  return Object.entries(items).flatMap(([path, { parameters: _, ...item }]) =>
     Object.entries(item).map(([verb, operation]) => {
       const method = verb.toUpperCase();
       return { name: `${method} ${path}`, method, path, operation };

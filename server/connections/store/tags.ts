@@ -47,7 +47,8 @@ export const endUserInput = z.strictObject({
   tags: z.record(text({ max: 255 }), text({ max: 8192 })).nullish(),
 });
 export const organizationInput = z.strictObject({ id: text({ min: 1, max: 255 }), display_name: name });
-nameSchemas({ EndUser: endUserInput, Organization: organizationInput });
+nameSchemas({ EndUser: endUserInput, Organization: organizationInput, Tags: tagsInput });
+nameSchemas({ Tags: storedTags });
 
 /** The tags of a connection that stay when `next` becomes its end user: the previous end user's tags are removed. */
 export function tagsKept(

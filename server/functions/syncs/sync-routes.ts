@@ -81,7 +81,7 @@ const syncErrors = [
 const done = { 200: success };
 const ofVariant = z.object({ name: functionName, variant: functionName });
 const variantBody = z.strictObject({ provider_config_key: integrationKey, connection_id: connectionId });
-nameSchemas({ ConnectionPlace: variantBody });
+nameSchemas({ ConnectionPlace: variantBody, SyncName: syncName });
 
 export function syncRoutes(app: App, { db, vault, reader, now, poke, open }: SyncRoutesDeps): void {
   const read = { config: { access: { by: 'key', scope: 'functions:read' } }, preParsing: open } as const;

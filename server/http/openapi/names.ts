@@ -1,7 +1,7 @@
 /**
  * Names in the OpenAPI document. A schema with a `title` becomes `components.schemas[title]`; a JSON body or response
  * without a title gets the name of its operation. Responses, bodies and parameters that several operations have become
- * components.
+ * components, and parameters of all operations of a path are those of the path.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { JsonSchema } from './examples.ts';
@@ -65,7 +65,23 @@ export function withNames({ paths, webhooks }: { paths: Paths; webhooks: Paths }
   const whole = mapOperations(answered, (operation) =>
     withBody(operation, (schema) => refer(titled(schema, nameFrom(operation, 'Request')), 'received')),
   );
-  const shared = shareParts({ paths: whole, webhooks: told });
+  // A parameter refers to a schema that bodies have, and adds none.
+  const known = (schema: JsonSchema): JsonSchema => {
+    const { title, ...rest } = schema;
+    return title !== undefined && isDeepStrictEqual(schemas.get(title), rest)
+      ? { $ref: `#/components/schemas/${title}` }
+      : rest;
+  };
+  const referring = mapOperations(whole, (operation) => ({
+    ...operation,
+    ...(operation.parameters && {
+      parameters: operation.parameters.map((one) => ({
+        ...one,
+        ...(one.schema && { schema: known(one.schema) }),
+      })),
+    }),
+  }));
+  const shared = shareParts({ paths: referring, webhooks: told });
   return { ...shared, schemas: sorted(schemas) };
 }
 
@@ -76,27 +92,35 @@ function shareParts(given: { paths: Paths; webhooks: Paths }): Omit<Named, 'sche
   );
   const parameters = components(
     'parameters',
-    operations.flatMap(({ parameters: own = [] }) => own),
-    ({ name }) => name,
+    operations.flatMap(({ parameters: own = [] }) => own.map((one) => [one.name, one] as const)),
   );
   const requestBodies = components(
     'requestBodies',
-    operations.flatMap(({ requestBody }) => requestBody ?? []),
-    (body) => schemaNameOf(body)?.replace(/Request$/, '') ?? 'Body',
+    operations.flatMap(({ requestBody: own }) => (own ? [[bodyName(own), own] as const] : [])),
   );
   const responses = components(
     'responses',
-    operations.flatMap(({ responses: own = {} }) => Object.values(own)),
-    responseName,
+    operations.flatMap(({ responses: own = {} }) =>
+      Object.entries(own).map(([status, one]) => [responseName(status, one), one] as const),
+    ),
   );
   const refer = (items: Paths) =>
     mapValues(items, (item) =>
-      mapValues(item, (operation) => ({
-        ...operation,
-        ...(operation.parameters && { parameters: operation.parameters.map(parameters.refer) }),
-        ...(operation.requestBody && { requestBody: requestBodies.refer(operation.requestBody) }),
-        ...(operation.responses && { responses: mapValues(operation.responses, responses.refer) }),
-      })),
+      withPathParameters(
+        mapValues(item, ({ parameters: taken, requestBody, responses: answered, ...operation }) => ({
+          ...operation,
+          ...(taken && { parameters: taken.map((one) => parameters.refer(one.name, one)) }),
+          ...(requestBody && { requestBody: requestBodies.refer(bodyName(requestBody), requestBody) }),
+          ...(answered && {
+            responses: Object.fromEntries(
+              Object.entries(answered).map(([status, one]) => [
+                status,
+                responses.refer(responseName(status, one), one),
+              ]),
+            ),
+          }),
+        })),
+      ),
     );
   return {
     ...{ paths: refer(given.paths), webhooks: refer(given.webhooks) },
@@ -104,39 +128,55 @@ function shareParts(given: { paths: Paths; webhooks: Paths }): Omit<Named, 'sche
   };
 }
 
+/** Parameters that all operations of a path have in common are written once. */
+function withPathParameters(item: Record<string, { parameters?: object[] }>): object {
+  const [first = [], ...others] = Object.values(item).map(({ parameters = [] }) => parameters);
+  const isIn = (list: object[]) => (one: object) => list.some((other) => isDeepStrictEqual(one, other));
+  const common = first.filter((one) => others.every((list) => isIn(list)(one)));
+  if (others.length === 0 || common.length === 0) return item;
+  const own = mapValues(item, ({ parameters = [], ...operation }) => {
+    const further = parameters.filter((one) => !isIn(common)(one));
+    return { ...operation, ...(further.length > 0 && { parameters: further }) };
+  });
+  return { parameters: common, ...own };
+}
+
 /** The parts that occur more than once, the most frequent first: of several with the same name, it has no number. */
 function components<P extends object>(
   kind: string,
-  parts: readonly P[],
-  nameOf: (part: P) => string,
-): { all: Record<string, P>; refer: (part: P) => object } {
+  parts: readonly (readonly [name: string, part: P])[],
+): { all: Record<string, P>; refer: (wanted: string, part: P) => object } {
+  const keyOf = (wanted: string, part: P) => `${wanted} ${JSON.stringify(part)}`;
   const names = new Map<string, string>();
   const all = new Map<string, P>();
-  const groups = Map.groupBy(parts, (part) => JSON.stringify(part));
-  for (const [text, [part, ...others]] of [...groups].toSorted(([, a], [, b]) => b.length - a.length)) {
+  const groups = Map.groupBy(parts, ([wanted, part]) => keyOf(wanted, part));
+  for (const [key, [given, ...others]] of [...groups].toSorted(([, a], [, b]) => b.length - a.length)) {
     if (others.length === 0) continue;
-    const wanted = nameOf(part!);
+    const [wanted, part] = given!;
     let name = wanted;
     for (let number = 2; all.has(name); number += 1) name = `${wanted}.${number}`;
-    names.set(text, name);
-    all.set(name, part!);
+    names.set(key, name);
+    all.set(name, part);
   }
   return {
     all: sorted(all),
-    refer: (part) => {
-      const name = names.get(JSON.stringify(part));
+    refer: (wanted, part) => {
+      const name = names.get(keyOf(wanted, part));
       return name === undefined ? part : { $ref: `#/components/${kind}/${name}` };
     },
   };
 }
 
-/** `Integration` for its schema; `not_found` for the first code of a status, `Errors` for those of several. */
-function responseName(response: Response): string {
-  const { description } = response;
-  if (description.startsWith('By status. ')) return 'Errors';
+/** `Integration` for its schema; the status of errors, and `Errors` for those of several. */
+function responseName(status: string, response: Response): string {
+  if (response.description.startsWith('By status. ')) return 'Errors';
   const name = schemaNameOf(response);
-  const code = name === 'Error' ? /`(\w+)`/.exec(description)?.[1] : undefined;
-  return code ?? name?.replace(/Response$/, '') ?? 'Done';
+  return name === 'Error' ? status : (name?.replace(/Response$/, '') ?? 'Done');
+}
+
+/** `Integration` for the schema of a body. */
+function bodyName(body: Body): string {
+  return schemaNameOf(body)?.replace(/Request$/, '') ?? 'Body';
 }
 
 /** The name of the schema of a body or a response. */
@@ -193,10 +233,12 @@ function withContent<T extends Pick<Response, 'content'>>(
   return { ...part, content };
 }
 
-function mapSubschemas(schema: JsonSchema, change: (part: JsonSchema) => JsonSchema): JsonSchema {
-  const { properties, items, additionalProperties, anyOf, oneOf, allOf } = schema;
+function mapSubschemas(given: JsonSchema, change: (part: JsonSchema) => JsonSchema): JsonSchema {
+  const schema = withoutImplied(given);
+  const { properties, propertyNames, items, additionalProperties, anyOf, oneOf, allOf } = schema;
   return {
-    ...withoutImplied(schema),
+    ...schema,
+    ...(propertyNames !== undefined && { propertyNames: change(propertyNames as JsonSchema) }),
     ...(properties && { properties: mapValues(properties, change) }),
     ...(items && { items: change(items) }),
     ...(typeof additionalProperties === 'object' && { additionalProperties: change(additionalProperties) }),

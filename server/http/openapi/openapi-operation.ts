@@ -231,9 +231,12 @@ function example(
   }
 }
 
-/** Without rules that follow from other rules: names of properties are strings, and integers of JSON are safe. */
-export function withoutImplied(schema: JsonSchema): JsonSchema {
-  const { propertyNames, minimum, maximum, minLength, pattern, ...rest } = schema;
+/**
+ * Without rules that follow from other rules: names of properties are strings, and integers of JSON are safe. A value of one
+ * type or null has both types.
+ */
+export function withoutImplied(given: JsonSchema): JsonSchema {
+  const { propertyNames, minimum, maximum, minLength, pattern, ...rest } = withTypes(given);
   return {
     ...rest,
     ...(propertyNames !== undefined &&
@@ -243,6 +246,14 @@ export function withoutImplied(schema: JsonSchema): JsonSchema {
     ...(minLength !== undefined && minLength > 0 && { minLength }),
     ...(pattern !== undefined && rest.format === undefined && { pattern }),
   };
+}
+
+function withTypes(schema: JsonSchema): JsonSchema {
+  const { anyOf: [one, other, ...others] = [], ...rest } = schema;
+  const isNullable = others.length === 0 && other !== undefined && isDeepStrictEqual(other, { type: 'null' });
+  const isPlain =
+    typeof one?.type === 'string' && [one.title, one.enum, one.const].every((part) => part === undefined);
+  return isNullable && isPlain ? { ...one, ...rest, type: [one.type as string, 'null'] } : schema;
 }
 
 export function mapValues<V, W>(

@@ -4,6 +4,7 @@ import type { Brand } from '../../brand.ts';
 import type { ConnectionReader, LiveConnection } from '../../connections/store/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import type { Caller } from '../../http/auth/caller.ts';
+import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import { maxRecords, readRecordId } from '../codec/check.ts';
 import type { RecordAction } from '../read/portion.ts';
 
@@ -31,6 +32,7 @@ const variant = z
   .max(255)
   .refine((text) => !/\p{Cc}|\p{Cs}/u.test(text), 'contains a control character or a lone surrogate')
   .default('base');
+nameSchemas({ Model: model, Variant: variant });
 
 /** The dataset of the connection. */
 export const datasetInput = { model, variant };
