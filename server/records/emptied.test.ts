@@ -4,7 +4,6 @@ import { brand, datasetCalls, openRecordBench, type RecordBench, rows } from '..
 import type { Db } from '../db/pool.ts';
 import { listDatasets } from './datasets.ts';
 import { readPage } from './read/page.ts';
-import { acknowledge, listConsumers } from './retention/consumers.ts';
 import { destroyLeftovers } from './retention/destroy.ts';
 import { exportRecords } from './routes/routes.ts';
 
@@ -131,9 +130,6 @@ test('no reader sees records from before, whose rows are removed in steps, also 
   await calls.prune(await calls.cursorOf(100), 100);
   await calls.delete('r1199');
   const cursor = await calls.cursorOf(5);
-  await acknowledge(bench.db, {
-    ...{ by: 'service', connection: connection.id, model: 'Row', variant: 'base', name: 'copy', cursor },
-  });
   await destroyLeftovers(bench.db);
   await calls.empty();
   assert.deepEqual(await stored(calls), [1_200, 1_100, 1]);
@@ -150,10 +146,6 @@ test('no reader sees records from before, whose rows are removed in steps, also 
     assert.deepEqual(
       [dataset?.records, dataset?.deleted, dataset?.firstCursor, dataset?.lastCursor],
       [0, 0, undefined, undefined],
-    );
-    assert.deepEqual(
-      (await listConsumers(bench.db, connection.id)).map(({ behind }) => behind),
-      [0],
     );
   };
   await assertEmpty();

@@ -5,14 +5,7 @@ import { readOwner } from '../../environments/keys.ts';
 import { AppError } from '../../errors.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
 import { cursorWriter, type Position, readCursor, readFollowedCursor } from '../cursor.ts';
-import {
-  type Dataset,
-  type DatasetName,
-  ensureDataset,
-  findDataset,
-  hiddenSeq,
-  lockDataset,
-} from '../dataset.ts';
+import { type Dataset, type DatasetName, ensureDataset, findDataset, lockDataset } from '../dataset.ts';
 import { type Remover, removerOf } from './receipt.ts';
 
 /**
@@ -277,7 +270,7 @@ const select = `
     case when ${isStalled} then held_since end as "stalledSince",
     (select count(*)
      from record
-     where record.dataset_id = consumer.dataset_id and record.seq > greatest(consumer.seq, ${hiddenSeq})) as behind
+     where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq) as behind
   from dataset
   cross join lateral (
     select *
