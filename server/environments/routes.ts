@@ -5,7 +5,13 @@ import { AppError } from '../errors.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { Vault } from '../vault.ts';
-import { deleteEnvironment, ensureEnvironment, listEnvironments, renameEnvironment } from './store.ts';
+import {
+  clearEnvironment,
+  deleteEnvironment,
+  ensureEnvironment,
+  listEnvironments,
+  renameEnvironment,
+} from './store.ts';
 
 const ofOwners = { access: { by: 'person', only: 'owner' } } as const;
 const environmentName = z
@@ -127,6 +133,8 @@ export function environmentRoutes(
     },
     async ({ params: { name }, person }) => {
       requirePassing(name);
+      await db.transaction((tx) => requireOwner(tx, person));
+      await clearEnvironment(db, name);
       await db.transaction(async (tx) => {
         await requireOwner(tx, person);
         await deleteEnvironment(tx, name);

@@ -10,6 +10,7 @@ import type { ProviderDefinition } from '../providers/definition.ts';
 import { requireMayMove } from './destinations.ts';
 import { readSettings } from './settings-input.ts';
 import {
+  clearIntegration,
   createIntegration,
   deleteIntegration,
   findIntegration,
@@ -279,6 +280,7 @@ export function integrationRoutes(
       },
     },
     async ({ params: { key }, caller }) => {
+      await clearIntegration(db, await db.transaction((tx) => lock(tx, caller, key)));
       await db.transaction(async (tx) => {
         await deleteIntegration(tx, await lock(tx, caller, key));
         await audit(tx, caller, { action: 'integration.deleted', target: key });

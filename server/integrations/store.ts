@@ -1,5 +1,6 @@
 import { type Selectable, sql } from 'kysely';
-import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
+import { deleteInSteps } from '../db/delete-in-steps.ts';
+import { type Db, first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import type { Integration as IntegrationTable } from '../db/tables.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError, fieldError } from '../errors.ts';
@@ -224,6 +225,24 @@ export async function updateIntegration(
     [current.id, current.environmentId, at],
   );
   return fromRow(row, key, reading);
+}
+
+/**
+ * Deletes what an integration without connections has in large tables, in steps, so that `deleteIntegration` has little left
+ * to do. The steps delete nothing if it has a connection.
+ */
+export async function clearIntegration(db: Db, { id }: Integration): Promise<void> {
+  const isUnused = 'not exists (select from connection where integration_id = $1 and deleted_at is null)';
+  const own = `integration_id = $1 and ${isUnused}`;
+  const ofConnections = `connection_id in (select id from connection where integration_id = $1) and ${isUnused}`;
+  for (const [table, where] of [
+    ['webhook_body', own],
+    ['webhook_seen', own],
+    ['run', ofConnections],
+    ['sync', ofConnections],
+    ['connection', own],
+  ] as const)
+    await deleteInSteps(db, { table, where, values: [id] });
 }
 
 /** Deletes an integration without connections, read for update; else throws `integration_in_use`. */

@@ -137,6 +137,7 @@ async function keepRecords(db: Db): Promise<void> {
   const gone = datasetCalls(db, ending);
   await gone.save(rows(1, 10));
   await gone.empty();
+  await gone.list();
   await gone.save(rows(1, 10));
   await db.query('update connection set data_key = null, deleted_at = now() where id = $1', [ending.id]);
   assert.ok((await destroyOrphans(db)) > 0);
@@ -167,6 +168,9 @@ const exempt: Record<string, string> = {
     'reads what an environment logged on the days that it counts, each a partition',
   'where connection.id is null or connection.deleted_at is not null':
     'looks at all datasets, for those without a connection',
+  '(select id from connection where integration_id = $1)':
+    'reads all connections for those of a deleted integration, which no index has',
+  'select ctid as row_id from connection where': 'the same, to delete them',
   'policy.prune_after_days)': 'looks at all datasets, for what a policy removes',
   'set stale_at = $1': 'looks at all consumers',
   'from (select "id", "created_at", "type"': 'reads what one environment logged on one day, a partition',

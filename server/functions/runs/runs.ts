@@ -4,6 +4,7 @@
  * This folder owns the tables `run` and `run_line`. Neighbours: `queue.ts` and `schedule.ts` queue runs, `worker.ts` executes
  * them, `settle.ts` ends them.
  */
+import { deleteInSteps } from '../../db/delete-in-steps.ts';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Job } from '../../jobs/jobs.ts';
@@ -285,18 +286,18 @@ export function runSweepJob({
       for (let round = 0; round < maxRounds; round += 1) {
         if ((await removeOldRuns(db, before)) < 1_000) break;
       }
-      await db.query(
-        `delete from sync
-         using connection
-         where connection.id = sync.connection_id and connection.deleted_at is not null`,
-      );
-      for (const table of ['function_checkpoint', 'function_state']) {
-        await db.query(
-          `delete from ${table}
-           using connection
-           where connection.id = ${table}.connection_id and connection.deleted_at is not null`,
-        );
-      }
+      const isOfDeleted = (table: string) =>
+        `exists (
+           select from connection where connection.id = ${table}.connection_id and connection.deleted_at is not null
+         )`;
+      for (const [table, where] of [
+        // A sync takes its runs along, which may be many.
+        ['run', `sync_id in (select id from sync where ${isOfDeleted('sync')})`],
+        ['sync', isOfDeleted('sync')],
+        ['function_checkpoint', isOfDeleted('function_checkpoint')],
+        ['function_state', isOfDeleted('function_state')],
+      ] as const)
+        await deleteInSteps(db, { table, where, values: [] });
       await db.query("delete from function_lock where lease_until < now() - interval '1 day'");
     },
   };
