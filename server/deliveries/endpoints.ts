@@ -98,6 +98,28 @@ export async function listEndpoints(
   return found;
 }
 
+/** Endpoints whose breaker is not closed and those disabled by failures, up to `limit`; those that fail longest first. */
+export function listFailingEndpoints(
+  db: Queryable,
+  { environmentId, limit }: { environmentId: number; limit: number },
+): Promise<Pick<Endpoint, 'id' | 'url' | 'disabledCause' | 'failures' | 'failingSince'>[]> {
+  return db.query(
+    `select
+       id,
+       url,
+       disabled_cause as "disabledCause",
+       failures,
+       coalesce(failing_since, disabled_at) as "failingSince"
+     from endpoint
+     where environment_id = $1
+       and deleted_at is null
+       and (disabled_cause in ('gone', 'failing') or (disabled_cause is null and open_until is not null))
+     order by "failingSince", id
+     limit $2`,
+    [environmentId, limit],
+  );
+}
+
 type EndpointId = { id: number; environmentId: number };
 
 /** Throws `not_found` if the environment has no such endpoint. */

@@ -134,7 +134,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.getByText(`${failed + 1} operations, ${failed} failed`).waitFor();
     await page.getByRole('img', { name: /The number of operations/ }).waitFor();
     await page.getByRole('img', { name: /The 50th and 95th percentile/ }).waitFor();
-    await page.getByText('Took, p95').waitFor();
+    await page.getByText('95th percentile').waitFor();
     await picture(page, 'activity');
   });
 

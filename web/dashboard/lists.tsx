@@ -1,4 +1,4 @@
-import { Button, Group, Select } from '@mantine/core';
+import { Button, Group, Select, Text } from '@mantine/core';
 import { type UseQueryResult, useQuery } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { EmptyState } from '../ui/EmptyState.tsx';
@@ -115,6 +115,18 @@ export function hasNoEntries<T>(
   entriesOf: (data: T) => readonly unknown[],
 ): boolean {
   return data !== undefined && !isPlaceholderData && entriesOf(data).length === 0;
+}
+
+/** Says that a list shows a part of its items, and shows all. */
+export function OnlySome({ what, onAll }: { what: string; onAll: () => void }) {
+  return (
+    <Group gap="xs">
+      <Text size="sm">Only {what}.</Text>
+      <Button size="compact-sm" variant="default" onClick={onAll}>
+        Show all
+      </Button>
+    </Group>
+  );
 }
 
 /** An empty list whose filters match nothing. */

@@ -8,6 +8,7 @@ import {
   redirect,
 } from '@tanstack/react-router';
 import { Fault } from '../api/client.ts';
+import { healthQuery } from './home/queries.ts';
 import {
   activitySearchOf,
   catalogueSearchOf,
@@ -52,7 +53,8 @@ const resetPassword = createRoute({
   path: '/reset-password',
   component: lazyRouteComponent(() => import('./sign-in/ResetPasswordPage.tsx'), 'ResetPasswordPage'),
 });
-const home = createRoute({
+/** Leads to the home page of an environment, or to "Getting started" before its first connection. */
+const start = createRoute({
   getParentRoute: () => root,
   path: '/',
   beforeLoad: async ({ context }) => {
@@ -61,7 +63,12 @@ const home = createRoute({
     const last = lastEnvironment();
     const environment = last !== undefined && names.includes(last) ? last : names[0];
     if (environment === undefined) return;
-    throw redirect({ to: '/$environment/getting-started', params: { environment } });
+    const health = await context.queries
+      .fetchQuery({ ...healthQuery(environment), retry: false })
+      .catch(() => undefined);
+    const isNew = health !== undefined && Object.values(health.connections).every((count) => count === 0);
+    const to = isNew ? '/$environment/getting-started' : '/$environment/home';
+    throw redirect({ to, params: { environment } });
   },
   component: lazyRouteComponent(() => import('./shell/NoEnvironmentPage.tsx'), 'NoEnvironmentPage'),
 });
@@ -74,6 +81,11 @@ const inside = createRoute({
   remountDeps: () => 'shell',
   component: Shell,
   errorComponent: BrokenPage,
+});
+const home = createRoute({
+  getParentRoute: () => inside,
+  path: '/home',
+  component: lazyRouteComponent(() => import('./home/HomePage.tsx'), 'HomePage'),
 });
 const gettingStarted = createRoute({
   getParentRoute: () => inside,
@@ -208,11 +220,12 @@ async function signedInUser(queries: QueryClient, next: string | undefined): Pro
 }
 
 const tree = root.addChildren([
-  home,
+  start,
   signIn,
   invitation,
   resetPassword,
   inside.addChildren([
+    home,
     gettingStarted,
     integrations,
     catalogue,

@@ -23,7 +23,11 @@ const pageOf = (value: unknown): number | undefined =>
 
 export const signInSearchOf = optional(({ next }) => ({ next: pathOf(next) }));
 
-export const integrationsSearchOf = optional(({ search }) => ({ search: textOf(search) }));
+export const integrationsSearchOf = optional(({ search, faulty }) => ({
+  search: textOf(search),
+  /** Only integrations with an error. */
+  faulty: faulty === true || undefined,
+}));
 
 export const catalogueSearchOf = optional(({ search, provider }) => ({
   search: textOf(search),
@@ -78,10 +82,23 @@ const runsSearchOf = optional((given) => ({
 export type RunsSearch = ReturnType<typeof runsSearchOf>;
 
 const functionTypes = ['sync', 'action', 'on-event'] as const;
+const functionsTabs = ['syncs', 'runs'] as const;
+const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
+const syncsSearchOf = optional((given) => ({
+  integration: textOf(given.integration),
+  function: textOf(given.function),
+  connection: textOf(given.connection),
+  /** The state of syncs, and the start of a page of them. */
+  is: syncStates.find((one) => one === given.is),
+  after: pageOf(given.after),
+}));
+export type SyncsSearch = ReturnType<typeof syncsSearchOf>;
+
 export const functionsSearchOf = optional((given) => ({
   ...runsSearchOf(given),
+  ...syncsSearchOf(given),
   /** Undefined: the list of functions. */
-  tab: given.tab === 'runs' ? given.tab : undefined,
+  tab: functionsTabs.find((one) => one === given.tab),
   search: textOf(given.search),
   type: functionTypes.find((one) => one === given.type),
   enabled: given.enabled === 'on' || given.enabled === 'off' ? given.enabled : undefined,
@@ -90,16 +107,12 @@ export const functionsSearchOf = optional((given) => ({
 export type FunctionsSearch = ReturnType<typeof functionsSearchOf>;
 
 const functionTabs = ['code', 'syncs', 'try', 'runs', 'versions'] as const;
-const syncStates = ['running', 'paused', 'held', 'failing', 'active'] as const;
 export const functionSearchOf = optional((given) => {
-  const { integration: _, function: __, ...runs } = runsSearchOf(given);
+  const { integration: _, function: __, ...lists } = { ...runsSearchOf(given), ...syncsSearchOf(given) };
   return {
-    ...runs,
+    ...lists,
     /** Undefined: the declaration of the function. */
     tab: functionTabs.find((one) => one === given.tab),
-    /** The state of syncs, and the start of a page of them. */
-    is: syncStates.find((one) => one === given.is),
-    after: pageOf(given.after),
     /** The version of the code; undefined: the current one. */
     version: pageOf(given.version),
   };
@@ -131,6 +144,8 @@ const deliveryStatuses = ['waiting', 'delivered', 'dead'] as const;
 export const eventsSearchOf = optional((given) => ({
   /** Undefined: the list of endpoints. */
   tab: eventsTabs.find((one) => one === given.tab),
+  /** Only endpoints that fail. */
+  failing: given.failing === true || undefined,
   endpoint: pageOf(given.endpoint),
   status: deliveryStatuses.find((one) => one === given.status),
   type: textOf(given.type),

@@ -136,3 +136,34 @@ export async function countByIntegration(
 export function noConnections(): ConnectionCounts {
   return { total: 0, active: 0, needs_reauth: 0, blocked: 0 };
 }
+
+/** Larger counts of a status are not exact. */
+const maxOfStatus = 10_000;
+
+/** Counts of connections by status, each up to `maxOfStatus`. */
+export function selectStatusCounts(environmentId: number) {
+  return sql<{ status: ConnectionStatus; count: number }>`
+    select
+      named.status,
+      (
+        select count(*)::integer
+        from (
+          select
+          from connection
+          where environment_id = ${environmentId} and status = named.status and deleted_at is null
+          limit ${maxOfStatus}
+        ) as found
+      ) as count
+    from unnest(${[...connectionStatuses]}::text[]) as named (status)`.compile(tables);
+}
+
+export async function countByStatus(
+  db: Queryable,
+  environmentId: number,
+): Promise<Record<ConnectionStatus, number>> {
+  const rows = await db.run({ compile: () => selectStatusCounts(environmentId) });
+  return Object.fromEntries(rows.map(({ status, count }) => [status, count])) as Record<
+    ConnectionStatus,
+    number
+  >;
+}

@@ -204,6 +204,29 @@ export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.in
   return counts!;
 }
 
+/** Functions with syncs whose last run failed, those with most failing syncs first, up to `limit`. */
+export function listFailingSyncs(
+  q: Queryable,
+  { environmentId, limit }: { environmentId: number; limit: number },
+): Promise<{ integrationKey: string; function: string; count: number }[]> {
+  return q.query(
+    `select integration.key as "integrationKey", function.name as function, count(*)::integer as count
+     from function
+     join integration on integration.id = function.integration_id
+     join sync on sync.function_id = function.id
+     join connection on connection.id = sync.connection_id and connection.deleted_at is null
+     where function.environment_id = $1
+       and function.is_enabled
+       and sync.state = 'active'
+       and sync.held is null
+       and sync.failures > 0
+     group by integration.key, function.name
+     order by count desc, integration.key, function.name
+     limit $2`,
+    [environmentId, limit],
+  );
+}
+
 function toWire(row: SyncRow, keys: ReturnType<typeof keyReader>): ListedSync {
   const own = row.frequencyS === null ? null : spellFrequency(row.frequencyS);
   const { last } = row;

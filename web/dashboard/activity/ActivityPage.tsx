@@ -91,6 +91,11 @@ function Charts({ search, filters, nowMs }: { search: ActivitySearch; filters: F
         {(points) => (
           <Suspense fallback={waiting}>
             <ActivityCharts points={points} stepS={times.step_s} />
+            <Dimmed mt="xs">
+              {points.some((point) => point.at_least)
+                ? 'Too many operations match to count all of them. The numbers are lower bounds, from the newest operations of each step. A shorter time range gives better numbers. Durations are of the same operations.'
+                : 'Counts are exact. Durations may differ by up to 12%.'}
+            </Dimmed>
           </Suspense>
         )}
       </Loaded>

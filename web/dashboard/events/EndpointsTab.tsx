@@ -16,6 +16,7 @@ import {
 } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
@@ -36,6 +37,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { AnchorLink, GuideLink } from '../links.tsx';
+import { OnlySome } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useChange } from '../use-change.ts';
@@ -51,13 +53,15 @@ import {
   typesQuery,
 } from './queries.ts';
 import { ReplayDialog } from './ReplayDialog.tsx';
-import { failureOf, kindOf, stateOf } from './words.ts';
+import { failureOf, isFailing, kindOf, stateOf } from './words.ts';
 
 type Opened = { dialog: 'edit' | 'replay' | 'delete'; endpoint: Endpoint } | { dialog: 'create' };
 
 export function EndpointsTab() {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
+  const { failing } = useSearch({ from: '/$environment/events' });
+  const navigate = useNavigate({ from: '/$environment/events' });
   const query = useQuery(endpointsQuery(environment));
   const [opened, setOpened] = useState<Opened>();
   const close = () => setOpened(undefined);
@@ -103,24 +107,32 @@ export function EndpointsTab() {
                 </Dimmed>
                 {mayWrite && add}
               </Group>
+              {failing && (
+                <OnlySome
+                  what="endpoints that fail"
+                  onAll={() => void navigate({ search: {}, replace: true })}
+                />
+              )}
               <SimpleGrid cols={{ base: 1, lg: 2 }} spacing="md">
-                {endpoints.map((endpoint) => (
-                  <EndpointCard
-                    key={endpoint.id}
-                    endpoint={endpoint}
-                    acts={
-                      mayWrite
-                        ? {
-                            onEdit: () => setOpened({ dialog: 'edit', endpoint }),
-                            onReplay: () => setOpened({ dialog: 'replay', endpoint }),
-                            onDelete: () => setOpened({ dialog: 'delete', endpoint }),
-                            onTest: () => test.mutate(endpoint),
-                            onTurn: () => turn.mutate({ id: endpoint.id, enabled: !endpoint.enabled }),
-                          }
-                        : undefined
-                    }
-                  />
-                ))}
+                {endpoints
+                  .filter((one) => failing === undefined || isFailing(one))
+                  .map((endpoint) => (
+                    <EndpointCard
+                      key={endpoint.id}
+                      endpoint={endpoint}
+                      acts={
+                        mayWrite
+                          ? {
+                              onEdit: () => setOpened({ dialog: 'edit', endpoint }),
+                              onReplay: () => setOpened({ dialog: 'replay', endpoint }),
+                              onDelete: () => setOpened({ dialog: 'delete', endpoint }),
+                              onTest: () => test.mutate(endpoint),
+                              onTurn: () => turn.mutate({ id: endpoint.id, enabled: !endpoint.enabled }),
+                            }
+                          : undefined
+                      }
+                    />
+                  ))}
               </SimpleGrid>
               {more !== null && (
                 <Dimmed>

@@ -35,6 +35,11 @@ export function stateOf(endpoint: Endpoint): EndpointState {
   return { color: 'green', word: 'Healthy' };
 }
 
+/** Whether it is disabled by failures, or its breaker is not closed. */
+export function isFailing({ disabled, breaker }: Endpoint): boolean {
+  return disabled === null ? breaker.state !== 'closed' : disabled.cause !== 'operator';
+}
+
 const errors: Record<string, string> = {
   redirect: 'It responded with a redirect, which is not followed. Use the address of the redirect instead.',
   timeout: 'It did not respond within 20 seconds. Accept the event first, and process it afterwards.',

@@ -51,7 +51,7 @@ import {
 } from './queries.ts';
 import { RunsList } from './RunsList.tsx';
 import { TypeBadge } from './StateBadge.tsx';
-import { SyncsTab } from './SyncsTable.tsx';
+import { SyncsList } from './SyncsTable.tsx';
 import { fieldsOf, typeWords } from './schema.ts';
 import { TryTab } from './TryTab.tsx';
 import { types, whenOf } from './words.ts';
@@ -75,6 +75,11 @@ export function FunctionPage() {
   const at: FunctionAt = { ...params, type: given as FunctionType };
   const search = useSearch({ from: '/$environment/functions/of/$integration/$type/$name' });
   const navigate = useNavigate({ from: '/$environment/functions/of/$integration/$type/$name' });
+  const change = (next: FunctionSearch) =>
+    void navigate({
+      search: (former) => ({ ...former, cursor: undefined, after: undefined, ...next }),
+      replace: true,
+    });
   const query = useQuery(functionQuery(environment, at));
   const { data: found } = query;
   const shown = Object.entries(tabs).filter(([, { of }]) => of.some((type) => type === at.type));
@@ -125,22 +130,13 @@ export function FunctionPage() {
               <CodeTab at={at} current={loaded.version} />
             </Tabs.Panel>
             <Tabs.Panel value="syncs">
-              <SyncsTab at={at} />
+              <SyncsList of={at} search={search} onChange={change} />
             </Tabs.Panel>
             <Tabs.Panel value="try">
               <TryTab at={at} found={loaded} mayCall={mayWrite} />
             </Tabs.Panel>
             <Tabs.Panel value="runs">
-              <RunsList
-                of={at}
-                search={search}
-                onChange={(next) =>
-                  void navigate({
-                    search: (former) => ({ ...former, cursor: undefined, ...next }),
-                    replace: true,
-                  })
-                }
-              />
+              <RunsList of={at} search={search} onChange={change} />
             </Tabs.Panel>
             <Tabs.Panel value="versions">
               <VersionsTab at={at} mayWrite={mayWrite} />

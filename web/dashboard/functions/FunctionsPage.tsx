@@ -35,6 +35,7 @@ import { useEnvironment } from '../shell/environment.ts';
 import { functionsQuery, type ListedFunction } from './queries.ts';
 import { RunsList } from './RunsList.tsx';
 import { RunBadge, TypeBadge } from './StateBadge.tsx';
+import { SyncsList } from './SyncsTable.tsx';
 import { types, whenOf } from './words.ts';
 
 export function FunctionsPage() {
@@ -42,6 +43,11 @@ export function FunctionsPage() {
   const navigate = useNavigate({ from: '/$environment/functions' });
   const [isOpen, { open, close }] = useDisclosure();
   const { tab = 'deployed' } = search;
+  const change = (next: FunctionsSearch) =>
+    void navigate({
+      search: (former) => ({ ...former, cursor: undefined, after: undefined, ...next }),
+      replace: true,
+    });
   return (
     <Page
       title="Functions"
@@ -60,26 +66,23 @@ export function FunctionsPage() {
       <Tabs
         value={tab}
         keepMounted={false}
-        onChange={(next) => void navigate({ search: next === 'runs' ? { tab: 'runs' } : {} })}
+        onChange={(next) =>
+          void navigate({ search: next === 'runs' || next === 'syncs' ? { tab: next } : {} })
+        }
       >
         <TabRow open={tab}>
           <Tabs.Tab value="deployed">Deployed</Tabs.Tab>
+          <Tabs.Tab value="syncs">Syncs</Tabs.Tab>
           <Tabs.Tab value="runs">Runs</Tabs.Tab>
         </TabRow>
         <Tabs.Panel value="deployed">
           <FunctionsTab />
         </Tabs.Panel>
+        <Tabs.Panel value="syncs">
+          <SyncsList of={undefined} search={search} onChange={change} />
+        </Tabs.Panel>
         <Tabs.Panel value="runs">
-          <RunsList
-            of={undefined}
-            search={search}
-            onChange={(next) =>
-              void navigate({
-                search: (former) => ({ ...former, cursor: undefined, ...next }),
-                replace: true,
-              })
-            }
-          />
+          <RunsList of={undefined} search={search} onChange={change} />
         </Tabs.Panel>
       </Tabs>
       <Modal opened={isOpen} onClose={close} title="How to deploy" size="lg">

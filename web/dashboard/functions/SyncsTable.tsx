@@ -1,6 +1,6 @@
 import { Badge, Box, Card, Group, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { Link } from '@tanstack/react-router';
 import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
@@ -11,7 +11,7 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import type { At } from '../connections/queries.ts';
 import { AnchorLink, connectionPage, functionPage, runPage } from '../links.tsx';
 import { CursorPager, defined, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
-import type { FunctionSearch } from '../search.ts';
+import type { SyncsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { heldText } from './advice.ts';
@@ -20,8 +20,8 @@ import { RunBadge, SyncBadge } from './StateBadge.tsx';
 import { SyncActs } from './SyncActs.tsx';
 import { spelled, syncStates } from './words.ts';
 
-/** The connections for which a sync runs, with the state of each. */
-function SyncsOfFunction({ syncs }: { syncs: Sync[] }) {
+/** The connections for which syncs run, with the state of each. With `of`, all are of this function. */
+function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }) {
   const environment = useEnvironment();
   const mayWrite = useMay()('functions:write');
   return (
@@ -48,6 +48,17 @@ function SyncsOfFunction({ syncs }: { syncs: Sync[] }) {
                 </AnchorLink>
                 {sync.variant !== 'base' && <Badge color="gray">{sync.variant}</Badge>}
               </Group>
+              {of === undefined && (
+                <AnchorLink
+                  size="xs"
+                  className="wrap"
+                  {...functionPage(environment, {
+                    ...{ integration: sync.provider_config_key, type: 'sync', name: sync.function },
+                  })}
+                >
+                  {sync.function} of {sync.provider_config_key}
+                </AnchorLink>
+              )}
               {sync.account_email !== null && (
                 <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
                   {sync.connection_id}
@@ -174,31 +185,43 @@ export function SyncError({
 const pageSize = 50;
 const states = Object.entries(syncStates).map(([value, { label }]) => ({ value, label }));
 
-/** The connections and variants of a sync, with their state and actions. */
-export function SyncsTab({ at }: { at: FunctionAt }) {
+/** The connections and variants of one sync or of all, with their state and actions, filtered by the address. */
+export function SyncsList({
+  of,
+  search,
+  onChange,
+}: {
+  of: FunctionAt | undefined;
+  search: SyncsSearch;
+  onChange: (next: SyncsSearch) => void;
+}) {
   const environment = useEnvironment();
-  const search = useSearch({ from: '/$environment/functions/of/$integration/$type/$name' });
-  const navigate = useNavigate({ from: '/$environment/functions/of/$integration/$type/$name' });
   const { is, connection, after } = search;
+  const integration = of?.integration ?? search.integration;
+  const name = of?.name ?? search.function;
   const query = useQuery(
     syncsQuery(environment, {
-      ...{ integration_id: at.integration, function: at.name, limit: pageSize },
+      ...defined({ integration_id: integration, function: name }),
       ...defined({ state: is, connection_id: connection, after }),
+      limit: pageSize,
     }),
   );
-  const change = (next: FunctionSearch) =>
-    void navigate({ search: (former) => ({ ...former, after: undefined, ...next }), replace: true });
-  const isFiltered = is !== undefined || connection !== undefined;
+  const isFiltered =
+    is !== undefined ||
+    connection !== undefined ||
+    (of === undefined && (integration !== undefined || name !== undefined));
   return (
     <Stack>
       <FilterBar
         search={search}
         filters={[
+          of === undefined && { name: 'function', label: 'Function' },
+          of === undefined && 'integration',
           { name: 'connection', label: 'Connection ID' },
           { name: 'is', label: 'State', placeholder: 'Every state', options: states },
         ]}
         isEmpty={after === undefined && hasNoEntries(query, (page) => page.syncs)}
-        onChange={change}
+        onChange={onChange}
       >
         <Dimmed role="status">{query.data && countsOf(query.data.counts)}</Dimmed>
       </FilterBar>
@@ -206,31 +229,35 @@ export function SyncsTab({ at }: { at: FunctionAt }) {
         {({ syncs, next_after: next }) => (
           <Stack>
             {syncs.length > 0 ? (
-              <SyncsOfFunction syncs={syncs} />
+              <SyncsTable of={of} syncs={syncs} />
             ) : isFiltered ? (
               <NoMatch
                 icon={<IconPlugConnected size={26} />}
-                onClear={() => change({ is: undefined, connection: undefined })}
+                onClear={() =>
+                  onChange({
+                    ...{ is: undefined, connection: undefined, integration: undefined, function: undefined },
+                  })
+                }
               >
-                No connection of this sync matches these filters.
+                No sync matches these filters.
               </NoMatch>
             ) : (
               <EmptyState icon={<IconPlugConnected size={26} />} title="No connection yet">
-                A sync with automatic start runs for each new connection of {at.integration}. Start other
-                syncs on the page of the connection, or with <code>POST /functions/syncs/start</code>.{' '}
+                A sync with automatic start runs for each new connection of its integration. Start other syncs
+                on the page of the connection, or with <code>POST /functions/syncs/start</code>.{' '}
                 <AnchorLink
                   inherit
                   underline="always"
                   to="/$environment/connections"
                   params={{ environment }}
-                  search={{ integration: at.integration }}
+                  search={integration === undefined ? {} : { integration }}
                 >
-                  Connections of this integration
+                  Connections
                 </AnchorLink>
               </EmptyState>
             )}
             <CursorPager
-              onFirst={after === undefined ? undefined : () => change({ after: undefined })}
+              onFirst={after === undefined ? undefined : () => onChange({ after: undefined })}
               next={next === null ? undefined : { after: next }}
               labels={['To the first', 'More']}
             />

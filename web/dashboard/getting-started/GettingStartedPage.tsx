@@ -26,17 +26,16 @@ import { AnchorLink, ButtonLink, GuideLink } from '../links.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
-import { type Progress, progressQuery } from './queries.ts';
+import { type Progress, progressQuery, stepsOf } from './queries.ts';
 
-type Step = {
-  title: string;
-  isDone: boolean;
+type StepText = {
   about: string;
   action?: ReactNode;
   sample?: string;
   /** The step can be done before the previous ones. */
   isReady?: boolean;
 };
+type Step = StepText & ReturnType<typeof stepsOf>[number];
 
 export function GettingStartedPage() {
   const environment = useEnvironment();
@@ -66,10 +65,8 @@ function Steps({ progress }: { progress: Progress }) {
   const samples = samplesFor(progress);
   const ofConnection = connection && { environment, integration: connection.integration, id: connection.id };
   const mayChoose = mayWrite && ofConnection !== undefined && connection?.provider === sheetProvider;
-  const steps: Step[] = [
+  const texts: StepText[] = [
     {
-      title: 'Add an integration',
-      isDone: integration !== undefined,
       about: 'Choose a provider. With test credentials it works immediately, with the built-in sandbox.',
       action: mayWrite && (
         <ButtonLink
@@ -82,14 +79,10 @@ function Steps({ progress }: { progress: Progress }) {
       ),
     },
     {
-      title: 'Connect an account',
-      isDone: connection !== undefined,
       about: 'Open a connect link as a user, choose an account, and grant access.',
       action: mayWrite && integration !== undefined && <Button onClick={open}>Connect an account</Button>,
     },
     {
-      title: 'Call the provider',
-      isDone: progress.hasProxied,
       about:
         'The proxy adds the credentials. Try a call in the playground; your application then makes the same call.',
       action: mayWrite && ofConnection && (
@@ -103,8 +96,6 @@ function Steps({ progress }: { progress: Progress }) {
       ),
     },
     {
-      title: 'Save records',
-      isDone: progress.hasSaved,
       about:
         'Fetched records are cached here and read by cursor, so that you read each change exactly once.' +
         (mayChoose
@@ -123,8 +114,6 @@ function Steps({ progress }: { progress: Progress }) {
       sample: samples.save,
     },
     {
-      title: 'Prune records',
-      isDone: progress.hasPruned,
       about: 'Removes the payloads up to a record that you choose, and keeps the IDs, times and cursors.',
       action: ofConnection && (
         <ButtonLink to="/$environment/records/of/$integration/$id" params={ofConnection}>
@@ -133,6 +122,7 @@ function Steps({ progress }: { progress: Progress }) {
       ),
     },
   ];
+  const steps = stepsOf(progress).map((step, index) => ({ ...step, ...texts[index]! }));
   const doneCount = steps.filter(({ isDone }) => isDone).length;
   const current = steps.findIndex(({ isDone }) => !isDone);
   return (

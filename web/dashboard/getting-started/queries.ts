@@ -14,6 +14,27 @@ export type Progress = {
   hasPruned: boolean;
 };
 
+const titles = [
+  'Add an integration',
+  'Connect an account',
+  'Call the provider',
+  'Save records',
+  'Prune records',
+] as const;
+
+/** The steps in their order. */
+export function stepsOf({ integration, connection, hasProxied, hasSaved, hasPruned }: Progress) {
+  const done = [integration !== undefined, connection !== undefined, hasProxied, hasSaved, hasPruned];
+  return titles.map((title, index) => ({ title, isDone: done[index] === true }));
+}
+
+/** The titles of the steps that are left. */
+export function stepsLeft(progress: Progress): string[] {
+  return stepsOf(progress)
+    .filter(({ isDone }) => !isDone)
+    .map(({ title }) => title);
+}
+
 /** A page of the log reads a limited number of entries, so a rare entry may be on a later page. */
 const maxPages = 4;
 /** The number of newest and of last used connections to look at. */

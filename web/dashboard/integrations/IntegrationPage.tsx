@@ -44,6 +44,7 @@ import {
   useClientForm,
 } from './ClientFields.tsx';
 import { GoogleGuide } from './GoogleGuide.tsx';
+import { QuotaBar } from './QuotaBar.tsx';
 import {
   changeIntegration,
   deleteIntegration,
@@ -285,8 +286,6 @@ function Shown({ integration, provider }: CredentialsProps) {
   );
 }
 
-type Quota = Usage['quota'][number];
-
 /** The number and states of connections, and the used quota of the client. */
 function UsageCard({ integration, usage }: { integration: string; usage: Usage }) {
   const environment = useEnvironment();
@@ -346,37 +345,6 @@ function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<
       </Group>
     </Stack>
   );
-}
-
-function QuotaBar({ quota: { name, limit, window_s, used, closed_until } }: { quota: Quota }) {
-  const share = Math.min(1, used / limit);
-  const window = window_s === 60 ? 'minute' : `${window_s} seconds`;
-  return (
-    <Stack gap={4}>
-      <Group justify="space-between" gap="xs">
-        <Text size="sm">{inWords(name)}</Text>
-        <Dimmed>
-          {used.toLocaleString()} of {limit.toLocaleString()} in the last {window}
-        </Dimmed>
-      </Group>
-      <Progress
-        value={share * 100}
-        color={share > 0.9 ? 'red' : share > 0.6 ? 'yellow' : 'teal'}
-        aria-label={`${inWords(name)}: ${used} of ${limit}`}
-      />
-      {closed_until !== null && (
-        <Badge color="red" variant="dot">
-          Refused by the provider until <RelativeTime at={closed_until} />
-        </Badge>
-      )}
-    </Stack>
-  );
-}
-
-/** `ReadRequestsPerMinutePerProject` → "Read requests per minute per project". */
-function inWords(name: string): string {
-  const words = name.replaceAll(/(?<=[a-z])(?=[A-Z])/g, ' ').toLowerCase();
-  return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
 /** Deletion with a confirmation; the service rejects it while there are connections. */

@@ -12,6 +12,7 @@ import { Sliced } from '../../ui/Sliced.tsx';
 import { useNow } from '../../ui/time.ts';
 import { sentence } from '../../ui/words.ts';
 import { ButtonLink, GuideLink, integrationPage } from '../links.tsx';
+import { OnlySome } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { type Integration, type Usage, usedIntegrationsQuery } from './queries.ts';
@@ -62,11 +63,13 @@ export function IntegrationsPage() {
 
 /** The integrations that match the search. A short list has no search field. */
 function Found({ integrations }: { integrations: Integration[] }) {
-  const { search } = useSearch({ from: '/$environment/integrations' });
+  const { search, faulty } = useSearch({ from: '/$environment/integrations' });
   const navigate = useNavigate({ from: '/$environment/integrations' });
   const words = (search ?? '').toLowerCase();
-  const found = integrations.filter(({ unique_key, display_name, provider }) =>
-    [unique_key, display_name, provider].some((text) => text.toLowerCase().includes(words)),
+  const found = integrations.filter(
+    ({ unique_key, display_name, provider, fault }) =>
+      [unique_key, display_name, provider].some((text) => text.toLowerCase().includes(words)) &&
+      (faulty === undefined || fault !== null),
   );
   return (
     <Stack>
@@ -77,12 +80,20 @@ function Found({ integrations }: { integrations: Integration[] }) {
           placeholder="Name, ID or provider"
           leftSection={<IconSearch size={16} />}
           value={search}
-          onSettle={(typed) => void navigate({ search: { search: typed }, replace: true })}
+          onSettle={(typed) =>
+            void navigate({ search: (former) => ({ ...former, search: typed }), replace: true })
+          }
+        />
+      )}
+      {faulty && (
+        <OnlySome
+          what="integrations with an error"
+          onAll={() => void navigate({ search: { search }, replace: true })}
         />
       )}
       {found.length === 0 && (
         <EmptyState icon={<IconPuzzle size={26} />} title="No match">
-          No integration has this name, ID or provider.
+          No integration matches.
         </EmptyState>
       )}
       <Sliced key={search} items={found} size={60}>

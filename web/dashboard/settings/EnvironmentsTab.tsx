@@ -53,7 +53,7 @@ export function EnvironmentsTab() {
                       size="sm"
                       fw={550}
                       className="wrap"
-                      to="/$environment/getting-started"
+                      to="/$environment/home"
                       params={{ environment: name }}
                     >
                       {name}

@@ -1,6 +1,7 @@
 import {
   ActionIcon,
   AppShell,
+  Badge,
   Box,
   Burger,
   Button,
@@ -17,7 +18,7 @@ import {
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { spotlight } from '@mantine/spotlight';
-import { useSuspenseQuery } from '@tanstack/react-query';
+import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { Link, Outlet, useMatchRoute, useNavigate, useRouterState } from '@tanstack/react-router';
 import { useEffect, useRef } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -31,6 +32,8 @@ import {
   IconSelector,
   IconUserCircle,
 } from '../../ui/icons.tsx';
+import { progressQuery, stepsLeft } from '../getting-started/queries.ts';
+import { countProblems, healthQuery } from '../home/queries.ts';
 import { NavigationLink } from '../links.tsx';
 import { meQuery } from '../sign-in/queries.ts';
 import { Commands } from './Commands.tsx';
@@ -134,15 +137,41 @@ function Mark() {
 function Navigation() {
   const environment = useEnvironment();
   const matches = useMatchRoute();
+  const { data: health } = useQuery(healthQuery(environment));
+  const problems = health && countProblems(health);
+  // Only from the cache: the pages that show the steps fetch them.
+  const { data: progress } = useQuery({ ...progressQuery(environment), enabled: false });
+  const left = progress && stepsLeft(progress).length;
+  const marks: { [Page in (typeof pages)[number]['to']]?: { count: number | undefined; is: string } } = {
+    '/$environment/getting-started': { count: left, is: 'left' },
+    '/$environment/integrations': { count: problems?.integrations, is: 'with errors' },
+    '/$environment/connections': { count: problems?.connections, is: 'to reconnect' },
+    '/$environment/functions': { count: problems?.syncs, is: 'failing' },
+    '/$environment/events': { count: problems?.endpoints, is: 'failing' },
+  };
   return (
     <Stack component="nav" gap={2} h="100%" aria-label="Pages">
       {pages.map(({ to, label, icon: Icon }) => {
         const isHere = matches({ to, params: { environment }, fuzzy: true }) !== false;
+        const { count = 0, is = '' } = marks[to] ?? {};
         return (
           <NavigationLink
             key={to}
             label={label}
             leftSection={<Icon size={18} stroke={1.7} />}
+            rightSection={
+              count > 0 && (
+                <Badge
+                  size="sm"
+                  variant={is === 'left' ? 'light' : 'filled'}
+                  color={is === 'left' ? 'gray' : 'red'}
+                  role="img"
+                  aria-label={`${count.toLocaleString()} ${is}`}
+                >
+                  {count > 999 ? '999+' : count}
+                </Badge>
+              )
+            }
             active={isHere}
             aria-current={isHere ? 'page' : undefined}
             to={to}
@@ -180,7 +209,7 @@ function EnvironmentSwitch() {
   const navigate = useNavigate();
   const area = useRouterState({ select: ({ location }) => location.pathname.split('/')[2] });
   const open = (name: string) =>
-    void navigate({ to: `/${encodeURIComponent(name)}/${area ?? 'getting-started'}` as '/' });
+    void navigate({ to: `/${encodeURIComponent(name)}/${area ?? 'home'}` as '/' });
   return (
     <Menu width={220} position="bottom-start">
       <Menu.Target>

@@ -3,6 +3,7 @@ import {
   IconChecklist,
   IconDatabase,
   IconFunction,
+  IconHome,
   IconPlugConnected,
   IconPuzzle,
   IconSend,
@@ -12,6 +13,7 @@ import {
 
 /** The pages of the navigation and the command palette, in their order. */
 export const pages = [
+  { to: '/$environment/home', label: 'Home', icon: IconHome },
   { to: '/$environment/getting-started', label: 'Getting started', icon: IconChecklist },
   { to: '/$environment/integrations', label: 'Integrations', icon: IconPuzzle },
   { to: '/$environment/connections', label: 'Connections', icon: IconPlugConnected },

@@ -1,0 +1,332 @@
+import { Alert, Badge, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { Link, type LinkProps, lazyRouteComponent } from '@tanstack/react-router';
+import { Suspense } from 'react';
+import { IconCheck, IconChecklist } from '../../ui/icons.tsx';
+import { ListTable } from '../../ui/ListTable.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
+import { Page } from '../../ui/Page.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { Sliced } from '../../ui/Sliced.tsx';
+import { counted } from '../../ui/size.ts';
+import { useNow } from '../../ui/time.ts';
+import { sentence } from '../../ui/words.ts';
+import { duration } from '../activity/OperationsTable.tsx';
+import { hostOf } from '../events/words.ts';
+import { progressQuery, stepsLeft } from '../getting-started/queries.ts';
+import { QuotaBar } from '../integrations/QuotaBar.tsx';
+import { AnchorLink, functionPage, integrationPage } from '../links.tsx';
+import { useEnvironment } from '../shell/environment.ts';
+import {
+  countProblems,
+  type Health,
+  healthQuery,
+  maxCounted,
+  type Proxied,
+  proxiedQuery,
+} from './queries.ts';
+
+const ActivityCharts = lazyRouteComponent(() => import('../activity/ActivityCharts.tsx'), 'ActivityCharts');
+
+type To = Pick<LinkProps, 'to' | 'params' | 'search'>;
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+/** From this share on, the use of a quota is a problem. */
+const highUse = 0.8;
+
+/** The state of the environment: what does not work, and the proxied calls of a day and of two weeks. */
+export function HomePage() {
+  const environment = useEnvironment();
+  const query = useQuery(healthQuery(environment));
+  const nowMs = useNow();
+  const lastOf = (count: number, stepMs: number) => ({
+    from: new Date((Math.floor(nowMs / stepMs) - count + 1) * stepMs).toISOString(),
+    stepS: stepMs / 1000,
+  });
+  return (
+    <Page title="Home">
+      <SetUpLeft />
+      <Loaded query={query} loading={<LoadingHealth />}>
+        {(health) => (
+          <>
+            <Figures health={health} />
+            <SimpleGrid cols={{ base: 1, lg: health.quotas.length > 0 ? 2 : 1 }} spacing="md">
+              <Problems problems={problemsOf(health, environment)} />
+              {health.quotas.length > 0 && <Quotas quotas={health.quotas} />}
+            </SimpleGrid>
+          </>
+        )}
+      </Loaded>
+      <ProxiedCard title="Proxied calls, 24 hours" {...lastOf(24, hourMs)} />
+      <ProxiedCard title="Proxied calls, 14 days" {...lastOf(14, dayMs)} />
+    </Page>
+  );
+}
+
+/** The steps of "Getting started" that are left; nothing after the last one. */
+function SetUpLeft() {
+  const environment = useEnvironment();
+  const { data } = useQuery({ ...progressQuery(environment), refetchInterval: 30_000, staleTime: 30_000 });
+  const left = data === undefined ? [] : stepsLeft(data);
+  if (left.length === 0) return null;
+  return (
+    <Alert icon={<IconChecklist size={18} />} py="xs">
+      {counted(left.length, 'step')} of{' '}
+      <AnchorLink inherit underline="always" to="/$environment/getting-started" params={{ environment }}>
+        Getting started
+      </AnchorLink>{' '}
+      left: {left.join(', ').toLowerCase()}.
+    </Alert>
+  );
+}
+
+const upTo = (count: number) => (count >= maxCounted ? `${count.toLocaleString()}+` : count.toLocaleString());
+
+/** A number for each state; each is a link to the list of what it counts. */
+function Figures({ health }: { health: Health }) {
+  const environment = useEnvironment();
+  const { syncs, endpoints, integrations } = countProblems(health);
+  const { active, needs_reauth: dead, blocked } = health.connections;
+  const params = { environment };
+  const connectionsBy = (status: 'active' | 'needs_reauth' | 'blocked'): To => ({
+    ...{ to: '/$environment/connections', params, search: { status } },
+  });
+  const figures: { label: string; count: number; isBad?: boolean; to: To }[] = [
+    { label: 'Active connections', count: active, to: connectionsBy('active') },
+    { label: 'Reconnect needed', count: dead, isBad: true, to: connectionsBy('needs_reauth') },
+    { label: 'Blocked connections', count: blocked, isBad: true, to: connectionsBy('blocked') },
+    {
+      label: 'Failing syncs',
+      ...{ count: syncs, isBad: true },
+      to: { to: '/$environment/functions', params, search: { tab: 'syncs', is: 'failing' } },
+    },
+    {
+      label: 'Failing endpoints',
+      ...{ count: endpoints, isBad: true },
+      to: { to: '/$environment/events', params, search: { failing: true } },
+    },
+    {
+      label: 'Integration errors',
+      ...{ count: integrations, isBad: true },
+      to: { to: '/$environment/integrations', params, search: { faulty: true } },
+    },
+  ];
+  return (
+    <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="sm">
+      {figures.map(({ label, count, isBad, to }) => (
+        <Card key={label} className="fill-row" p="sm">
+          <Text
+            fz={26}
+            lh={1.2}
+            fw={650}
+            {...(isBad && (count > 0 ? { c: 'var(--mantine-color-red-light-color)' } : { c: 'dimmed' }))}
+          >
+            {upTo(count)}
+          </Text>
+          <Link className="fill-link" {...to} aria-label={`${label}: ${upTo(count)}`}>
+            <Text span size="sm" c="dimmed">
+              {label}
+            </Text>
+          </Link>
+        </Card>
+      ))}
+    </SimpleGrid>
+  );
+}
+
+type Problem = { of: string; color: 'red' | 'orange' | 'yellow'; text: string; since: string | null; to: To };
+
+/** What does not work, what affects most connections first. */
+function problemsOf(health: Health, environment: string): Problem[] {
+  const params = { environment };
+  const { needs_reauth: dead, blocked } = health.connections;
+  const connections = (status: 'needs_reauth' | 'blocked', text: string): Problem => ({
+    ...{ of: 'Connections', color: 'red', text, since: null },
+    to: { to: '/$environment/connections', params, search: { status } },
+  });
+  return [
+    ...health.integrations.map(
+      ({ integration_id: key, display_name: name, cause, since }): Problem => ({
+        ...{ of: 'Integration', color: 'red', text: `${name}: ${sentence(cause)}`, since },
+        to: integrationPage(environment, key),
+      }),
+    ),
+    ...health.quotas
+      .filter(({ used, limit, closed_until }) => closed_until !== null || used >= limit * highUse)
+      .map(
+        ({ integration_id: key, used, limit, closed_until }): Problem => ({
+          ...{ of: 'Quota', color: closed_until === null ? 'yellow' : 'orange', since: null },
+          text:
+            closed_until === null
+              ? `${key}: ${Math.round((100 * used) / limit)}% used`
+              : `${key}: refused by the provider`,
+          to: integrationPage(environment, key),
+        }),
+      ),
+    ...health.endpoints.map(
+      ({ id, url, disabled, failures, failing_since }): Problem => ({
+        ...{ of: 'Endpoint', color: disabled ? 'red' : 'orange', since: failing_since },
+        text: `${hostOf(url)}: ${disabled ? 'disabled' : counted(failures, 'failed attempt')}`,
+        to: {
+          ...{ to: '/$environment/events', params },
+          search: { tab: 'deliveries', endpoint: id, status: 'waiting' },
+        },
+      }),
+    ),
+    ...health.syncs.map(
+      ({ integration_id: integration, function: name, failing }): Problem => ({
+        ...{ of: 'Sync', color: 'red', since: null },
+        text: `${name} of ${integration}: fails for ${counted(failing, 'connection')}`,
+        to: {
+          ...functionPage(environment, { integration, type: 'sync', name }),
+          search: { tab: 'syncs', is: 'failing' },
+        },
+      }),
+    ),
+    ...(dead > 0
+      ? [connections('needs_reauth', `${upTo(dead)} ${dead === 1 ? 'needs' : 'need'} reconnecting`)]
+      : []),
+    ...(blocked > 0 ? [connections('blocked', `${upTo(blocked)} blocked`)] : []),
+  ];
+}
+
+function Problems({ problems }: { problems: Problem[] }) {
+  return (
+    <Stack component="section" aria-label="Needs attention" gap="xs">
+      <Title order={2}>Needs attention</Title>
+      {problems.length === 0 ? (
+        <Card py="sm">
+          <Group gap="xs">
+            <IconCheck size={18} color="var(--mantine-color-teal-6)" />
+            <Text size="sm">Everything works.</Text>
+          </Group>
+        </Card>
+      ) : (
+        <Sliced items={problems} size={10}>
+          {(shown) => (
+            <ListTable
+              rows={shown}
+              keyOf={({ of, text }) => `${of} ${text}`}
+              rowClass="fill-row"
+              verticalSpacing={6}
+              columns={[
+                {
+                  title: 'Problem',
+                  cell: ({ text, to, color, of }) => (
+                    <Group gap="sm" wrap="nowrap">
+                      <Badge color={color} variant="dot" w={112} className="rigid">
+                        {of}
+                      </Badge>
+                      <Link className="fill-link" {...to}>
+                        <Text span size="sm" className="wrap">
+                          {text}
+                        </Text>
+                      </Link>
+                    </Group>
+                  ),
+                },
+                {
+                  title: 'Since',
+                  visibleFrom: 'xs',
+                  ta: 'right',
+                  className: 'unbroken',
+                  cell: ({ since }) => since && <RelativeTime at={since} size="sm" className="above" />,
+                },
+              ]}
+            />
+          )}
+        </Sliced>
+      )}
+    </Stack>
+  );
+}
+
+/** The limits with the largest share in use. */
+function Quotas({ quotas }: { quotas: Health['quotas'] }) {
+  const environment = useEnvironment();
+  return (
+    <Stack component="section" aria-label="Quotas" gap="xs">
+      <Title order={2}>Quotas</Title>
+      <Card>
+        <Stack gap="sm">
+          {quotas.slice(0, 4).map((quota) => (
+            <QuotaBar
+              key={`${quota.integration_id} ${quota.name}`}
+              quota={quota}
+              of={
+                <>
+                  <AnchorLink inherit {...integrationPage(environment, quota.integration_id)}>
+                    {quota.integration_id}
+                  </AnchorLink>
+                  {' · '}
+                </>
+              }
+            />
+          ))}
+        </Stack>
+      </Card>
+    </Stack>
+  );
+}
+
+/** Count, failures and durations of the proxied calls since a time. */
+function ProxiedCard({ title, from, stepS }: { title: string; from: string; stepS: number }) {
+  const environment = useEnvironment();
+  const query = useQuery(proxiedQuery(environment, { from, stepS }));
+  const waiting = <Skeleton h={170} />;
+  return (
+    <Card component="section" aria-label={title}>
+      <Group justify="space-between" mb="xs" gap="xs" mih={26}>
+        <Title order={2}>{title}</Title>
+        {query.data && <Totals of={query.data} from={from} />}
+      </Group>
+      <Loaded query={query} loading={waiting}>
+        {({ points }) => (
+          <Suspense fallback={waiting}>
+            <ActivityCharts points={points} stepS={stepS} />
+          </Suspense>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Totals({ of: { count, failed, p50, p95 }, from }: { of: Proxied; from: string }) {
+  const environment = useEnvironment();
+  const at = { to: '/$environment/activity', params: { environment } } as const;
+  const search = { type: 'proxy', from };
+  return (
+    <Group gap="md">
+      <AnchorLink size="sm" {...at} search={search}>
+        {counted(count, 'call')}
+      </AnchorLink>
+      <AnchorLink
+        size="sm"
+        c={failed > 0 ? 'var(--mantine-color-red-light-color)' : 'dimmed'}
+        {...at}
+        search={{ ...search, status: 'failed' }}
+      >
+        {failed.toLocaleString()} failed
+      </AnchorLink>
+      {p50 !== null && p95 !== null && (
+        <AnchorLink size="sm" c="dimmed" {...at} search={search}>
+          p50 {duration(p50)}, p95 {duration(p95)}
+        </AnchorLink>
+      )}
+    </Group>
+  );
+}
+
+function LoadingHealth() {
+  return (
+    <>
+      <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="sm" role="status" aria-label="Loading">
+        {['a', 'b', 'c', 'd', 'e', 'f'].map((tile) => (
+          <Skeleton key={tile} h={78} radius="md" />
+        ))}
+      </SimpleGrid>
+      <LoadingRows rows={3} height={34} />
+    </>
+  );
+}
