@@ -261,7 +261,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page
       .getByText(`${all!.count.toLocaleString('en')} operations, ${all!.failed} failed`, { exact: true })
       .waitFor();
-    await page.getByText('Counts are exact. p50 and p95 may differ by up to 12%.').waitFor();
+    await page.getByText('Counts are exact. Durations may differ by up to 12%.').waitFor();
     await open('?type=connect&connection=busy&range=1h');
     await page.getByText(/^at least [\d,]+ operations, at least \d+ failed$/).waitFor();
     await page

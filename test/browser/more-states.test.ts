@@ -165,7 +165,7 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Page not found' }).waitFor();
     await picture(page, 'no-such-page');
     await page.getByRole('link', { name: 'Go to the start page', exact: true }).click();
-    await page.getByRole('heading', { name: 'Getting started' }).waitFor();
+    await page.getByRole('heading', { name: 'Home' }).waitFor();
   });
 
   test('without a response about the session only the reason is shown, until there is a response', async () => {

@@ -286,7 +286,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await guest.page.getByRole('textbox', { name: 'Name' }).fill('Grace Hopper');
     await guest.page.getByRole('textbox', { name: 'Password' }).fill(password);
     await guest.page.getByRole('button', { name: 'Create the account' }).click();
-    await guest.page.waitForURL('**/app/dev/getting-started');
+    await guest.page.waitForURL('**/app/dev/home');
     await guest.page.goto(`${trellis.baseUrl}/app/dev/settings`);
     await guest.page.getByRole('tab', { name: 'Your account' }).waitFor();
     assert.deepEqual(await guest.page.getByRole('tab').allTextContents(), [

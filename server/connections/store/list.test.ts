@@ -11,11 +11,13 @@ import {
   type ConnectionFilter,
   type ConnectionPage,
   countByIntegration,
+  countByStatus,
   countConnections,
   listConnections,
   resolved,
   selectCount,
   selectPage,
+  selectStatusCounts,
 } from './list.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
@@ -124,6 +126,12 @@ test('the integrations are counted by the state of their connections', async () 
   assert.equal(counts.size, 2);
 });
 
+test('connections are counted by status, without those that are deleted', async () => {
+  assert.deepEqual(await countByStatus(database.db, environmentId), {
+    ...{ active: many - 21, needs_reauth: 10, blocked: 10 },
+  });
+});
+
 test('a page costs what it shows, and a count looks at no rows', async () => {
   const blocksOf = async ({ sql, parameters }: { sql: string; parameters: readonly unknown[] }) => {
     const rows = await database.db.query<Record<string, string>>(
@@ -155,6 +163,7 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
     ],
     [150, selectCount(filter({ statuses: ['needs_reauth', 'blocked'] }))],
     [150, selectCount(filter())],
+    [150, { compile: () => selectStatusCounts(environmentId) }],
   ] as const) {
     const { blocks, plan } = await blocksOf(query.compile());
     assert.ok(blocks > 0 && blocks < max, plan);

@@ -71,7 +71,7 @@ function SetUpLeft() {
   const left = data === undefined ? [] : stepsLeft(data);
   if (left.length === 0) return null;
   return (
-    <Alert icon={<IconChecklist size={18} />} py="xs">
+    <Alert role="note" icon={<IconChecklist size={18} />} py="xs">
       {counted(left.length, 'step')} of{' '}
       <AnchorLink inherit underline="always" to="/$environment/getting-started" params={{ environment }}>
         Getting started

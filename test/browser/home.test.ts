@@ -1,0 +1,187 @@
+// The first page of an operator: what does not work, and the way to it.
+// Slow: it drives Chromium.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { bucketOf } from '../../server/activity/tally.ts';
+import { skipBrowser } from '../support/browser.ts';
+import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { deployBody, flowConfig, syncCode } from '../support/functions.ts';
+import { connect, type TestTrellis } from '../support/trellis.ts';
+
+describe('the home page', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let trellis: TestTrellis;
+  let page: Page;
+
+  before(async () => {
+    dashboard = await openDashboard();
+    ({ trellis } = dashboard);
+    ({ page } = await dashboard.openAs('viewer'));
+  });
+  after(() => dashboard?.close());
+
+  const open = (path = '') => page.goto(`${trellis.baseUrl}/app${path}`);
+  const heading = (name: string) => page.getByRole('heading', { name, exact: true }).waitFor();
+  const figure = (name: string) => page.getByRole('main').getByRole('link', { name, exact: true });
+  const navigation = () => page.getByRole('navigation', { name: 'Pages' });
+
+  test('an environment without connections opens at its first steps', async () => {
+    await open();
+    await page.waitForURL(/\/dev\/getting-started$/);
+    await navigation().getByRole('img', { name: '5 left' }).waitFor();
+  });
+
+  test('with a connection the first page is the home page, which names the steps that are left', async () => {
+    const { headers } = await connect(trellis);
+    await connect(trellis, { account: 'grace@example.com' });
+    for (const path of ['/v4/spreadsheets/none', '/drive/v3/about']) {
+      await trellis.call('GET', `/proxy${path}`, { headers });
+    }
+    await open();
+    await page.waitForURL(/\/dev\/home$/);
+    await figure('Active connections: 2').waitFor();
+    await page.getByText('Everything works.').waitFor();
+    await page.getByText(/^\d steps? of/).waitFor();
+    await page.getByText(/left: .*prune records\.$/).waitFor();
+    assert.equal(
+      await navigation()
+        .getByRole('img', { name: /reconnect|failing|errors/ })
+        .count(),
+      0,
+    );
+  });
+
+  test('the charts show the proxied calls of a day and of two weeks, and lead to them', async () => {
+    const { db } = trellis;
+    const histogramOf = (durationMs: number) => [...Array<number>(bucketOf(durationMs)).fill(0), 1];
+    await db.query(
+      `insert into operation_count
+         (environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram)
+       select
+         environment.id, span_s, begins_at, 'proxy', status, 'google-sheet', '', '',
+         case
+           when status = 'failed' then extract(day from begins_at)::integer % 3 + 1
+           else 60 + extract(hour from begins_at)::integer * 5 + extract(day from begins_at)::integer * 9
+         end,
+         case when status = 'failed' then $1::integer[] else $2::integer[] end
+       from environment
+       cross join unnest(array[3600, 86400]) as span_s
+       cross join lateral generate_series(
+         date_trunc(case span_s when 3600 then 'hour' else 'day' end, now(), 'UTC') - make_interval(days => 13),
+         now() - make_interval(secs => span_s),
+         make_interval(secs => span_s)
+       ) as begins_at
+       cross join unnest(array['success', 'failed']) as status
+       where environment.name = 'dev'`,
+      [histogramOf(900), histogramOf(120)],
+    );
+    await page.reload();
+    const day = page.getByRole('region', { name: 'Proxied calls, 24 hours' });
+    await day.getByRole('img', { name: /The number of operations/ }).waitFor();
+    await day.getByText('Median duration').waitFor();
+    await day.getByText(/^p50 \d+ ms, p95 \d+ ms$/).waitFor();
+    const weeks = page.getByRole('region', { name: 'Proxied calls, 14 days' });
+    await weeks.getByRole('img', { name: /The 50th and 95th percentile/ }).waitFor();
+    await picture(page, 'home');
+    const all = await weeks.getByRole('link', { name: /calls$/ }).textContent();
+    await weeks.getByRole('link', { name: /failed$/ }).click();
+    await heading('Activity');
+    const { searchParams } = new URL(page.url());
+    assert.deepEqual([searchParams.get('type'), searchParams.get('status')], ['proxy', 'failed']);
+    await page.goBack();
+    await weeks.getByRole('link', { name: /calls$/ }).click();
+    await page.getByText(`${all?.replace(/ calls$/, '')} operations`).waitFor();
+  });
+
+  test('problems are counted on the page and in the navigation, and each number leads to its list', async () => {
+    const { db } = trellis;
+    const sync = flowConfig({ name: 'rows', code: syncCode({ more: 'autoStart: false,' }), type: 'sync' });
+    const deployed = await trellis.call('POST', '/sync/deploy', {
+      body: deployBody([sync], { reconcile: false }),
+    });
+    assert.equal(deployed.status, 200, deployed.text);
+    await db.query(
+      `insert into sync (function_id, connection_id, failures)
+       select function.id, connection.id, 3 from function cross join connection`,
+    );
+    await db.query(
+      `update connection
+       set status = 'needs_reauth',
+         fault = '{"cause":"grant_revoked","evidence":{},"since":"2026-01-01T00:00:00Z","next_step":"Reconnect."}'
+       where account_email = 'grace@example.com'`,
+    );
+    await db.query(
+      `update integration
+       set fault = jsonb_build_object(
+         'cause', 'client_refused', 'evidence', '{}'::jsonb, 'since', now(), 'next_step', 'Check the client secret.'
+       )`,
+    );
+    await db.query(
+      `insert into endpoint (environment_id, kind, url, failures, failing_since, open_until)
+       select id, 'events', 'https://' || name || '.app.example/hook', 7, now() - interval '3 hours', 'infinity'
+       from environment`,
+    );
+    await open('/dev/home');
+    await figure('Reconnect needed: 1').waitFor();
+    for (const name of ['1 with errors', '1 to reconnect', '2 failing', '1 failing']) {
+      await navigation().getByRole('img', { name, exact: true }).waitFor();
+    }
+    const problems = page.getByRole('region', { name: 'Needs attention' });
+    await problems.getByRole('link', { name: 'rows of google-sheet: fails for 2 connections' }).waitFor();
+    await problems.getByRole('link', { name: 'dev.app.example: 7 failed attempts' }).waitFor();
+    await picture(page, 'home-problems');
+
+    // By the keyboard.
+    await figure('Reconnect needed: 1').focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('link', { name: 'grace@example.com' }).waitFor();
+    assert.equal(await page.getByRole('link', { name: 'ada@example.com' }).count(), 0);
+    await page.keyboard.press('g');
+    await page.keyboard.press('h');
+    await figure('Blocked connections: 0').waitFor();
+
+    // By the mouse.
+    await figure('Failing syncs: 2').click();
+    await page.getByText('2 in all: 2 failing').waitFor();
+    await page.getByRole('link', { name: 'rows of google-sheet' }).first().waitFor();
+    await picture(page, 'syncs');
+    await page.goBack();
+    await figure('Failing endpoints: 1').click();
+    await page.getByText('Only endpoints that fail.').waitFor();
+    await page.getByRole('article', { name: 'https://dev.app.example/hook' }).waitFor();
+    await page.goBack();
+    await figure('Integration errors: 1').click();
+    await page.getByText('Only integrations with an error.').waitFor();
+    await page.getByText('Client refused').waitFor();
+    await page.getByRole('button', { name: 'Show all' }).click();
+    await page.waitForURL(/\/integrations$/);
+    await open('/dev/home');
+    await problems.getByRole('link', { name: 'rows of google-sheet: fails for 2 connections' }).click();
+    await page.waitForURL(/\/functions\/of\/google-sheet\/sync\/rows\?tab=syncs&is=failing/);
+  });
+
+  test('while figures load the page reserves their space, and a refusal can be tried again', async () => {
+    dashboard.expectComplaint(/status of 403/);
+    const release = await holdCalls(page, '**/environment/health');
+    await open('/dev/home');
+    await heading('Home');
+    await page.getByRole('status', { name: 'Loading' }).first().waitFor();
+    await picture(page, 'home-loading');
+    await release();
+    await figure('Active connections: 1').waitFor();
+    await page.route('**/environment/health', (route) =>
+      route.fulfill({
+        status: 403,
+        headers: { 'content-type': 'application/json', 'x-request-id': 'req-4711' },
+        body: '{"error":{"code":"forbidden","message":"The service has refused."}}',
+      }),
+    );
+    await page.reload();
+    const alert = page.getByRole('alert').filter({ hasText: 'The service has refused.' });
+    await alert.getByText('forbidden · req-4711').waitFor();
+    await page.unroute('**/environment/health');
+    await alert.getByRole('button', { name: 'Try again' }).click();
+    await figure('Active connections: 1').waitFor();
+  });
+});
