@@ -127,7 +127,7 @@ export type Schemas = {
   GetInvitationRequest: { token: string };
   GetInvitationResponse: { data: { kind: "setup" | "invitation"; email: string | null; role: "owner" | "developer" | "viewer"; environments: (string)[]; expires_at: string } };
   GetReadinessResponse: { result: "ok"; checks: Record<string, string> };
-  GetSignInResponse: { data: { required: boolean; oidc: { name: string } | null; mail: boolean; brand: string } };
+  GetSignInResponse: { data: { required: boolean; needs_owner: boolean; oidc: { name: string } | null; mail: boolean; brand: string } };
   GetSyncStatusResponse: { syncs: (Schemas['SyncStatus'])[]; next_cursor: string | null };
   GrantedScopes: { requested: (string)[]; granted: (string)[] };
   ImportConnectionRequest: { integration_id?: Schemas['IntegrationId']; provider_config_key?: string; connection_id?: Schemas['ConnectionId']; credentials: Record<string, unknown>; metadata?: Record<string, unknown>; connection_config?: Record<string, unknown>; tags?: Schemas['Tags']; end_user?: Schemas['EndUser']; webhook_url_override?: "" | string } & ({ integration_id: Schemas['IntegrationId'] } | { provider_config_key: string });

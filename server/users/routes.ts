@@ -13,6 +13,7 @@ import { type Mailer, resetMail } from './mail.ts';
 import {
   environmentIdsOf,
   type Grant,
+  hasOwner,
   lockOwners,
   putGrant,
   type Rights,
@@ -77,11 +78,12 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
       schema: {
         operationId: 'getSignIn',
         summary: 'Get the sign-in methods',
-        description: 'For the sign-in page: whether users must sign in, and the available methods.',
+        description: 'Whether users must sign in, and how.',
         response: {
           200: z.object({
             data: z.object({
               required: z.boolean(),
+              needs_owner: z.boolean(),
               oidc: z.object({ name: z.string() }).nullable(),
               mail: z.boolean(),
               brand: z.string(),
@@ -93,6 +95,7 @@ export function userRoutes(app: App, { config, db, mailer, rights, now, afterCha
     async () => ({
       data: {
         required: !isOff,
+        needs_owner: !isOff && !(await hasOwner(db)),
         oidc: oidc === undefined ? null : { name: oidc.name },
         mail: mailer !== undefined,
         brand: brand.word,

@@ -93,7 +93,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Refresh now' }).click();
     await page.getByText('Not refreshed').waitFor();
     await page.getByText('Ask the user to connect again.').first().waitFor();
-    await page.getByText('Needs reconnecting').waitFor();
+    await page.getByText('Reconnect needed').waitFor();
     await page.getByText('It cannot be refreshed. The account must be reconnected.').waitFor();
     await page.getByRole('button', { name: 'Reconnect' }).click();
     await page.getByText('The connection keeps its ID').waitFor();

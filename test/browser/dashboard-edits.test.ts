@@ -255,7 +255,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await guest.getByText(`Sign in as ${email}`).waitFor();
     await assertAccessible(guest);
     await guest.getByRole('button', { name: 'Continue with Example' }).click();
-    await guest.getByRole('heading', { level: 1, name: 'Getting started' }).waitFor();
+    await guest.getByRole('heading', { level: 1, name: 'Home' }).waitFor();
     await guest.getByRole('button', { name: 'Your account' }).click();
     await guest.getByRole('menu').getByText('Grace Hopper').waitFor();
     await context.close();

@@ -25,6 +25,13 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   const owner = { email: 'ada@example.com', password: 'correct horse battery' };
   const fillPassword = (password: string) => page.getByRole('textbox', { name: 'Password' }).fill(password);
 
+  test('before there is an owner, the sign-in page says where the set-up link is', async () => {
+    dashboard.expectComplaint(/status of 401/);
+    await page.goto(trellis.baseUrl);
+    await page.getByRole('note').getByText('Each start of the service writes it to the log').waitFor();
+    await picture(page, 'sign-in-no-owner');
+  });
+
   test('the set-up link makes the owner and leads in', async () => {
     const { token } = await createSetUp(trellis.db, new Date());
     await page.goto(invitationLink(trellis.baseUrl, token));

@@ -122,7 +122,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     await open(`/connections/google-sheet/${connectionId}`);
     await page.getByRole('button', { name: 'Refresh now' }).click();
-    await page.getByText('Needs reconnecting').waitFor();
+    await page.getByText('Reconnect needed').waitFor();
     await dashboard.trellis.control('DELETE', 'faults');
     await post('/sync/trigger');
     const card = page.getByRole('region', { name: 'Syncs' });
@@ -146,7 +146,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'reconnect-done');
     await tab.close();
     await dialog().getByRole('button', { name: 'Done' }).and(page.locator(':focus')).click();
-    await page.getByText('Needs reconnecting').waitFor({ state: 'detached' });
+    await page.getByText('Reconnect needed').waitFor({ state: 'detached' });
     await settled('succeeded');
     await card.getByText(/its user needs to connect again/).waitFor({ state: 'detached' });
   });

@@ -119,7 +119,7 @@ export function ConnectionPage() {
             {loaded.provider === sheetProvider && <SheetsCard at={at} metadata={loaded.metadata} />}
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
               <About connection={loaded} />
-              <ScopesCard scopes={loaded.scopes} missing={loaded.health.missing_scopes} />
+              <ScopesCard scopes={loaded.scopes} health={loaded.health} />
               <TokenCard token={loaded.token} health={loaded.health} />
               <TagsCard at={at} tags={loaded.tags} mayWrite={mayWrite} />
               <DatasetsCard at={at} />
@@ -346,59 +346,44 @@ function LifeBar({ from, until, isActive }: { from: string; until: string; isAct
   );
 }
 
-/** The requested and the granted scopes. */
-function ScopesCard({ scopes, missing }: { scopes: Connection['scopes']; missing: string[] }) {
-  const extra = scopes?.granted.filter((scope) => !scopes.requested.includes(scope)) ?? [];
+/** The requested and the granted scopes. Grey if the grant has ended. */
+function ScopesCard({ scopes, health }: Pick<Connection, 'scopes' | 'health'>) {
+  const isActive = health.status === 'active';
+  const granted = isActive ? 'granted' : 'was granted';
+  const requested = scopes?.requested ?? [];
+  const extra = scopes?.granted.filter((scope) => !requested.includes(scope)) ?? [];
   return (
     <Card>
       <Title order={2} mb="xs">
         Scopes
       </Title>
-      {scopes === null || scopes.requested.length + extra.length === 0 ? (
-        <Dimmed>This kind of connection has no scopes.</Dimmed>
+      {requested.length + extra.length === 0 ? (
+        <Dimmed>{scopes === null ? 'This kind of connection has no scopes.' : 'No scopes are known.'}</Dimmed>
       ) : (
         <Stack gap={8}>
-          {scopes.requested.map((scope) => {
-            const isMissing = missing.includes(scope);
+          {[...requested, ...extra].map((scope) => {
+            const isMissing = health.missing_scopes.includes(scope);
+            const Icon = isMissing ? IconX : IconCheck;
+            const color = isMissing ? 'red-text' : isActive ? 'green-text' : 'dimmed';
             return (
               <Group key={scope} gap="xs" wrap="nowrap" align="flex-start">
-                {isMissing ? (
-                  <IconX
-                    size={18}
-                    className="rigid"
-                    color="var(--mantine-color-red-text)"
-                    aria-label="not granted"
-                  />
-                ) : (
-                  <IconCheck
-                    size={18}
-                    className="rigid"
-                    color="var(--mantine-color-green-text)"
-                    aria-label="granted"
-                  />
-                )}
-                <Text size="sm" ff="monospace" className="wrap" miw={0}>
+                <Icon
+                  size={18}
+                  className="rigid"
+                  color={`var(--mantine-color-${color})`}
+                  aria-label={isMissing ? 'not granted' : granted}
+                />
+                <Text size="sm" ff="monospace" className="wrap" miw={0} {...(!isActive && { c: 'dimmed' })}>
                   {scope}
                 </Text>
+                {extra.includes(scope) && (
+                  <Badge color="gray" flex="none">
+                    also granted
+                  </Badge>
+                )}
               </Group>
             );
           })}
-          {extra.map((scope) => (
-            <Group key={scope} gap="xs" wrap="nowrap" align="flex-start">
-              <IconCheck
-                size={18}
-                className="rigid"
-                color="var(--mantine-color-green-text)"
-                aria-label="granted"
-              />
-              <Text size="sm" ff="monospace" className="wrap" miw={0}>
-                {scope}
-              </Text>
-              <Badge color="gray" flex="none">
-                also granted
-              </Badge>
-            </Group>
-          ))}
         </Stack>
       )}
     </Card>

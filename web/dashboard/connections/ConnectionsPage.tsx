@@ -31,7 +31,7 @@ const filters: (Filter<ConnectionsSearch> | 'integration')[] = [
     placeholder: 'Every status',
     options: [
       { value: 'active', label: 'Active' },
-      { value: 'needs_reauth', label: 'Needs reconnecting' },
+      { value: 'needs_reauth', label: 'Reconnect needed' },
       { value: 'blocked', label: 'Blocked' },
     ],
   },

@@ -38,6 +38,14 @@ export function SignInPage() {
       <Stack>
         <form onSubmit={form.onSubmit((values) => first.mutate(values))}>
           <Stack>
+            {ways?.needs_owner && (
+              <Alert color="blue" title="No owner yet" role="note">
+                <Text size="sm">
+                  Open the set-up link to create the owner. Each start of the service writes it to the log, in
+                  the line <code>set up</code>. A link is valid once, for a day.
+                </Text>
+              </Alert>
+            )}
             {first.isError && <SignInNotice error={first.error} />}
             {elsewhere.isError && <SignInNotice error={elsewhere.error} />}
             <Email {...form.getInputProps('email')} />

@@ -12,7 +12,13 @@ export type Me = {
   environments: { name: string; role: Role; scopes: string[] }[];
 };
 /** The ways to sign in. */
-type SignInWays = { required: boolean; oidc: { name: string } | null; mail: boolean };
+type SignInWays = {
+  required: boolean;
+  /** There is no owner yet. */
+  needs_owner: boolean;
+  oidc: { name: string } | null;
+  mail: boolean;
+};
 /** The rights of an invitation link. The first link creates the owner. */
 export type Invitation = {
   kind: 'setup' | 'invitation';
