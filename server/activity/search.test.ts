@@ -56,7 +56,7 @@ test('filters find what they name, alone and together, and nothing of another en
     { at: '2026-01-31T10:59:59.900Z', environmentId: 2, integration: 'sheet', connection: 'ada', path: '/v4/values' },
     { at: '2026-01-31T11:00:00.000Z', integration: 'sheet', connection: 'bob', path: '/v4/other', status: 'failed', errorCode: 'upstream_timeout' },
     { at: '2026-02-01T00:00:00.000Z', integration: 'drive', connection: 'ada', path: '/drive' },
-    { at: '2026-02-01T00:00:01.000Z', integration: 'drive', connection: 'ada', path: 'again', type: 'refresh', status: 'failed', messages: [{ level: 'info', message: 'asked' }, { level: 'error', message: 'The grant of ADA is Gone' }] },
+    { at: '2026-02-01T00:00:01.000Z', integration: 'drive', connection: 'ada', path: 'again', type: 'refresh', status: 'failed', messages: [{ level: 'info', message: 'asked' }, { level: 'error', message: 'The grant of ADA is Gone', details: { error: 'invalid_grant' } }] },
     { at: '2026-02-03T00:00:00.000Z', integration: 'drive', path: 'told', type: 'delivery' },
   ); // biome-ignore format: a line each
   const paths = async (filter: Partial<OperationFilter>) => {
@@ -80,6 +80,8 @@ test('filters find what they name, alone and together, and nothing of another en
   assert.deepEqual(await paths({ text: '_%' }), [values]);
   assert.deepEqual(await paths({ text: 'STREAM_time' }), [other]);
   assert.deepEqual(await paths({ text: 'ada IS gone' }), [again]);
+  assert.deepEqual(await paths({ text: 'invalid_GRANT' }), [again]);
+  assert.deepEqual(await paths({ text: 'aDa' }), [again, drive, values]);
   assert.deepEqual(await paths({ text: 'nowhere' }), []);
   assert.deepEqual(await paths({ integration: 'sheet', status: 'failed' }), [other]);
   assert.deepEqual(await paths({ connection: 'ada', type: 'refresh', status: 'failed', text: 'asked' }), [

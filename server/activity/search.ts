@@ -171,6 +171,7 @@ export function fits(filter: OperationFilter, range: { from: Date; to: Date }): 
     conditions.push(sql`(
       strpos(lower(operation.path), lower(${text}::text)) > 0
       or strpos(operation.error_code, lower(${text}::text)) > 0
+      or strpos(lower(operation.connection), lower(${text}::text)) > 0
       or exists (
         select from operation_message as told
         where
@@ -178,7 +179,7 @@ export function fits(filter: OperationFilter, range: { from: Date; to: Date }): 
           and told.operation_id = operation.id
           and told.created_at >= ${range.from}
           and told.created_at < ${range.to}
-          and strpos(lower(told.message), lower(${text}::text)) > 0
+          and strpos(lower(told.message || told.details::text), lower(${text}::text)) > 0
       )
     )`);
   }

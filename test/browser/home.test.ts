@@ -54,27 +54,37 @@ describe('the home page', { skip: skipBrowser }, () => {
 
   test('the charts show the proxied calls of a day and of two weeks, and lead to them', async () => {
     const { db } = trellis;
-    const histogramOf = (durationMs: number) => [...Array<number>(bucketOf(durationMs)).fill(0), 1];
+    const before = (durationMs: number) => Array<number>(bucketOf(durationMs)).fill(0);
+    await db.query(
+      `insert into operation_count
+         (environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram)
+       select id, 3600, at, 'proxy', status, 'google-sheet', '', '', count, case
+         when status = 'failed' then $1::integer[] || count
+         else $2::integer[] || count || $3::integer[] || count / 9
+       end
+       from environment
+       cross join generate_series(
+         date_trunc('day', now(), 'UTC') - interval '13 days', now() - interval '1 hour', interval '1 hour'
+       ) as at
+       cross join unnest(array['success', 'failed']) as status
+       cross join lateral (
+         select case status
+           when 'failed' then extract(day from at)::integer % 3
+           else 90 + extract(day from at)::integer * 4 + 8 * abs(12 - extract(hour from at)::integer)
+         end as count
+       ) as counted
+       where name = 'dev'`,
+      [before(900), before(120), before(480).slice(bucketOf(120) + 1)],
+    );
     await db.query(
       `insert into operation_count
          (environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram)
        select
-         environment.id, span_s, begins_at, 'proxy', status, 'google-sheet', '', '',
-         case
-           when status = 'failed' then extract(day from begins_at)::integer % 3 + 1
-           else 60 + extract(hour from begins_at)::integer * 5 + extract(day from begins_at)::integer * 9
-         end,
-         case when status = 'failed' then $1::integer[] else $2::integer[] end
-       from environment
-       cross join unnest(array[3600, 86400]) as span_s
-       cross join lateral generate_series(
-         date_trunc(case span_s when 3600 then 'hour' else 'day' end, now(), 'UTC') - make_interval(days => 13),
-         now() - make_interval(secs => span_s),
-         make_interval(secs => span_s)
-       ) as begins_at
-       cross join unnest(array['success', 'failed']) as status
-       where environment.name = 'dev'`,
-      [histogramOf(900), histogramOf(120)],
+         environment_id, 86400, date_trunc('day', begins_at, 'UTC'), type, status, integration, target, variant,
+         sum(count), (array_agg(histogram))[1]
+       from operation_count
+       where span_s = 3600 and integration = 'google-sheet' and begins_at < date_trunc('day', now(), 'UTC')
+       group by 1, 2, 3, 4, 5, 6, 7, 8`,
     );
     await page.reload();
     const day = page.getByRole('region', { name: 'Proxied calls, 24 hours' });

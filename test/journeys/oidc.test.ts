@@ -66,7 +66,10 @@ const usersOf = async (email: string) =>
 
 test('the page gets the provider', async () => {
   const { body } = await openPerson(trellis).call('GET', '/users/sign-in');
-  assert.deepEqual(body.data, { required: true, oidc: { name: 'Example' }, mail: false, brand: 'trellis' });
+  assert.deepEqual(body.data, {
+    ...{ required: true, needs_owner: false },
+    ...{ oidc: { name: 'Example' }, mail: false, brand: 'trellis' },
+  });
 });
 
 test('a person without an invitation does not become a user', async () => {

@@ -129,7 +129,7 @@ const types = [
 ] as const;
 
 const filters: (Filter<ActivitySearch> | 'integration')[] = [
-  { name: 'text', label: 'Search', placeholder: 'Path, error code or message' },
+  { name: 'text', label: 'Search', placeholder: 'Path, connection, error or message' },
   { name: 'connection', label: 'Connection ID' },
   'integration',
   { name: 'type', label: 'Kind', placeholder: 'Every kind', options: [...types] },

@@ -1,6 +1,6 @@
 import { Alert, Button, Group, Loader, Stack, Text, TextInput } from '@mantine/core';
 import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useEffect, useRef, useState } from 'react';
+import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -114,9 +114,9 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
   if (newest && isNew(newest.id, begun.before)) {
     return (
       <Stack>
-        <Alert color="green" icon={<IconCheck size={18} />} title="Connected" role="status">
+        <ConnectedNotice title="Connected" missing={newest.health.missing_scopes}>
           {newest.account?.email ?? newest.connection_id}
-        </Alert>
+        </ConnectedNotice>
         <Group justify="flex-end">
           <ButtonLink
             variant="default"
@@ -158,6 +158,32 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
         </Button>
       </Group>
     </Stack>
+  );
+}
+
+/** That an account is connected, and the scopes that its owner did not grant. */
+function ConnectedNotice({
+  title,
+  missing,
+  children,
+}: {
+  title: string;
+  missing: string[];
+  children: ReactNode;
+}) {
+  const isWhole = missing.length === 0;
+  const Icon = isWhole ? IconCheck : IconAlertTriangle;
+  return (
+    <Alert
+      color={isWhole ? 'green' : 'yellow'}
+      icon={<Icon size={18} />}
+      title={isWhole ? title : `${title}, but some scopes are missing`}
+      role="status"
+      className="wrap"
+    >
+      {!isWhole && `Not granted: ${missing.join(', ')}. `}
+      {children}
+    </Alert>
   );
 }
 
@@ -224,7 +250,7 @@ function ReconnectProgress({
   const missingCount = missing?.length;
   useEffect(() => {
     if (missingCount === undefined) return;
-    for (const name of ['connection', 'connections', 'syncs', 'runs', 'functions', 'operations'])
+    for (const name of ['connection', 'connections', 'health', 'syncs', 'runs', 'functions', 'operations'])
       void queries.invalidateQueries({ queryKey: [environment, name] });
   }, [missingCount, environment, queries]);
   const isOver = progress !== undefined && isLinkOver(progress, nowMs);
@@ -241,22 +267,11 @@ function ReconnectProgress({
   if (missing !== undefined) {
     return (
       <Stack>
-        {missing.length === 0 ? (
-          <Alert color="green" icon={<IconCheck size={18} />} title="Reconnected" role="status">
-            The account is connected. Syncs that stopped because of this connection run again.
-          </Alert>
-        ) : (
-          <Alert
-            color="yellow"
-            icon={<IconAlertTriangle size={18} />}
-            title="Reconnected, but some scopes are missing"
-            role="status"
-            className="wrap"
-          >
-            Not granted: {missing.map(({ scope }) => scope).join(', ')}.
-            {!isOver && ' The owner can still grant them on the open page.'}
-          </Alert>
-        )}
+        <ConnectedNotice title="Reconnected" missing={missing.map(({ scope }) => scope)}>
+          {missing.length === 0
+            ? 'The account is connected. Syncs that stopped because of this connection run again.'
+            : !isOver && 'The owner can still grant them on the open page.'}
+        </ConnectedNotice>
         {unanswered}
         <Group justify="flex-end">
           <Button onClick={onDone} ref={main}>

@@ -120,12 +120,12 @@ function Figures({ health }: { health: Health }) {
             fz={26}
             lh={1.2}
             fw={650}
-            {...(isBad && (count > 0 ? { c: 'var(--mantine-color-red-light-color)' } : { c: 'dimmed' }))}
+            {...(isBad && (count > 0 ? { c: 'var(--mantine-color-error)' } : { c: 'dimmed' }))}
           >
             {upTo(count)}
           </Text>
           <Link className="fill-link" {...to} aria-label={`${label}: ${upTo(count)}`}>
-            <Text span size="sm" c="dimmed">
+            <Text span size="xs" c="dimmed">
               {label}
             </Text>
           </Link>
@@ -303,7 +303,7 @@ function Totals({ of: { count, failed, p50, p95 }, from }: { of: Proxied; from: 
       </AnchorLink>
       <AnchorLink
         size="sm"
-        c={failed > 0 ? 'var(--mantine-color-red-light-color)' : 'dimmed'}
+        c={failed > 0 ? 'var(--mantine-color-error)' : 'dimmed'}
         {...at}
         search={{ ...search, status: 'failed' }}
       >
