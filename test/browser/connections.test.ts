@@ -110,11 +110,12 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
   test('ten thousand connections are paged, filtered and searched by the service, with the filters in the URL', async () => {
     await dashboard.trellis.db.query(
       `insert into connection (environment_id, integration_id, connection_id, data_key, status, account_id, account_email,
-         end_user, created_at)
+         end_user, tags, created_at)
        select environment_id, integration_id, 'c' || n, gen_random_uuid(),
          case when n % 1000 = 7 then 'blocked' else 'active' end, 'account-' || n,
          'person' || n || '@example.com',
-         jsonb_build_object('id', 'user-' || n), now() - n * interval '1 minute'
+         jsonb_build_object('id', 'user-' || n),
+         case when n <= 3 then '{"plan":"team"}'::jsonb else '{}'::jsonb end, now() - n * interval '1 minute'
        from connection, generate_series(1, 9999) as n
        where connection_id = $1`,
       [connectionId],
@@ -147,6 +148,10 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('No match').waitFor();
     await page.getByRole('button', { name: 'Show all' }).click();
     await page.getByText('1 to 50 of 10,000').waitFor();
+    await page.getByRole('textbox', { name: 'Tag' }).fill('plan');
+    await page.getByText('Write a tag as name=value.').waitFor();
+    await page.getByRole('textbox', { name: 'Tag' }).fill('plan = team');
+    await page.getByText('1 to 3 of 3').waitFor();
   });
 
   test('a viewer sees it, and is offered nothing to change', async () => {

@@ -39,6 +39,8 @@ export const connectionsSearchOf = optional((given) => ({
   search: textOf(given.search),
   integration: textOf(given.integration),
   status: statuses.find((one) => one === given.status),
+  /** A tag as `name=value`. */
+  tag: textOf(given.tag),
   sort: given.sort === 'last_used' ? given.sort : undefined,
   page: pageOf(given.page),
 }));

@@ -35,6 +35,7 @@ const filters: (Filter<ConnectionsSearch> | 'integration')[] = [
       { value: 'blocked', label: 'Blocked' },
     ],
   },
+  { name: 'tag', label: 'Tag', placeholder: 'Tag: name=value' },
   {
     name: 'sort',
     label: 'Order',
@@ -54,10 +55,13 @@ export function ConnectionsPage() {
   const [isOpen, { open, close }] = useDisclosure();
   const { data: integrations = [] } = useQuery(integrationsQuery(environment));
   const page = search.page ?? 0;
+  const [, tag, value] = /^\s*([^=]*[^=\s])\s*=\s*(.+)$/.exec(search.tag ?? '') ?? [];
+  const tagQuery = tag !== undefined && { [`tags[${tag}]`]: value };
   const connections = useQuery({
     ...connectionsQuery(environment, {
       ...defined({ search: search.search, integration_id: search.integration }),
       ...defined({ status: search.status, sort: search.sort }),
+      ...tagQuery,
       count: 'true',
       limit: pageSize,
       page,
@@ -68,7 +72,10 @@ export function ConnectionsPage() {
   const change = (next: Partial<ConnectionsSearch>) =>
     void navigate({ search: (former) => ({ ...former, page: undefined, ...next }), replace: true });
   const isFiltered =
-    search.search !== undefined || search.integration !== undefined || search.status !== undefined;
+    search.search !== undefined ||
+    search.integration !== undefined ||
+    search.status !== undefined ||
+    tag !== undefined;
   return (
     <Page
       title="Connections"
@@ -92,7 +99,13 @@ export function ConnectionsPage() {
         filters={filters}
         isEmpty={page === 0 && hasNoEntries(connections, (data) => data.connections)}
         onChange={change}
-      />
+      >
+        {search.tag !== undefined && tag === undefined && (
+          <Text size="sm" c="var(--mantine-color-error)" role="status">
+            Write a tag as name=value.
+          </Text>
+        )}
+      </FilterBar>
       <Loaded query={connections}>
         {({ connections: found, total = 0 }) =>
           found.length === 0 && page === 0 ? (
