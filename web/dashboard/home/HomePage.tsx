@@ -326,7 +326,10 @@ function LoadingHealth() {
           <Skeleton key={tile} h={78} radius="md" />
         ))}
       </SimpleGrid>
-      <LoadingRows rows={3} height={34} />
+      <Stack gap="xs">
+        <Title order={2}>Needs attention</Title>
+        <LoadingRows rows={1} height={46} />
+      </Stack>
     </>
   );
 }
