@@ -152,7 +152,7 @@ describe('the home page', { skip: skipBrowser }, () => {
     );
     await db.query(
       `insert into endpoint (environment_id, kind, url, failures, failing_since, open_until)
-       select id, 'events', 'https://' || name || '.app.example/hook', 7, now() - interval '3 hours', 'infinity'
+       select id, 'events', 'https://' || name || '.app.example/hook', 7, now() - interval '3 hours', now() + interval '1 hour'
        from environment`,
     );
     await open('/dev/home');
