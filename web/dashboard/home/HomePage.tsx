@@ -1,4 +1,4 @@
-import { Alert, Badge, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Alert, Badge, Box, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link, type LinkProps, lazyRouteComponent } from '@tanstack/react-router';
 import { Suspense } from 'react';
@@ -142,7 +142,7 @@ function problemsOf(health: Health, environment: string): Problem[] {
   const params = { environment };
   const { needs_reauth: dead, blocked } = health.connections;
   const connections = (status: 'needs_reauth' | 'blocked', text: string): Problem => ({
-    ...{ of: 'Connections', color: 'red', text, since: null },
+    ...{ of: 'Connection', color: 'red', text, since: null },
     to: { to: '/$environment/connections', params, search: { status } },
   });
   return [
@@ -215,9 +215,11 @@ function Problems({ problems }: { problems: Problem[] }) {
                   title: 'Problem',
                   cell: ({ text, to, color, of }) => (
                     <Group gap="sm" wrap="nowrap">
-                      <Badge color={color} variant="dot" w={112} className="rigid">
-                        {of}
-                      </Badge>
+                      <Box w={104} className="rigid">
+                        <Badge color={color} variant="dot">
+                          {of}
+                        </Badge>
+                      </Box>
                       <Link className="fill-link" {...to}>
                         <Text span size="sm" className="wrap">
                           {text}
