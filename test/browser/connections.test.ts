@@ -115,7 +115,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
          case when n % 1000 = 7 then 'blocked' else 'active' end, 'account-' || n,
          'person' || n || '@example.com',
          jsonb_build_object('id', 'user-' || n),
-         case when n <= 3 then '{"plan":"team"}'::jsonb else '{}'::jsonb end, now() - n * interval '1 minute'
+         case when n <= 3 then '{"size":"large"}'::jsonb else '{}'::jsonb end, now() - n * interval '1 minute'
        from connection, generate_series(1, 9999) as n
        where connection_id = $1`,
       [connectionId],
@@ -148,9 +148,9 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('No match').waitFor();
     await page.getByRole('button', { name: 'Show all' }).click();
     await page.getByText('1 to 50 of 10,000').waitFor();
-    await page.getByRole('textbox', { name: 'Tag' }).fill('plan');
+    await page.getByRole('textbox', { name: 'Tag' }).fill('size');
     await page.getByText('Write a tag as name=value.').waitFor();
-    await page.getByRole('textbox', { name: 'Tag' }).fill('plan = team');
+    await page.getByRole('textbox', { name: 'Tag' }).fill('size = large');
     await page.getByText('1 to 3 of 3').waitFor();
   });
 

@@ -215,7 +215,7 @@ function Problems({ problems }: { problems: Problem[] }) {
                   title: 'Problem',
                   cell: ({ text, to, color, of }) => (
                     <Group gap="sm" wrap="nowrap">
-                      <Box w={104} className="rigid">
+                      <Box w={124} className="rigid">
                         <Badge color={color} variant="dot">
                           {of}
                         </Badge>
