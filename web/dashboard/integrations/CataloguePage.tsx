@@ -167,7 +167,7 @@ function matching(providers: Provider[], typed: string): Provider[] {
 const LEVELS: Record<string, string> = {
   verified: 'Used with a real account',
   documented: 'Read off the documentation of the provider',
-  community: 'From another catalogue, and not compared with the documentation of the provider',
+  community: 'Not compared with the documentation of the provider',
 };
 
 /** How far the facts of a definition reach. */
@@ -180,7 +180,7 @@ function FactsNote({ provider: { level, source } }: { provider: Provider }) {
         <>
           {' '}
           (
-          <Anchor inherit href={source.page} target="_blank" rel="noreferrer">
+          <Anchor inherit underline="always" href={source.page} target="_blank" rel="noreferrer">
             {source.on}
           </Anchor>
           )
