@@ -21,33 +21,35 @@ export async function connectInFrame(options: FrameOptions): Promise<Connected> 
   frame.title = 'Connect';
   frame.style.cssText = 'display:block;width:100%;height:100%;border:0;color-scheme:normal';
   frame.src = address;
-  const parent = container ?? createOverlay();
   const focused = document.activeElement;
+  const overlay = container === undefined ? createOverlay() : undefined;
   const cleanup = new AbortController();
   const session = options.requestSession();
   try {
-    parent.append(frame);
-    await untilFinished(frame, { ...options, session, cleanup: cleanup.signal });
+    (container ?? overlay)?.append(frame);
+    await untilFinished(frame, { ...options, session, overlay, cleanup: cleanup.signal });
     return resultOf(await retryProgress(await session, signal), 'window_closed');
   } finally {
     cleanup.abort();
     frame.remove();
-    if (container === undefined) parent.remove();
+    overlay?.remove();
     if (focused instanceof HTMLElement) focused.focus();
   }
 }
 
-/** Sends the token to the frame. Resolves when the frame reports that the user is finished. */
+/** Sends the token to the frame. Resolves when the frame reports that the user is finished, and when the user presses Esc. */
 function untilFinished(
   frame: HTMLIFrameElement,
   {
     address,
     session,
+    overlay,
     signal,
     cleanup,
     onFailure,
   }: Pick<FrameOptions, 'address' | 'signal' | 'onFailure'> & {
     session: Promise<Session>;
+    overlay: HTMLElement | undefined;
     cleanup: AbortSignal;
   },
 ): Promise<void> {
@@ -59,6 +61,7 @@ function untilFinished(
     session.catch(reject);
     const sendToken = async () => {
       clearTimeout(timer);
+      if (overlay !== undefined) frame.focus();
       const { token } = await session;
       frame.contentWindow?.postMessage({ type: 'session_token', sessionToken: token }, origin);
     };
@@ -73,14 +76,20 @@ function untilFinished(
       if (data?.type === 'connect' || data?.type === 'close') resolve();
     };
     window.addEventListener('message', onMessage, { signal: cleanup });
+    // Esc in the frame is a `close` message, because its keys do not reach this page.
+    overlay?.addEventListener('cancel', () => resolve(), { signal: cleanup });
     signal.addEventListener('abort', () => reject(signal.reason), { signal: cleanup });
     if (signal.aborted) reject(signal.reason);
   });
 }
 
+/** A modal dialog: the browser keeps the focus within it, and the page behind it is inert. */
 function createOverlay(): HTMLElement {
-  const overlay = document.createElement('div');
-  overlay.style.cssText = 'position:fixed;inset:0;z-index:2147483647';
+  const overlay = document.createElement('dialog');
+  overlay.ariaLabel = 'Connect';
+  overlay.style.cssText =
+    'position:fixed;inset:0;width:100%;height:100%;max-width:none;max-height:none;margin:0;padding:0;border:0;overflow:hidden;background:none';
   document.body.append(overlay);
+  overlay.showModal();
   return overlay;
 }

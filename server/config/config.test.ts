@@ -232,6 +232,21 @@ test('the sandbox is off where it could be reached from outside, unless a contro
   assert.equal(loadConfig({ TRELLIS_SANDBOX: 'off' }, false).sandbox, undefined);
 });
 
+test('only a service that this machine alone reaches delivers events to this machine by default', () => {
+  const ranges = (env: Record<string, string>) =>
+    loadConfig({ ...env, SANDBOX_KEY: 'a-control-key' }, false).outboundAllow.map(
+      ({ addresses, purpose }) => `${purpose} ${addresses.rules}`,
+    );
+  assert.deepEqual(ranges({}), ['endpoints Subnet: IPv4 127.0.0.1/32', 'endpoints Subnet: IPv6 ::1/128']);
+  for (const env of [
+    { HOST: '0.0.0.0' },
+    { BASE_URL: 'https://trellis.example.com' },
+    { NODE_ENV: 'production' },
+  ] as Record<string, string>[])
+    assert.deepEqual(ranges(env), [], JSON.stringify(env));
+  assert.deepEqual(ranges({ TRELLIS_OUTBOUND_ALLOW: '10.0.0.1' }), ['undefined Subnet: IPv4 10.0.0.1/32']);
+});
+
 test('only the named ranges are allowed', () => {
   const { outboundAllow } = loadConfig({ TRELLIS_OUTBOUND_ALLOW: '10.1.0.0/16, fd00::/8' }, false);
   assert.deepEqual(

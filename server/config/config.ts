@@ -177,6 +177,8 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   const processes = processesOf(processesText);
   if (processes === undefined)
     faults.push(`TRELLIS_PROCESSES must be ${processesRule}, it is "${processesText}"`);
+  /** Only programs of this machine reach the service. */
+  const isLocal = !isProduction && isLoopback(host) && isLoopback(URL.parse(baseUrl)?.hostname ?? '');
   const config: Config = {
     host,
     port,
@@ -192,11 +194,14 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     brand: brandNames(word),
     logLevel: settings.oneOf('LOG_LEVEL', logLevels, 'info'),
     logFormat: settings.oneOf('LOG_FORMAT', ['pretty', 'json'], isTerminal ? 'pretty' : 'json'),
-    sandbox: readSandbox(settings, { host, port, baseUrl, isProduction }),
+    sandbox: readSandbox(settings, { port, isLocal }),
     signIn: readSignIn(settings, { host, baseUrl }),
     smtp: readSmtp(settings),
     trustedProxies: settings.ranges('TRELLIS_TRUSTED_PROXIES'),
-    outboundAllow: readOutboundAllow(read('TRELLIS_OUTBOUND_ALLOW'), faults),
+    outboundAllow: readOutboundAllow(
+      read('TRELLIS_OUTBOUND_ALLOW') ?? (isLocal ? 'endpoints=127.0.0.1,endpoints=::1' : undefined),
+      faults,
+    ),
     outboundProxy: readOutboundProxy(settings),
     providersDir: pathOf(read('TRELLIS_PROVIDERS_DIR')),
     activity: {
@@ -290,12 +295,10 @@ export function readWrappedKeys(text: string | undefined, faults: string[]): Wra
 
 function readSandbox(
   settings: Settings,
-  node: Pick<Config, 'host' | 'port' | 'baseUrl' | 'isProduction'>,
+  { port: servicePort, isLocal }: { port: number; isLocal: boolean },
 ): SandboxConfig | undefined {
-  const isPrivate = isLoopback(node.host) && isLoopback(URL.parse(node.baseUrl)?.hostname ?? '');
-  const isLocal = isPrivate && !node.isProduction;
   const isOn = settings.isOn('TRELLIS_SANDBOX', isLocal ? 'on' : 'off');
-  const port = settings.port('SANDBOX_PORT', node.port === 0 ? 0 : node.port + 1);
+  const port = settings.port('SANDBOX_PORT', servicePort === 0 ? 0 : servicePort + 1);
   const url = settings.url('SANDBOX_URL', `http://localhost:${port}`);
   const controlKey = settings.secret('SANDBOX_KEY');
   if (!isOn) return undefined;

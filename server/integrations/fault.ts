@@ -32,7 +32,7 @@ export type IntegrationFault = {
 
 const nextSteps: Record<IntegrationCause, string> = {
   client_refused:
-    "The provider rejects the client ID or the client secret. Check both in the provider's console and set them again.",
+    "The provider rejects the client ID or the client secret. Check both in the provider's console and enter them again.",
   client_deleted:
     "The OAuth client was deleted in the provider's console. Restore it there, or set up a new client; users of the old client must connect again.",
   client_misconfigured:
@@ -216,6 +216,27 @@ export async function claimProbe(
     [integration.id, integration.environmentId, at, firstProbeS, longestProbeS, maxDoublings],
   );
   return claimed.length > 0;
+}
+
+/** The shortest time between two probes that users demand. */
+const minGapS = 10;
+
+/** Makes the next probe due at once, unless the previous one was less than ten seconds ago. */
+export async function expediteProbe(
+  db: Queryable,
+  { integration, at }: { integration: Pick<IntegrationRef, 'id' | 'environmentId'>; at: Date },
+): Promise<void> {
+  await db.query(
+    `update integration
+     set probe_at = $3
+     where id = $1
+       and environment_id = $2
+       and probe_at - make_interval(secs => least($4 * 2 ^ least(probes, $6), $5) - $7) <= $3::timestamptz`,
+    [
+      ...[integration.id, integration.environmentId, at],
+      ...[firstProbeS, longestProbeS, maxDoublings, minGapS],
+    ],
+  );
 }
 
 /** `probes` is the number of previous probes. */

@@ -42,6 +42,8 @@ export type Integration = {
   fault: IntegrationFault | undefined;
   /** A fault of some of its connections only. */
   partialFault: IntegrationFault | undefined;
+  /** When the client of a fault is tried next; undefined: not by time. */
+  probeAt: Date | undefined;
   createdAt: Date;
   updatedAt: Date;
 };
@@ -90,6 +92,7 @@ const columns = [
   'proxy_rules',
   'fault',
   'partial_fault',
+  'probe_at',
   'created_at',
   'updated_at',
 ] as const;
@@ -350,6 +353,7 @@ function fromRow(
     proxyRules: row.proxy_rules as ProxyRule[],
     fault: (row.fault as IntegrationFault | null) ?? undefined,
     partialFault: (row.partial_fault as IntegrationFault | null) ?? undefined,
+    probeAt: row.probe_at ?? undefined,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
   };

@@ -142,6 +142,8 @@ export const integrationWire = z.object({
       evidence: z.record(z.string(), z.union([z.string(), z.number()])),
       since: z.string(),
       next_step: z.string(),
+      /** When the client is tried next without a call. */
+      next_check_at: z.string().nullable(),
     })
     .nullable(),
   created_at: z.string(),
@@ -172,6 +174,7 @@ export function toWire(
   integration: Integration,
   { baseUrl }: { baseUrl: string },
 ): z.input<typeof integrationWire> {
+  const { fault = integration.partialFault, probeAt } = integration;
   return {
     unique_key: integration.key,
     provider: integration.provider.name,
@@ -184,7 +187,7 @@ export function toWire(
     proxy_rules: [...integration.proxyRules],
     client_id: (!integration.isTest && integration.client?.clientId) || null,
     scopes: [...(integration.scopes ?? integration.provider.scopes.default)],
-    fault: integration.fault ?? integration.partialFault ?? null,
+    fault: fault ? { ...fault, next_check_at: probeAt?.toISOString() ?? null } : null,
     created_at: integration.createdAt.toISOString(),
     updated_at: integration.updatedAt.toISOString(),
   };

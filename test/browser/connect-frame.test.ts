@@ -95,7 +95,7 @@ describe('the connect page and an application of another site', { skip: skipBrow
     assert.equal((error?.payload as { errorType: string } | undefined)?.errorType, 'callback_err');
     await frame.getByRole('button', { name: 'Erneut versuchen' }).click();
     await closeWindow(await popupBy(context, () => go.click()));
-    await frame.getByRole('heading', { name: 'Das andere Fenster ist geschlossen' }).waitFor();
+    await frame.getByRole('heading', { name: 'Das Pop-up-Fenster ist geschlossen' }).waitFor();
     assert.deepEqual((await heard()).at(-1)?.payload, {
       errorType: 'window_closed',
       errorMessage: 'The window was closed.',

@@ -115,7 +115,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await page.clock.install();
     await page.goto((await sheets()).url);
     const popup = await travel();
-    await page.getByRole('heading', { name: 'Continue in the other window' }).waitFor();
+    await page.getByRole('heading', { name: 'Continue in the pop-up window' }).waitFor();
     assert.equal(await page.getByText('admin_policy_enforced').count(), 0);
     await picture(page, 'connect-waiting');
     await page.clock.fastForward(16_000);
@@ -130,14 +130,14 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await picture(page, 'connect-waiting-long');
     await popup.close();
     await page.clock.fastForward(1_000);
-    await page.getByRole('heading', { name: 'The other window is closed' }).waitFor();
+    await page.getByRole('heading', { name: 'The pop-up window is closed' }).waitFor();
     await picture(page, 'connect-window-closed');
     // The next window is looked after like the first.
     const second = await popupBy(context, () => page.getByRole('button', { name: 'Try again' }).click());
-    await page.getByRole('heading', { name: 'Continue in the other window' }).waitFor();
+    await page.getByRole('heading', { name: 'Continue in the pop-up window' }).waitFor();
     await closeWindow(second);
     await page.clock.fastForward(1_000);
-    await page.getByRole('heading', { name: 'The other window is closed' }).waitFor();
+    await page.getByRole('heading', { name: 'The pop-up window is closed' }).waitFor();
     const again = await popupBy(context, () => page.getByRole('button', { name: 'Try again' }).click());
     await consent(again);
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
@@ -193,7 +193,9 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     await picture(page, 'connect-missing-scopes');
     const [made] = await pages.connections();
     assert.deepEqual(made?.health.missing_scopes, ['https://www.googleapis.com/auth/spreadsheets']);
-    const popup = await popupBy(context, () => page.getByRole('button', { name: 'Allow the rest' }).click());
+    const popup = await popupBy(context, () =>
+      page.getByRole('button', { name: 'Grant missing access' }).click(),
+    );
     await consent(popup);
     await page.getByRole('heading', { name: 'Google Sheets is connected', exact: true }).waitFor();
     const now = await pages.connections();

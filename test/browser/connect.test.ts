@@ -157,7 +157,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await consent(done.popup);
     await done.page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
     await asked;
-    assert.ok(await waiting.page.getByRole('heading', { name: 'Continue in the other window' }).isVisible());
+    assert.ok(await waiting.page.getByRole('heading', { name: 'Continue in the pop-up window' }).isVisible());
     assert.ok(!(await waiting.page.getByText(/access was denied/).isVisible()));
     // Its own answer comes by the channel alone, as where the browser has cut the tie to the window.
     await waiting.popup.evaluate('window.opener = null');

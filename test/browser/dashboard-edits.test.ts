@@ -199,7 +199,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.unroute('**/records/datasets*');
     await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).click();
     await page.getByText('4 cached records in 2 datasets').waitFor();
-    await press('Keep it');
+    await press('Cancel');
   });
 
   test('ten thousand integrations are drawn in parts, and found by a search', async () => {

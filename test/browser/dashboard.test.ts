@@ -110,7 +110,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.keyboard.press('g');
     await page.keyboard.press('c');
     await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, integrations, connections').waitFor();
+    await page.getByPlaceholder('Pages, settings, integrations, connections').waitFor();
     assert.equal(new URL(page.url()).pathname, '/app/dev/integrations');
     await page.keyboard.press('Escape');
     await page.evaluate('localStorage.removeItem("trellis-single-keys")');
@@ -158,7 +158,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     });
     const find = async (what: string) => {
       await page.keyboard.press('Control+k');
-      await page.getByPlaceholder('Pages, integrations, connections').fill('ada@');
+      await page.getByPlaceholder('Pages, settings, integrations, connections').fill('ada@');
       const found = page.locator('.mantine-Spotlight-action', { hasText: what });
       await found.first().waitFor();
       return found.first();
@@ -168,6 +168,24 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await dataset.click();
     await page.waitForURL(/\/records\/of\/google-sheet\/[^/]+\/City$/);
     await (await find(`google-sheet · ${connection?.connection_id}`)).click();
+    await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+  });
+
+  test('the command palette opens in a field, finds settings and prunes, and Enter opens the first result', async () => {
+    const search = page.getByPlaceholder('Pages, settings, integrations, connections');
+    const open = async (typed: string, result: RegExp) => {
+      await page.goto(`${trellis.baseUrl}/app/dev/connections`);
+      await page.getByRole('textbox', { name: 'Search connections' }).focus();
+      await page.keyboard.press('Control+k');
+      await search.fill(typed);
+      await page.locator('.mantine-Spotlight-action[data-selected]', { hasText: result }).waitFor();
+      await page.keyboard.press('Enter');
+    };
+    await open('keys', /Keys/);
+    await page.waitForURL(/\/settings\?tab=keys$/);
+    await open('prune', /Records/);
+    await page.waitForURL(/\/dev\/records$/);
+    await open('ada@', /ada@example.com/);
     await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
   });
 

@@ -60,7 +60,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Add an endpoint' }).click();
     await page.getByRole('textbox', { name: 'Address' }).fill('https://10.0.0.1/hook');
     dashboard.expectComplaint(/400/);
-    await page.getByRole('button', { name: 'Add it' }).click();
+    await page.getByRole('button', { name: 'Add endpoint' }).click();
     await page.getByText('address_not_allowed').waitFor();
     await picture(page, 'events-endpoint-refused');
   });
@@ -71,7 +71,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('radio', { name: 'Selected events' }).click();
     await page.getByRole('checkbox', { name: 'connection.*' }).check();
     await picture(page, 'events-endpoint-create');
-    await page.getByRole('button', { name: 'Add it' }).click();
+    await page.getByRole('button', { name: 'Add endpoint' }).click();
     await card().getByText('connection.*').waitFor();
     await card().getByText('No deliveries yet').waitFor();
   });
@@ -173,7 +173,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
   });
 
   test('addresses for official clients are set, and get their own body', async () => {
-    await tab('Addresses');
+    await tab('Nango webhooks');
     await page.getByRole('textbox', { name: 'webhook_url', exact: true }).fill(`${receiver.url}/official`);
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Saved.').waitFor();
@@ -213,7 +213,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('menuitem', { name: 'Delete' }).click();
     await page.getByText('The events stay in the feed.').waitFor();
     await picture(page, 'events-endpoint-delete');
-    await page.getByRole('button', { name: 'Delete it' }).click();
+    await page.getByRole('button', { name: 'Delete endpoint' }).click();
     await page.getByRole('article', { name: receiver.url, exact: true }).waitFor({ state: 'detached' });
   });
 
@@ -228,7 +228,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await viewer.page.getByRole('tab', { name: 'Signing key' }).click();
     await viewer.page.getByText('Viewers cannot see the signing key').waitFor();
     await picture(viewer.page, 'events-signing-viewer');
-    await viewer.page.getByRole('tab', { name: 'Addresses' }).click();
+    await viewer.page.getByRole('tab', { name: 'Nango webhooks' }).click();
     assert.ok(await viewer.page.getByRole('textbox', { name: 'webhook_url', exact: true }).isDisabled());
     for (const [method, path, body] of [
       ['POST', '/events/endpoints', { url: receiver.url }],

@@ -109,7 +109,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByText('No function is deployed yet').waitFor();
     await page.getByRole('button', { name: 'Copy the commands that deploy' }).click();
     const copied = String(await page.evaluate('navigator.clipboard.readText()'));
-    assert.match(copied, /TRELLIS_URL=http.*\n.*\ntrellis deploy \.\/functions$/);
+    assert.match(copied, /TRELLIS_URL=http.*\n.*\nnpx trellis deploy \.\/functions$/);
     await picture(page, 'functions-empty');
     await page.getByRole('tab', { name: 'Runs' }).click();
     await page.getByText('No runs yet').waitFor();
@@ -187,7 +187,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await act('rows', 'Start');
     await page.getByText('On time').filter({ visible: true }).waitFor();
     assert.ok((await syncOf('rows'))?.next_at);
-    await act('rows', 'Change its frequency');
+    await act('rows', 'Change the frequency');
     await page.getByLabel('Frequency').fill('every second');
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('is too often').waitFor();
@@ -204,7 +204,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
       .and(page.locator(':focus'))
       .waitFor();
     await act('rows', 'Reset');
-    await page.getByLabel('Also remove its records').check();
+    await page.getByLabel('Also remove the records').check();
     await picture(page, 'function-reset');
     await page.getByRole('button', { name: 'Reset and remove records' }).click();
     await page.getByRole('dialog').waitFor({ state: 'detached' });

@@ -42,18 +42,34 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
   });
 
   test('a client of one’s own is put in at once, with the addresses to register beside it', async () => {
+    const { trellis } = dashboard;
+    const taken = { provider: 'google-sheet', unique_key: 'taken' };
+    assert.equal((await trellis.call('POST', '/integrations/quickstart', { body: taken })).status, 200);
     await open('/integrations/new?provider=google-sheet');
     await page.getByText('This works immediately.').waitFor();
     await page.getByLabel('Test credentials').uncheck({ force: true });
     await page.getByRole('button', { name: 'How to create an OAuth client at Google' }).click();
     await page.getByText('A Google Cloud account').waitFor();
     await picture(page, 'integration-create-own-client');
-    await page.getByLabel('Integration ID').fill('own-sheets');
+    // Each error is at its field, which gets the focus.
+    const id = page.getByLabel('Integration ID');
+    await id.fill('taken');
+    await page.getByLabel('Client ID').fill('not-a-client');
+    await page.getByRole('textbox', { name: 'Client secret' }).fill(secret);
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByText('A client ID of Google ends in .apps.googleusercontent.com.').waitFor();
+    await page.getByText('An integration has this ID.').waitFor();
+    await id.and(page.locator(':focus')).waitFor();
+    await picture(page, 'integration-field-errors');
+    assert.equal((await trellis.call('DELETE', '/integrations/taken')).status, 200);
+    await id.fill('own-sheets');
+    await page.getByLabel('Display name').fill('Sheets of the finance team');
     await page.getByLabel('Client ID').fill('123-abc.apps.googleusercontent.com');
     await page.getByRole('textbox', { name: 'Client secret' }).fill(secret);
     await page.getByRole('button', { name: 'Add', exact: true }).click();
     await page.getByText('A secret is stored, encrypted.').waitFor();
     assert.ok(!(await page.content()).includes(secret));
+    await page.getByRole('heading', { name: 'Sheets of the finance team' }).waitFor();
     assert.equal(await page.getByLabel('Client ID').inputValue(), '123-abc.apps.googleusercontent.com');
   });
 
@@ -160,11 +176,11 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
       `/connections/${connection?.connection_id}/refresh?provider_config_key=own-sheets`,
     );
     await page.reload();
-    await page.getByText('Client refused').waitFor();
+    await page.getByText('OAuth client rejected').waitFor();
     await page.getByText('The provider rejects the client ID').waitFor();
     await picture(page, 'integration-misconfigured');
     await open('/integrations');
-    await page.getByText('Client refused').waitFor();
+    await page.getByText('OAuth client rejected').waitFor();
     await page.getByText('1 connection').waitFor();
     await picture(page, 'integrations-misconfigured');
   });

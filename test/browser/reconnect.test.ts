@@ -140,7 +140,9 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     const missing = 'Not granted: https://www.googleapis.com/auth/spreadsheets.';
     await dialog().getByText(`${missing} The owner can still grant them on the open page.`).waitFor();
     await picture(page, 'reconnect-partly');
-    const rest = await popupBy(context, () => tab.getByRole('button', { name: 'Allow the rest' }).click());
+    const rest = await popupBy(context, () =>
+      tab.getByRole('button', { name: 'Grant missing access' }).click(),
+    );
     await consent(rest);
     await dialog().getByText('Syncs that stopped because of this connection run again.').waitFor();
     await picture(page, 'reconnect-done');

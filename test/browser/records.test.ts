@@ -213,7 +213,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Forget search-index' }).click();
     await page.getByRole('dialog').getByText('The stored cursor is removed.').waitFor();
     await picture(page, 'consumer-forget');
-    await page.getByRole('button', { name: 'Forget it' }).click();
+    await page.getByRole('button', { name: 'Forget consumer' }).click();
     await row.waitFor({ state: 'hidden' });
     const { consumers } = await call('GET', '/records/consumers');
     assert.deepEqual((consumers as { name: string }[]).map(({ name }) => name).sort(), [
@@ -282,5 +282,21 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
       }, body: JSON.stringify({ model: 'City', until_cursor: 'any' }) }).then(({ status }) => status)`,
     );
     assert.equal(prune, 403);
+  });
+
+  test('the list shows the datasets of each connection, with their counts, sizes and consumers', async () => {
+    const records = [1, 2, 3].map((id) => ({ id, name: `Town ${id}` }));
+    await call('POST', '/records', { model: 'Town', records });
+    const { next_cursor: cursor } = await call('GET', '/records?model=Town&limit=2');
+    await call('PATCH', '/records/prune', { model: 'Town', until_cursor: cursor });
+    await call('PUT', '/records/consumers/billing', { model: 'Town', cursor });
+    await open('');
+    const row = rows().filter({ hasText: 'Town' });
+    await row.getByText('billing').waitFor();
+    const cells = await row.locator('td').allTextContents();
+    assert.deepEqual([cells[1], cells[2], cells[3]], ['Town', '3', '2']);
+    await picture(page, 'records-datasets');
+    await row.getByRole('link', { name: 'Town' }).click();
+    await page.waitForURL(/\/Town$/);
   });
 });

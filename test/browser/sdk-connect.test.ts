@@ -187,7 +187,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await consent(popup, { untick: true });
     await popup.getByRole('heading', { name: /some permissions are missing/ }).waitFor();
     assert.equal(await page.evaluate('isOver'), false);
-    await popup.getByRole('button', { name: 'Continue without' }).click();
+    await popup.getByRole('button', { name: 'Continue without it' }).click();
     const { made } = await outcome();
     assert.deepEqual(made?.missingScopes, ['https://www.googleapis.com/auth/spreadsheets']);
     await closed(popup);
@@ -242,6 +242,28 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await click('', { mode: 'frame', fails: true });
     assert.equal((await outcome()).message, 'no session for you');
     assert.equal(await page.locator('iframe').count(), 0);
+  });
+
+  test('a frame over the page is a dialog: it holds the focus, and Esc closes it', async () => {
+    const focused = () => page.evaluate('document.activeElement.tagName');
+    await click(await tokenOf(), { mode: 'frame' });
+    await page.frameLocator('iframe').getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
+    assert.equal(await page.getByRole('dialog', { name: 'Connect' }).count(), 1);
+    assert.equal(await focused(), 'IFRAME');
+    for (let times = 0; times < 8; times += 1) {
+      await page.keyboard.press('Tab');
+      assert.notEqual(await focused(), 'BUTTON', 'the page behind the dialog has no focus');
+    }
+    await page.frameLocator('iframe').getByRole('button', { name: 'Close' }).focus();
+    await page.keyboard.press('Escape');
+    assert.equal((await outcome()).code, 'window_closed');
+    assert.equal(await focused(), 'BUTTON', 'the button that opened it');
+
+    await context.route(/\/connect\/\?/, () => undefined);
+    await click(await tokenOf(), { mode: 'frame' });
+    await page.keyboard.press('Escape');
+    assert.equal((await outcome()).code, 'window_closed', 'also before the page of the frame has loaded');
+    await context.unrouteAll({ behavior: 'ignoreErrors' });
   });
 
   test('a frame in a page that the service does not allow is reported', async () => {

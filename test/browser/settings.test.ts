@@ -50,7 +50,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
   test('a key is made with chosen scopes, and its secret is shown once', async () => {
     await press('Create a key');
     await page.getByRole('textbox', { name: 'Name' }).fill('billing');
-    await press('Create it');
+    await press('Create key');
     await page.getByText('Choose at least one scope.').waitFor();
     await dialog().getByText('Scopes', { exact: true }).and(page.locator(':focus')).waitFor();
     await picture(page, 'settings-key-no-scope');
@@ -60,13 +60,13 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Rule 1: path' }).fill('/v4/spreadsheets/**');
     await press('90 days');
     await picture(page, 'settings-key-create');
-    await press('Create it');
+    await press('Create key');
     const shown = page.getByTestId('secret');
     await shown.waitFor();
     secret = (await shown.textContent()) ?? '';
     trellis.watch.made('key', secret);
     await picture(page, 'settings-key-secret');
-    await press('I have saved it');
+    await press("I've saved the key");
     await page.getByRole('row').filter({ hasText: 'billing' }).getByText('one proxy rule').waitFor();
   });
 
@@ -82,16 +82,16 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('checkbox', { name: 'activity:read' }).check();
     await page.getByRole('combobox', { name: 'Replaces' }).click();
     await page.getByRole('option', { name: /^billing/ }).click();
-    await press('Create it');
+    await press('Create key');
     await page.getByText('A key that replaces another key needs records:read or records:write.').waitFor();
     await page.getByRole('checkbox', { name: 'records:read' }).check();
     await page.getByRole('checkbox', { name: 'activity:read' }).uncheck();
     await picture(page, 'settings-key-replace');
-    await press('Create it');
+    await press('Create key');
     const shown = page.getByTestId('secret');
     await shown.waitFor();
     trellis.watch.made('key', (await shown.textContent()) ?? '');
-    await press('I have saved it');
+    await press("I've saved the key");
     const [row] = await trellis.db.query<{ isReplaced: boolean }>(
       `select young.first_key_id = old.id as "isReplaced"
        from api_key as young
@@ -107,7 +107,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('combobox', { name: 'Replaces' }).click();
     await page.getByRole('option', { name: /^billing/ }).click();
     dashboard.expectComplaint(/400/);
-    await press('Create it');
+    await press('Create key');
     // Below the choice, not as a fault of the whole form.
     await dialog()
       .getByText(/^This key is a key that key \d+ has replaced: name that key\.$/)
@@ -138,7 +138,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await choose('billing', 'Revoke');
     await page.getByText('are permanently rejected by all nodes within a second').waitFor();
     await picture(page, 'settings-key-revoke');
-    await press('Revoke it');
+    await press('Revoke key');
     await page.getByRole('row').filter({ hasText: 'billing' }).waitFor({ state: 'detached' });
     assert.equal((await trellis.call('GET', '/integrations', { key: secret })).status, 401);
   });
@@ -232,14 +232,14 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await tab('Environments');
     await press('Create an environment');
     await page.getByRole('textbox', { name: 'Name' }).fill('Not A Name');
-    await press('Create it');
+    await press('Create environment');
     await page.getByText('Up to 64 lowercase letters').waitFor();
     await page.getByRole('textbox', { name: 'Name' }).fill('staging');
-    await press('Create it');
+    await press('Create environment');
     await cell('staging').waitFor();
     await choose('staging', 'Rename');
     await page.getByRole('textbox', { name: 'Name' }).fill('qa');
-    await press('Rename it');
+    await press('Rename environment');
     await cell('qa').waitFor();
     await picture(page, 'settings-environments');
     const made = await owner.call('POST', '/integrations', {

@@ -105,7 +105,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       // No column is called a key, so nothing that could go wrong is chosen for the reader.
       assert.ok(await rows.getByRole('radio', { name: 'By the content of the rows' }).isChecked());
       assert.equal(await rows.getByRole('row').count(), 5);
-      await click(rows.getByRole('radio', { name: 'By a key column' }));
+      await click(rows.getByRole('radio', { name: 'Key column' }));
       await rows.getByText('A · key').waitFor();
       await previewed();
       await picture(page, 'sheet-rows');
@@ -256,7 +256,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       assert.equal(await rows.getByLabel('Header row').inputValue(), '2');
       const types = await rows.getByRole('columnheader').allTextContents();
       assert.deepEqual(types, ['ASKUtext', 'BNametext', 'CPricemixed', 'DSincedate']);
-      await rows.getByRole('radio', { name: 'By a key column' }).click();
+      await rows.getByRole('radio', { name: 'Key column' }).click();
       await rows.getByText('One key stands in more than one row: s-1.').waitFor();
       await rows.getByText('One row has none').waitFor();
       await previewed();
@@ -286,7 +286,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await seeing.choose({ base: { spreadsheetId: id, sheetId: 0, headerRow: 2 } });
       await page.reload();
       await page.getByText('1 row.').waitFor();
-      assert.ok(await page.getByRole('radio', { name: 'By a key column' }).isChecked());
+      assert.ok(await page.getByRole('radio', { name: 'Key column' }).isChecked());
       const name = page.getByRole('textbox', { name: 'Name' });
       assert.equal(await name.inputValue(), 'bestellungen-2026');
       await name.fill('base');

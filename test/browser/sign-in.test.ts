@@ -84,7 +84,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     backupCode = codes.find((text) => /^[\w]{5}-[\w]{5}$/.test(text)) ?? '';
     assert.notEqual(backupCode, '', codes.join(' '));
     await picture(page, 'sign-in-backup-codes');
-    await press('I have saved them');
+    await press("I've saved the codes");
     await page.getByRole('button', { name: 'Turn off' }).waitFor();
   });
 
@@ -96,7 +96,7 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await page.getByText('Wrong e-mail or password').waitFor();
     await picture(page, 'sign-in-refused');
     await fillSignIn(password);
-    await page.getByText('Second factor').waitFor();
+    await page.getByText('Two-factor authentication').waitFor();
     await page.getByRole('textbox', { name: 'Code' }).fill('000000');
     await press('Continue');
     await page.getByText('Wrong code').waitFor();

@@ -14,6 +14,8 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
   const [search, setSearch] = useState('');
   const [max, setMost] = useState(atOnce);
   const wanted = search.trim().toLowerCase();
+  const names = choices.choices.map(({ display_name }) => display_name);
+  const isAmbiguous = (name: string) => names.indexOf(name) !== names.lastIndexOf(name);
   const fitting = choices.choices.filter(({ display_name, provider_display_name }) =>
     `${display_name} ${provider_display_name}`.toLowerCase().includes(wanted),
   );
@@ -40,7 +42,10 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
           <li key={choice.unique_key}>
             <button type="button" className="choice" onClick={() => onChoose(choice.unique_key)}>
               <ChoiceLogo choice={choice} />
-              <span className="name">{choice.display_name}</span>
+              <span className="name">
+                {choice.display_name}
+                {isAmbiguous(choice.display_name) && <code className="soft">{choice.unique_key}</code>}
+              </span>
               {choice.test && <TestBadge />}
               <IconChevronRight size={18} />
             </button>

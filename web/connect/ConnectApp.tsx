@@ -5,6 +5,7 @@ import {
   createTheme,
   MantineProvider,
 } from '@mantine/core';
+import { useHotkeys } from '@mantine/hooks';
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from 'react';
 import { wordsOn } from '../ui/contrast.ts';
 import { ConnectPage } from './ConnectPage.tsx';
@@ -84,6 +85,12 @@ function SessionApp({
   const theme = useMemo(() => themeOf(settings), [settings]);
   const variables = useMemo(() => variablesOf(settings), [settings]);
   const scheme = launch.theme ?? settings.theme;
+  const close = () => {
+    if (made !== undefined) notifyConnected(made);
+    notifyHost({ type: 'close' });
+  };
+  // Escape also ends the composition of a Japanese word, and closes the list of a field.
+  useHotkeys(launch.isFramed ? [['Escape', ({ isComposing }) => isComposing || close()]] : [], ['SELECT']);
 
   useEffect(() => {
     document.documentElement.lang = language;
@@ -107,10 +114,7 @@ function SessionApp({
             isFramed={launch.isFramed}
             returnUrl={returnUrl}
             onLanguage={onLanguage}
-            onClose={() => {
-              if (made !== undefined) notifyConnected(made);
-              notifyHost({ type: 'close' });
-            }}
+            onClose={close}
           >
             <ConnectPage launch={launch} view={view} onConnected={finish} />
           </Shell>

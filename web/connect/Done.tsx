@@ -1,5 +1,6 @@
 import { Button } from '@mantine/core';
 import { type ReactNode, useEffect, useState } from 'react';
+import { IconX } from '../ui/icons.tsx';
 import { ScopeText } from './Begin.tsx';
 import { notifyHost } from './host.ts';
 import { Notice } from './Notice.tsx';
@@ -49,9 +50,10 @@ export function Done({
   }
   return (
     <Notice tone="warning" title={say('partTitle', { name })} text={say('partText')}>
-      <ul className="scopes unticked">
+      <ul className="scopes missing">
         {missing.map((scope) => (
           <li key={scope.scope}>
+            <IconX size={16} />
             <span>
               <ScopeText scope={scope} />
               {scope.description !== null && <code className="soft">{scope.scope}</code>}

@@ -1,6 +1,7 @@
 import { Button, type ButtonProps, Group, Modal, type ModalProps, Stack } from '@mantine/core';
-import type { FormEvent, ReactNode } from 'react';
+import { type FormEvent, type ReactNode, useEffect } from 'react';
 import { FaultNotice } from './FaultNotice.tsx';
+import { focusInvalid } from './focus-invalid.ts';
 
 type End = {
   /** The text of the button that acts. */
@@ -63,7 +64,7 @@ function markFirstField(body: HTMLElement | null): void {
     ?.setAttribute('data-autofocus', 'true');
 }
 
-/** A dialog with a form: its fields, and the buttons that close and submit it. */
+/** A dialog with a form: its fields, and the buttons that close and submit it. A field with an error gets the focus. */
 export function FormDialog({
   title,
   size = 'md',
@@ -76,9 +77,17 @@ export function FormDialog({
   onSubmit: (event?: FormEvent<HTMLFormElement>) => void;
   children: ReactNode;
 }) {
+  const { error } = end.attempt;
+  useEffect(() => {
+    if (error) focusInvalid();
+  }, [error]);
+  const submit = (event: FormEvent<HTMLFormElement>) => {
+    onSubmit(event);
+    focusInvalid();
+  };
   return (
     <Dialog opened onClose={end.onClose} size={size} title={title}>
-      <form onSubmit={onSubmit}>
+      <form onSubmit={submit}>
         <Stack>
           {children}
           <DialogEnd {...end} />

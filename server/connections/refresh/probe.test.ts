@@ -4,6 +4,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
+import { expediteProbe } from '../../integrations/fault.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import { createLog } from '../../log.ts';
 import { openVault } from '../../vault.ts';
@@ -86,6 +87,34 @@ const probeOf = async ({ integrationId }: LiveConnection) => {
   return row!;
 };
 const cause = async () => (await reader.reread(one)).integrationFault?.cause;
+
+test('a user may demand the next try, at most every ten seconds', async () => {
+  answer = { status: 401, body: { error: 'invalid_client' } };
+  await refuse(one, 'invalid_client');
+  const { integration } = one;
+  const demand = () => expediteProbe(database.db, { integration, at: time });
+  for (const [afterS, isTried] of [
+    [9, false],
+    [1, true],
+    [9, false],
+    [1, true],
+    [60, true],
+  ] as const) {
+    const before = asked;
+    advance(afterS);
+    await demand();
+    await run();
+    assert.equal(asked - before, Number(isTried), `after ${afterS} s`);
+  }
+  assert.equal(await cause(), 'client_refused');
+  answer = { status: 200, body: accepted };
+  advance(10);
+  await demand();
+  await run();
+  assert.equal(await cause(), undefined);
+  await demand();
+  assert.equal((await probeOf(one)).probe_at, null, 'without a fault nothing becomes due');
+});
 
 test('a refused client is tried at growing intervals without calls, until it is accepted', async () => {
   answer = { status: 401, body: { error: 'invalid_client' } };

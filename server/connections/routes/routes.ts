@@ -4,6 +4,7 @@ import { type Caller, hasScope } from '../../http/auth/caller.ts';
 import { success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
+import { expediteProbe } from '../../integrations/fault.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import { healthToWire, healthWire, isRefusal } from '../health/health.ts';
 import type { CredentialSource } from '../refresh/credentials.ts';
@@ -194,8 +195,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
         operationId: 'refreshConnection',
         summary: 'Refresh the credentials now',
         description:
-          'Also refreshes credentials that have not expired. If the connection needs reauthorization, the refresh is tried ' +
-          'once more.',
+          'Also refreshes valid credentials, and tries a dead connection or a rejected client again.',
         errors: [
           ...readErrors,
           'connection_needs_reauth',
@@ -213,7 +213,10 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       const place = at(caller, id, query.provider_config_key);
       // Reads the current state: a stale cache must not cause the refresh of a dead connection.
       reader.forget(place);
-      const refreshed = await source.refreshed(await getLive(reader, place));
+      const connection = await getLive(reader, place);
+      const { integration } = connection;
+      if (connection.integrationFault !== undefined) await expediteProbe(db, { integration, at: now() });
+      const refreshed = await source.refreshed(connection);
       return healthToWire(refreshed, refreshed.integration.provider);
     },
   );

@@ -110,6 +110,7 @@ const fieldsByName: Record<string, Field> = {
   // Health
   cause: example('grant_dead', 'gone'),
   evidence: example({ error: 'invalid_grant', http_status: 400 }),
+  next_check_at: example('2026-11-21T12:01:00.000Z'),
   next_step: example('Ask the user to connect again.'),
   kind: described('Only entries of this kind.', 'connection', 'events', 'GRID', 'sheet', 'sync'),
   code: example('limit_near', "import { createSync } from 'trellis';"),

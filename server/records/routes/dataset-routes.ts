@@ -112,8 +112,7 @@ export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): v
         operationId: 'estimatePrune',
         summary: 'Estimate a prune',
         description:
-          'Returns the number of payloads up to and including the cursor, and the sealed bytes of their rows, with ' +
-          'what is kept of the former payloads. Changes nothing.',
+          'The number of payloads up to and including the cursor, and the sealed bytes of their rows with former payloads.',
         errors: [...connectionErrors, 'invalid_cursor'],
         headers: connectionHeaders,
         body: z.strictObject({ ...datasetInput, until_cursor: z.string().min(1) }),

@@ -182,8 +182,7 @@ export function writeRoutes(app: App, deps: RecordRouteDeps): void {
         summary: 'Prune payloads up to a cursor',
         description:
           'Removes the payloads of records up to and including the cursor, oldest first, and keeps ids, metadata and ' +
-          'cursors. While `has_more` is true, send the same call again. Deletes nothing at the provider. A record that ' +
-          'is saved again gets its payload back.',
+          'cursors. While `has_more` is true, send the same call again. A record that is saved again gets its payload back.',
         errors: [...connectionErrors, 'invalid_cursor'],
         headers: connectionHeaders,
         body: z.strictObject({

@@ -59,6 +59,8 @@ export default createSync({
     'configured in `sheets` of the connection metadata.',
   version: '1.0.0',
   frequency: 'every 5 minutes',
+  // A connection without a sheet has nothing to sync.
+  autoStart: false,
   models,
   metadata: sheetMetadata,
   checkpoint,

@@ -11,6 +11,7 @@ export default createSync({
     'variant has the tabs of its spreadsheet.',
   version: '1.0.0',
   frequency: 'every 30 minutes',
+  autoStart: false,
   models: { Worksheet: worksheetModel },
   metadata: sheetMetadata,
   exec: async (trellis) => {

@@ -47,11 +47,11 @@ export const de: Texts = {
   clientHelp: 'Ihr Konto bei {provider} stellt beides aus, meist unter „Entwickler“ oder „API“.',
   formRefused:
     '{provider} hat diese Zugangsdaten nicht angenommen. Prüfen Sie sie und versuchen Sie es erneut.',
-  waitingTitle: 'Fahren Sie im anderen Fenster fort',
+  waitingTitle: 'Fahren Sie im Pop-up-Fenster fort',
   waitingText: 'Melden Sie sich dort bei {provider} an. Danach geht es hier automatisch weiter.',
   lateText:
-    'Dieser Link ist abgelaufen. Sie können den Vorgang im anderen Fenster noch abschließen; danach geht es hier automatisch weiter. Falls das Fenster geschlossen ist, fordern Sie einen neuen Link an: {app}.',
-  closedTitle: 'Das andere Fenster ist geschlossen',
+    'Dieser Link ist abgelaufen. Sie können den Vorgang im Pop-up-Fenster noch abschließen; danach geht es hier automatisch weiter. Falls das Fenster geschlossen ist, fordern Sie einen neuen Link an: {app}.',
+  closedTitle: 'Das Pop-up-Fenster ist geschlossen',
   closedText:
     'Falls Sie sich dort noch anmelden, fahren Sie fort. Falls Sie es geschlossen haben, versuchen Sie es erneut.',
   blockedTitle: 'Ihr Browser hat das Fenster blockiert',
@@ -79,7 +79,7 @@ export const de: Texts = {
   hintBusy: 'rate_limit_exceeded',
   hintBusyText: 'Zurzeit melden sich zu viele Benutzer an. Versuchen Sie es später erneut.',
   hintNothing: 'Keine Fehlermeldung',
-  hintNothingText: 'Schließen Sie das andere Fenster und versuchen Sie es erneut, so oft Sie möchten.',
+  hintNothingText: 'Schließen Sie das Pop-up-Fenster und versuchen Sie es erneut, so oft Sie möchten.',
   doneTitle: '{name} ist verbunden',
   doneText: 'Sie können diese Seite schließen und zurückkehren: {app}.',
   partTitle: '{name} ist verbunden, aber Berechtigungen fehlen',

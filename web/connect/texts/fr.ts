@@ -46,11 +46,11 @@ export const fr: Texts = {
   client_secret: 'Secret du client',
   clientHelp: 'Votre compte {provider} fournit les deux, en général sous « Développeurs » ou « API ».',
   formRefused: '{provider} n’a pas accepté ces identifiants. Vérifiez-les et réessayez.',
-  waitingTitle: 'Continuez dans l’autre fenêtre',
+  waitingTitle: 'Continuez dans la fenêtre contextuelle',
   waitingText: 'Connectez-vous à {provider} dans cette fenêtre. Cette page continue automatiquement ensuite.',
   lateText:
-    'Ce lien a expiré. Vous pouvez encore terminer dans l’autre fenêtre ; cette page continue ensuite automatiquement. Si la fenêtre est fermée, demandez un nouveau lien : {app}.',
-  closedTitle: 'L’autre fenêtre est fermée',
+    'Ce lien a expiré. Vous pouvez encore terminer dans la fenêtre contextuelle ; cette page continue ensuite automatiquement. Si la fenêtre est fermée, demandez un nouveau lien : {app}.',
+  closedTitle: 'La fenêtre contextuelle est fermée',
   closedText:
     'Si vous êtes encore en train de vous y connecter, continuez. Si vous l’avez fermée, réessayez.',
   blockedTitle: 'Votre navigateur a bloqué la fenêtre',
@@ -78,7 +78,7 @@ export const fr: Texts = {
   hintBusy: 'rate_limit_exceeded',
   hintBusyText: 'Trop d’utilisateurs se connectent en ce moment. Réessayez plus tard.',
   hintNothing: 'Aucun message d’erreur',
-  hintNothingText: 'Fermez l’autre fenêtre et réessayez, autant de fois que nécessaire.',
+  hintNothingText: 'Fermez la fenêtre contextuelle et réessayez, autant de fois que nécessaire.',
   doneTitle: '{name} est connecté',
   doneText: 'Vous pouvez fermer cette page et retourner à l’application : {app}.',
   partTitle: '{name} est connecté, mais des autorisations manquent',

@@ -26,7 +26,7 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
     legendProps: { verticalAlign: 'top', height: 32 },
     tickLine: 'none',
     gridAxis: 'x',
-    xAxisProps: { minTickGap: 24, interval: 'equidistantPreserveStart' },
+    xAxisProps: { minTickGap: 24, interval: 'equidistantPreserveStart', padding: { left: 8, right: 8 } },
   } as const;
   return (
     <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">

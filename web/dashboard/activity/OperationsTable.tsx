@@ -56,7 +56,7 @@ export function OperationsTable({
           ),
         },
         {
-          title: 'Took',
+          title: 'Duration',
           ta: 'right',
           visibleFrom: 'sm',
           className: 'unbroken',

@@ -55,6 +55,7 @@ import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useChange } from '../use-change.ts';
 import { ReconnectButton } from './ConnectDialog.tsx';
+import { causeName } from './causes.ts';
 import { endUserText } from './EndUser.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
 import {
@@ -236,7 +237,7 @@ function HealthCard({ health }: { health: Health }) {
           icon={isDead ? <IconCircleX size={18} /> : <IconAlertTriangle size={18} />}
           title={
             <>
-              {sentence(health.cause)}
+              {causeName(health.cause)}
               {health.since !== null && (
                 <Text span size="sm" c="dimmed" fw={400}>
                   {' '}
@@ -620,7 +621,6 @@ function DeleteConnection({ at }: { at: At }) {
           <DialogEnd
             act="Delete permanently"
             attempt={destroy}
-            cancel="Keep it"
             button={{ color: 'red', disabled: datasets.data === undefined }}
             onClose={close}
             onAct={() => destroy.mutate()}

@@ -17,8 +17,8 @@ function wordsFor({ status, kind, missing_scopes }: Pick<Health, 'status' | 'kin
 } {
   if (status === 'blocked') return { color: 'red', word: 'Blocked' };
   if (status === 'needs_reauth') return { color: 'red', word: 'Reconnect needed' };
-  if (kind === 'integration') return { color: 'orange', word: 'Integration misconfigured' };
-  if (kind === 'transient') return { color: 'yellow', word: 'Provider unstable' };
+  if (kind === 'integration') return { color: 'orange', word: 'Integration error' };
+  if (kind === 'transient') return { color: 'yellow', word: 'Provider unavailable' };
   if (missing_scopes.length > 0) return { color: 'yellow', word: 'Scopes missing' };
   return { color: 'green', word: 'Healthy' };
 }

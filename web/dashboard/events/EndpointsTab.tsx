@@ -148,7 +148,7 @@ export function EndpointsTab() {
           {opened?.dialog === 'replay' && <ReplayDialog endpoints={[opened.endpoint]} onClose={close} />}
           <Confirm
             title="Delete this endpoint?"
-            act="Delete it"
+            act="Delete endpoint"
             given={opened?.dialog === 'delete' ? chosen : undefined}
             mutation={remove}
             onClose={close}
@@ -333,14 +333,14 @@ function EndpointDialog({
     <FormDialog
       title={endpoint === undefined ? 'Add an endpoint' : 'Edit the endpoint'}
       size="lg"
-      act={endpoint === undefined ? 'Add it' : 'Save'}
+      act={endpoint === undefined ? 'Add endpoint' : 'Save'}
       attempt={save}
       onClose={onClose}
       onSubmit={form.onSubmit((given) => save.mutate({ ...given, url: given.url.trim() }))}
     >
       <TextInput
         label="Address"
-        description="A public https address, unless TRELLIS_OUTBOUND_ALLOW allows others"
+        description="A public https URL. A service that only this machine can reach also accepts http://localhost."
         placeholder="https://app.example.com/trellis"
         required
         data-autofocus

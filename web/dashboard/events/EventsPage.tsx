@@ -26,7 +26,7 @@ const tabs = {
   deliveries: { label: 'Deliveries', Content: DeliveriesTab },
   feed: { label: 'Feed', Content: FeedTab },
   signing: { label: 'Signing key', Content: SigningTab },
-  addresses: { label: 'Addresses', Content: AddressesTab },
+  addresses: { label: 'Nango webhooks', Content: AddressesTab },
 } as const;
 
 export function EventsPage() {
@@ -66,7 +66,7 @@ export function EventsPage() {
   );
 }
 
-/** The two addresses for official clients, and the events that are sent to them. */
+/** The two Nango-compatible addresses, and the events that are sent to them. */
 function AddressesTab() {
   const environment = useEnvironment();
   const query = useQuery(settingsQuery(environment));
@@ -104,7 +104,7 @@ function AddressesForm({ settings }: { settings: Settings }) {
       <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
         <Stack>
           <Stack gap={2}>
-            <Title order={2}>Addresses for official clients</Title>
+            <Title order={2}>Nango-compatible webhooks</Title>
             <Dimmed maw={720}>
               For applications that use the official client: they receive the bodies and the signature headers
               of that client. A new application adds an endpoint instead. A connection with a{' '}

@@ -34,6 +34,7 @@ import { counted } from '../../ui/size.ts';
 import { TabRow } from '../../ui/TabRow.tsx';
 import { AnchorLink, BackLink, ButtonLink, functionPage, integrationPage } from '../links.tsx';
 import type { FunctionSearch } from '../search.ts';
+import { useActors } from '../settings/actors.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import {
@@ -459,6 +460,7 @@ function VersionsTab({ at, mayWrite }: { at: FunctionAt; mayWrite: boolean }) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const query = useQuery(versionsQuery(environment, at));
+  const { nameOf } = useActors();
   const [chosen, setChosen] = useState<Version>();
   const back = useMutation({
     mutationFn: ({ version }: Version) => rollBack(environment, { ...at, version }),
@@ -493,7 +495,12 @@ function VersionsTab({ at, mayWrite }: { at: FunctionAt; mayWrite: boolean }) {
                     ),
                   },
                   { title: 'Deployed', cell: (one) => <RelativeTime at={one.deployed_at} size="sm" /> },
-                  { title: 'By', visibleFrom: 'sm', className: 'wrap', cell: (one) => one.deployed_by },
+                  {
+                    title: 'By',
+                    visibleFrom: 'sm',
+                    className: 'wrap',
+                    cell: (one) => nameOf(one.deployed_by) ?? one.deployed_by,
+                  },
                   {
                     label: 'Actions',
                     cell: (one) => (
@@ -535,8 +542,8 @@ function VersionsTab({ at, mayWrite }: { at: FunctionAt; mayWrite: boolean }) {
       >
         <Stack gap="xs">
           <Text>
-            New runs use its code, its models and its frequency. Current runs continue with the version they
-            started with.
+            New runs use the code, the models and the frequency of this version. Current runs continue with
+            the version they started with.
           </Text>
           <Dimmed>The next deploy replaces it with the newest code.</Dimmed>
         </Stack>

@@ -7,7 +7,6 @@ import {
   Code,
   Group,
   List,
-  Modal,
   Stack,
   Tabs,
   Text,
@@ -19,6 +18,7 @@ import { useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
 import { Fault } from '../../api/client.ts';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { IconCloudUpload, IconFunction, IconPower } from '../../ui/icons.tsx';
@@ -85,9 +85,9 @@ export function FunctionsPage() {
           <RunsList of={undefined} search={search} onChange={change} />
         </Tabs.Panel>
       </Tabs>
-      <Modal opened={isOpen} onClose={close} title="How to deploy" size="lg">
+      <Dialog opened={isOpen} onClose={close} title="How to deploy" size="lg">
         <DeployHelp />
-      </Modal>
+      </Dialog>
     </Page>
   );
 }
@@ -276,7 +276,7 @@ function Failures({ count }: { count: number }) {
   );
 }
 
-const begin = 'trellis init ./functions';
+const begin = 'npx trellis init ./functions';
 
 /** How functions are deployed. No role of the dashboard can deploy, because deployed code can read all data. */
 function DeployHelp() {
@@ -286,6 +286,10 @@ function DeployHelp() {
       <Text size="sm">
         A function is a TypeScript file. You deploy it from the command line, with a key that may deploy.
         Users of the dashboard cannot change the code that runs.
+      </Text>
+      <Text size="sm">
+        Functions for Google Sheets are part of the service: add a sheet on the page of a Google Sheets
+        connection. <GuideLink to="sheets" />
       </Text>
       <List type="ordered" spacing="md" size="sm" styles={{ itemWrapper: { display: 'block' } }}>
         <List.Item>
@@ -300,14 +304,14 @@ function DeployHelp() {
         <List.Item>
           On the server, create a key that may deploy to {environment}:
           <Snippet
-            text={`trellis key create --environment ${environment} --name deploy --scopes functions:deploy`}
+            text={`npx trellis key create --environment ${environment} --name deploy --scopes functions:deploy`}
             what="the command that makes a key"
           />
         </List.Item>
         <List.Item>
           Deploy with this key:
           <Snippet
-            text={`export TRELLIS_URL=${location.origin}\nexport TRELLIS_SECRET_KEY=…\ntrellis deploy ./functions`}
+            text={`export TRELLIS_URL=${location.origin}\nexport TRELLIS_SECRET_KEY=…\nnpx trellis deploy ./functions`}
             what="the commands that deploy"
           />
         </List.Item>

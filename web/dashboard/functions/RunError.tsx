@@ -39,7 +39,7 @@ export function RunError({ run, type, mayWrite }: { run: Run; type: FunctionType
         {isHeld && (
           <Accordion w="100%" variant="contained">
             <Accordion.Item value="api">
-              <Accordion.Control>Allow it with the API</Accordion.Control>
+              <Accordion.Control>Allow the deletion with the API</Accordion.Control>
               <Accordion.Panel>
                 <Text size="sm" className="broken">
                   {error.message}

@@ -153,7 +153,13 @@ function RunsTable({
           ),
         },
         { title: 'Records', visibleFrom: 'md', cell: (run) => <Text size="sm">{changesOf(run)}</Text> },
-        { title: 'Took', visibleFrom: 'sm', ta: 'right', className: 'unbroken', cell: (run) => tookOf(run) },
+        {
+          title: 'Duration',
+          visibleFrom: 'sm',
+          ta: 'right',
+          className: 'unbroken',
+          cell: (run) => tookOf(run),
+        },
         { title: 'Version', visibleFrom: 'lg', cell: (run) => run.version },
         {
           title: 'When',

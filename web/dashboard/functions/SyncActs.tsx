@@ -83,7 +83,7 @@ export function SyncActs({ at, sync }: { at: SyncAt; sync: Sync | undefined }) {
           {sync !== undefined && (
             <>
               <Menu.Item leftSection={<IconClock size={16} />} onClick={() => setOpened('frequency')}>
-                Change its frequency
+                Change the frequency
               </Menu.Item>
               <Menu.Divider />
               {sync.held_deletes !== undefined && (
@@ -219,7 +219,7 @@ function ResetQuestion({ at, onClose }: ResetProps) {
       </List>
       <Dimmed>A current run is stopped. Then the sync runs immediately.</Dimmed>
       <Checkbox
-        label="Also remove its records"
+        label="Also remove the records"
         description="Consumers receive an event that the dataset was emptied. The next run adds the records again."
         checked={isEmptied}
         onChange={({ currentTarget: { checked } }) => setEmptied(checked)}

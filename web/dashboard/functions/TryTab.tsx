@@ -52,7 +52,7 @@ export function TryTab({ at, found, mayCall }: { at: FunctionAt; found: WholeFun
   if (!found.enabled) {
     return (
       <EmptyState icon={<IconPower size={26} />} title="The action is turned off">
-        Turn it on to call it.
+        Turn the function on to call it.
       </EmptyState>
     );
   }

@@ -45,8 +45,7 @@ export function GettingStartedPage() {
       title="Getting started"
       about={
         <>
-          Five steps to a cache of records. Each step is marked as done when the service has recorded it.{' '}
-          <GuideLink to="getting-started" />
+          Complete these five steps to sync your first records. <GuideLink to="getting-started" />
         </>
       }
     >
@@ -79,7 +78,7 @@ function Steps({ progress }: { progress: Progress }) {
       ),
     },
     {
-      about: 'Open a connect link as a user, choose an account, and grant access.',
+      about: 'Connect a test account: open a connect link, choose an account, and grant access.',
       action: mayWrite && integration !== undefined && <Button onClick={open}>Connect an account</Button>,
     },
     {

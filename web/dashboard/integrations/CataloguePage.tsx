@@ -27,8 +27,10 @@ import {
   ClientFields,
   type ClientValues,
   ConfigFields,
+  clientErrors,
   configOf,
   credentialsOf,
+  DisplayNameField,
   ScopesField,
   takesClient,
   useClientForm,
@@ -37,6 +39,7 @@ import { GoogleSteps } from './GoogleGuide.tsx';
 import {
   createIntegration,
   createTestIntegration,
+  integrationsQuery,
   isGoogle,
   type Provider,
   providersQuery,
@@ -49,6 +52,7 @@ export function CataloguePage() {
   const navigate = useNavigate({ from: '/$environment/integrations/new' });
   const query = useQuery(providersQuery(environment));
   const mayWrite = useMayWrite();
+  const { data: integrations } = useQuery(integrationsQuery(environment));
   const chosen = mayWrite ? query.data?.find(({ name }) => name === provider) : undefined;
   return (
     <Page
@@ -95,10 +99,11 @@ export function CataloguePage() {
           );
         }}
       </Loaded>
-      {chosen && (
+      {chosen && integrations && (
         <CreateDialog
           key={chosen.name}
           provider={chosen}
+          taken={integrations.map(({ unique_key: key }) => key)}
           onClose={() =>
             void navigate({ search: (former) => ({ ...former, provider: undefined }), replace: true })
           }
@@ -139,7 +144,7 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
             </Text>
             {provider.has_sandbox === true && (
               <Badge color="violet" size="sm" flex="none">
-                testable
+                Sandbox available
               </Badge>
             )}
             {provider.level === 'community' && (
@@ -191,11 +196,20 @@ function FactsNote({ provider: { level, source } }: { provider: Provider }) {
 }
 
 /** Creates an integration: with test credentials, or with an own OAuth client. */
-function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () => void }) {
+function CreateDialog({
+  provider,
+  taken,
+  onClose,
+}: {
+  provider: Provider;
+  /** The IDs of the integrations. */
+  taken: readonly string[];
+  onClose: () => void;
+}) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();
-  const form = useClientForm(provider);
+  const form = useClientForm(provider, { taken });
   const canTest = provider.has_sandbox === true;
   const isTest = canTest && form.values.isTest;
   const create = useMutation({
@@ -203,6 +217,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
       const body = {
         provider: provider.name,
         integration_id: values.key.trim(),
+        ...(values.name.trim() !== '' && { display_name: values.name.trim() }),
         integration_config: configOf(values),
       };
       if (isTest) return createTestIntegration(environment, body);
@@ -212,6 +227,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
         ...(hasClient && { credentials: credentialsOf(values) }),
       });
     },
+    onError: (error) => form.setErrors(clientErrors(error)),
     onSuccess: async ({ integration_id }) => {
       await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
       await navigate({
@@ -225,7 +241,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
       title={`Add ${provider.display_name}`}
       size={isTest ? 'md' : 'lg'}
       act="Add"
-      attempt={create}
+      attempt={{ ...create, isError: create.isError && Object.keys(clientErrors(create.error)).length === 0 }}
       onClose={onClose}
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >
@@ -236,6 +252,7 @@ function CreateDialog({ provider, onClose }: { provider: Provider; onClose: () =
         required
         {...form.getInputProps('key')}
       />
+      <DisplayNameField form={form} provider={provider} />
       {canTest && (
         <Switch
           label="Test credentials"

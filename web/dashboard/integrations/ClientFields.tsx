@@ -1,5 +1,6 @@
 import { Anchor, Group, PasswordInput, Stack, TagsInput, Text, TextInput } from '@mantine/core';
 import { type UseFormReturnType, useForm } from '@mantine/form';
+import { Fault } from '../../api/client.ts';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { type Integration, isGoogle, type NewIntegration, type Provider } from './queries.ts';
 
@@ -28,7 +29,7 @@ export function ClientFields({
         description={
           hasSecret
             ? 'A secret is stored, encrypted. Leave this field empty to keep it.'
-            : 'Stored encrypted, and never shown again'
+            : 'Stored encrypted. Not shown again.'
         }
         placeholder={hasSecret ? '••••••••••••' : ''}
         required={isNeeded && !hasSecret}
@@ -48,7 +49,8 @@ export function RedirectUri({ provider }: { provider: Provider }) {
       </Text>
       <Copyable value={provider.redirect_uri ?? ''} what="the redirect URI" />
       <Text size="xs" c="dimmed">
-        Register exactly this address at {isGoogle(provider.name) ? 'Google' : provider.display_name}.
+        Add exactly this URL{' '}
+        {isGoogle(provider.name) ? 'in Google Cloud Console' : `at ${provider.display_name}`}.
       </Text>
     </Stack>
   );
@@ -85,6 +87,19 @@ export function ScopesField({ form, provider }: { form: ClientForm; provider: Pr
   );
 }
 
+/** The name by which users tell integrations of one provider apart. */
+export function DisplayNameField({ form, provider }: { form: ClientForm; provider: Provider }) {
+  return (
+    <TextInput
+      label="Display name"
+      description="Your users see this name on the connect page"
+      placeholder={provider.display_name}
+      maxLength={255}
+      {...form.getInputProps('name')}
+    />
+  );
+}
+
 /** Fields of this provider only, such as the host of a tenant. */
 export function ConfigFields({ form, provider }: { form: ClientForm; provider: Provider }) {
   return Object.entries(provider.integration_config ?? {}).map(([name, field]) => (
@@ -103,6 +118,8 @@ export function ConfigFields({ form, provider }: { form: ClientForm; provider: P
 /** The values of the form of an integration. */
 export type ClientValues = {
   key: string;
+  /** Shown to users; empty: the name of the provider. */
+  name: string;
   isTest: boolean;
   client_id: string;
   client_secret: string;
@@ -118,11 +135,15 @@ export function takesClient({ oauth_client }: Provider): boolean {
 }
 
 /** Filled with the stored values, except the secret, which the service does not return. */
-export function useClientForm(provider: Provider, integration?: Integration): ClientForm {
+export function useClientForm(
+  provider: Provider,
+  { integration, taken = [] }: { integration?: Integration; taken?: readonly string[] },
+): ClientForm {
   const storedId = integration?.client_id ?? '';
   return useForm<ClientValues>({
     initialValues: {
-      key: integration?.unique_key ?? provider.name,
+      key: integration?.unique_key ?? freeKey(provider.name, taken),
+      name: integration?.display_name ?? '',
       isTest: integration?.test ?? provider.has_sandbox === true,
       client_id: storedId,
       client_secret: '',
@@ -135,6 +156,16 @@ export function useClientForm(provider: Provider, integration?: Integration): Cl
       ),
     },
     validate: {
+      key: (key) =>
+        taken.includes(key.trim())
+          ? 'An integration has this ID.'
+          : /^[a-zA-Z0-9~:.@ _-]+$/.test(key)
+            ? null
+            : 'Use letters, digits, spaces and ~ : . @ _ -',
+      client_id: (id, { isTest }) =>
+        isTest || id.trim() === '' || id.trim() === storedId
+          ? null
+          : faultOfClientId(provider.name, id.trim()),
       client_secret: (secret, { isTest, client_id }) =>
         takesClient(provider) &&
         !isTest &&
@@ -165,4 +196,41 @@ export function credentialsOf(values: ClientValues): NonNullable<NewIntegration[
 /** The provider's own fields; an empty value deletes the stored one. */
 export function configOf({ config }: ClientValues): Record<string, string> {
   return Object.fromEntries(Object.entries(config).map(([name, value]) => [name, value.trim()]));
+}
+
+/** The name of the provider, with a number if an integration has it as its ID. */
+function freeKey(name: string, taken: readonly string[]): string {
+  let key = name;
+  for (let number = 2; taken.includes(key); number += 1) key = `${name}-${number}`;
+  return key;
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Why a text cannot be a client ID of the provider; null if it may be one, or its form is not known. */
+export function faultOfClientId(provider: string, id: string): string | null {
+  if (isGoogle(provider) || provider === 'youtube')
+    return /^[\w-]+\.apps\.googleusercontent\.com$/.test(id)
+      ? null
+      : 'A client ID of Google ends in .apps.googleusercontent.com.';
+  if (/^(microsoft|onedrive|outlook)/.test(provider))
+    return uuid.test(id) ? null : 'The application (client) ID of Microsoft is a UUID.';
+  if (provider.startsWith('slack'))
+    return /^\d+\.\d+$/.test(id) ? null : 'A client ID of Slack is two numbers with a dot between.';
+  return null;
+}
+
+/** Fields of the form that have another name in the API. */
+const renamed: Record<string, string> = { unique_key: 'key', integration_id: 'key', display_name: 'name' };
+
+/** The errors of a response by the field of the form; empty if it has none for these fields. */
+export function clientErrors(error: unknown): Record<string, string> {
+  const fields = error instanceof Fault ? error.fields : [];
+  return Object.fromEntries(
+    fields.flatMap(({ path, message }) => {
+      const [, name = path] = /^(?:credentials\.|integration_(?=config))(.*)$/.exec(path) ?? [];
+      const field = renamed[path] ?? name;
+      return /^(key|name|client_id|client_secret|scopes|config\..*)$/.test(field) ? [[field, message]] : [];
+    }),
+  );
 }

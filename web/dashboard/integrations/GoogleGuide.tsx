@@ -37,9 +37,9 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
       title: 'A project',
       body: (
         <>
-          <Out href="https://console.cloud.google.com/projectcreate">Make one</Out> for this installation, in
-          your organization if you have one: only then can the audience be "Internal". Production and staging
-          each need a project, because limits and revocations apply to a project.
+          <Out href="https://console.cloud.google.com/projectcreate">Create a project</Out> for this
+          installation, in your organization if you have one: only then can the audience be "Internal".
+          Production and staging each need a project, because limits and revocations apply to a project.
         </>
       ),
     },
@@ -120,7 +120,7 @@ function AddressNotice({ baseUrl }: { baseUrl: string }) {
   }
   if (advice === undefined) return null;
   return (
-    <Alert icon={<IconInfoCircle size={18} />} title={`This service is called ${baseUrl}`} mb="md">
+    <Alert icon={<IconInfoCircle size={18} />} title={`Your base URL is ${baseUrl}`} mb="md">
       {advice}
     </Alert>
   );
@@ -207,13 +207,13 @@ function GoogleScopes({ provider }: { provider: Provider }) {
     <Stack gap={8}>
       <Group gap={4} justify="space-between">
         <span>Add the scopes that you ask for:</span>
-        <CopyButton value={requested.map(fullName).join('\n')} what="all usual scopes" />
+        <CopyButton value={requested.map(fullName).join('\n')} what="all default scopes" />
       </Group>
       {scopes.map(({ scope, sensitivity, description }) => (
         <Stack key={scope} gap={2}>
           <Group gap={6}>
             <Badge color={colors[sensitivity] ?? 'gray'}>{sensitivity.replaceAll('_', ' ')}</Badge>
-            {requested.includes(scope) && <Badge>usual</Badge>}
+            {requested.includes(scope) && <Badge>Default</Badge>}
           </Group>
           {requested.includes(scope) ? (
             <Copyable value={fullName(scope)} what={`the scope ${scope}`} />

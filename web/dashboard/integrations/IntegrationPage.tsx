@@ -14,30 +14,35 @@ import {
   Title,
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
-import { modals } from '@mantine/modals';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
+import { useState } from 'react';
+import { Confirm } from '../../ui/Confirm.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { focusInvalid } from '../../ui/focus-invalid.ts';
 import { IconAlertTriangle, IconChevronLeft, IconFlask, IconPlugConnected } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { sentence } from '../../ui/words.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
+import { causeName } from '../connections/causes.ts';
 import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
+import { useChange } from '../use-change.ts';
 import {
   ClientFields,
   type ClientValues,
   ConfigFields,
+  clientErrors,
   configOf,
   credentialsOf,
+  DisplayNameField,
   RedirectUri,
   ScopesField,
   takesClient,
@@ -53,6 +58,7 @@ import {
   isGoogle,
   type Provider,
   providerQuery,
+  tryClient,
   type Usage,
 } from './queries.ts';
 import { SunsetNotice } from './SunsetNotice.tsx';
@@ -108,7 +114,7 @@ export function IntegrationPage() {
                 icon={<IconAlertTriangle size={18} />}
                 title={
                   <>
-                    {sentence(loaded.fault.cause)}
+                    {causeName(loaded.fault.cause)}
                     <Text span size="sm" c="dimmed" fw={400}>
                       {' '}
                       since <RelativeTime at={loaded.fault.since} />
@@ -117,6 +123,7 @@ export function IntegrationPage() {
                 }
               >
                 <Text size="sm">{loaded.fault.next_step}</Text>
+                <NextCheck integration={key} at={loaded.fault.next_check_at} mayWrite={mayWrite} />
                 <Text size="sm" c="dimmed" mt={4} component="div">
                   {Object.entries(loaded.fault.evidence).map(([name, value]) => (
                     <Code key={name} mr={6} className="wrap">
@@ -160,6 +167,36 @@ export function IntegrationPage() {
   );
 }
 
+/** When the client is tried next, and a button that tries it now. Nothing for faults that no try disproves. */
+function NextCheck({
+  integration,
+  at,
+  mayWrite,
+}: {
+  integration: string;
+  at: string | null;
+  mayWrite: boolean;
+}) {
+  const environment = useEnvironment();
+  const check = useChange(() => tryClient(environment, integration), {
+    stale: [[environment, 'integrations']],
+    failed: 'Still rejected',
+  });
+  if (at === null) return null;
+  return (
+    <Group gap="xs" mt={4}>
+      <Text size="sm">
+        Next automatic check <RelativeTime at={at} />.
+      </Text>
+      {mayWrite && (
+        <Button size="compact-sm" variant="default" loading={check.isPending} onClick={() => check.mutate()}>
+          Check again
+        </Button>
+      )}
+    </Group>
+  );
+}
+
 type CredentialsProps = { integration: Integration; provider: Provider };
 
 /** The client of the integration: of the sandbox, or an own one. */
@@ -183,16 +220,21 @@ function CredentialsCard({ mayWrite, ...given }: CredentialsProps & { mayWrite: 
 function Editor({ integration, provider }: CredentialsProps) {
   const environment = useEnvironment();
   const queries = useQueryClient();
-  const form = useClientForm(provider, integration);
+  const form = useClientForm(provider, { integration });
   const save = useMutation({
     mutationFn: (values: ClientValues) =>
       changeIntegration(environment, {
         key: integration.unique_key,
         change: {
           integration_config: configOf(values),
+          ...(values.name.trim() !== '' && { display_name: values.name.trim() }),
           ...((values.isTest || values.client_id.trim() !== '') && { credentials: credentialsOf(values) }),
         },
       }),
+    onError: (error) => {
+      form.setErrors(clientErrors(error));
+      focusInvalid();
+    },
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
       notifications.show({ message: 'Saved. The secret is stored encrypted.', color: 'green' });
@@ -202,7 +244,7 @@ function Editor({ integration, provider }: CredentialsProps) {
   const connections = integration.usage?.connections.total ?? 0;
   return (
     <Card>
-      <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
+      <form onSubmit={form.onSubmit((values) => save.mutate(values), focusInvalid)}>
         <Stack>
           <Group justify="space-between">
             <Title order={2}>Credentials</Title>
@@ -221,6 +263,7 @@ function Editor({ integration, provider }: CredentialsProps) {
               current provider. Create a second integration instead.
             </Dimmed>
           )}
+          <DisplayNameField form={form} provider={provider} />
           {isTest ? (
             <Alert color="violet" icon={<IconFlask size={18} />} title="This integration uses the sandbox">
               No real account is used. {connections === 0 && 'Turn this off to enter your own client.'}
@@ -232,7 +275,9 @@ function Editor({ integration, provider }: CredentialsProps) {
           )}
           {!isTest && <ConfigFields form={form} provider={provider} />}
           {takesClient(provider) && <ScopesField form={form} provider={provider} />}
-          {save.isError && <FaultNotice error={save.error} />}
+          {save.isError && Object.keys(clientErrors(save.error)).length === 0 && (
+            <FaultNotice error={save.error} />
+          )}
           <Group justify="flex-end">
             <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
               Save
@@ -323,7 +368,7 @@ function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<
   }
   const shares = [
     { name: 'active', count: active, color: 'teal' },
-    { name: 'need reconnecting', count: needs_reauth, color: 'red' },
+    { name: 'reconnect needed', count: needs_reauth, color: 'red' },
     { name: 'blocked', count: blocked, color: 'orange' },
   ].filter(({ count }) => count > 0);
   return (
@@ -352,23 +397,14 @@ function DeleteIntegration({ integration, connections }: { integration: string; 
   const environment = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();
+  const [asked, setAsked] = useState<string>();
   const destroy = useMutation({
-    mutationFn: () => deleteIntegration(environment, integration),
+    mutationFn: (key: string) => deleteIntegration(environment, key),
     onSuccess: async () => {
       await navigate({ to: '/$environment/integrations', params: { environment } });
       await queries.invalidateQueries({ queryKey: [environment] });
     },
-    onError: ({ message }) => notifications.show({ title: 'Not deleted', message, color: 'red' }),
   });
-  const confirm = () =>
-    modals.openConfirmModal({
-      title: `Delete ${integration}?`,
-      children: <Text size="sm">It has no connections. This also deletes its client ID and secret.</Text>,
-      labels: { confirm: 'Delete permanently', cancel: 'Keep it' },
-      confirmProps: { color: 'red' },
-      closeButtonProps: { 'aria-label': 'Close' },
-      onConfirm: () => destroy.mutate(),
-    });
   return (
     <Card>
       <Group justify="space-between">
@@ -380,16 +416,19 @@ function DeleteIntegration({ integration, connections }: { integration: string; 
               : 'Delete its connections first.'}
           </Dimmed>
         </Stack>
-        <Button
-          color="red"
-          variant="light"
-          onClick={confirm}
-          loading={destroy.isPending}
-          disabled={connections > 0}
-        >
+        <Button color="red" variant="light" onClick={() => setAsked(integration)} disabled={connections > 0}>
           Delete
         </Button>
       </Group>
+      <Confirm
+        title={`Delete ${integration}?`}
+        act="Delete permanently"
+        given={asked}
+        mutation={destroy}
+        onClose={() => setAsked(undefined)}
+      >
+        <Text size="sm">It has no connections. This also deletes its client ID and secret.</Text>
+      </Confirm>
     </Card>
   );
 }

@@ -10,7 +10,7 @@ import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { useNow } from '../../ui/time.ts';
-import { sentence } from '../../ui/words.ts';
+import { causeName } from '../connections/causes.ts';
 import { ButtonLink, GuideLink, integrationPage } from '../links.tsx';
 import { OnlySome } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
@@ -39,7 +39,7 @@ export function IntegrationsPage() {
       title="Integrations"
       about={
         <>
-          A provider, with the OAuth client of your application. Each connection belongs to an integration.{' '}
+          Provider apps that your users connect through.
           <GuideLink to="integrations" />
         </>
       }
@@ -119,7 +119,7 @@ function Connected({ usage }: { usage: Usage }) {
       {dead > 0 && (
         <Text span inherit c="var(--mantine-color-red-light-color)" fw={550}>
           {' '}
-          · {dead.toLocaleString()} need reconnecting
+          · {dead.toLocaleString()} reconnect needed
         </Text>
       )}
     </Dimmed>
@@ -151,7 +151,7 @@ function IntegrationCard({ integration }: { integration: Integration }) {
               </Badge>
             ) : (
               <Badge color="red" variant="dot">
-                {sentence(integration.fault.cause)}
+                {causeName(integration.fault.cause)}
               </Badge>
             )}
           </Group>

@@ -87,7 +87,7 @@ export async function createIntegration(environment: string, body: NewIntegratio
 /** With test credentials, for the sandbox: the provider needs no set-up. */
 export async function createTestIntegration(
   environment: string,
-  body: { provider: string; integration_id: string },
+  body: { provider: string; integration_id: string; display_name?: string },
 ): Promise<Integration> {
   return (await call('POST /integrations/quickstart', { environment, body })).data;
 }
@@ -97,6 +97,18 @@ export async function changeIntegration(
   { key, change }: { key: string; change: IntegrationChange },
 ): Promise<Integration> {
   return (await call('PATCH /integrations/{key}', { environment, path: { key }, body: change })).data;
+}
+
+/** Tries the client again at the provider, by a refresh of the newest connection; nothing without a connection. */
+export async function tryClient(environment: string, integration: string): Promise<void> {
+  const query = { integrationId: integration, limit: 1 };
+  const [newest] = (await call('GET /connections', { environment, query })).connections;
+  if (newest === undefined) return;
+  await call('POST /connections/{id}/refresh', {
+    environment,
+    path: { id: newest.connection_id },
+    query: { provider_config_key: integration },
+  });
 }
 
 export async function deleteIntegration(environment: string, key: string): Promise<void> {

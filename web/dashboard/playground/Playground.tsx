@@ -6,7 +6,6 @@ import {
   Grid,
   Group,
   Loader,
-  Modal,
   SegmentedControl,
   Skeleton,
   Stack,
@@ -17,6 +16,7 @@ import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
@@ -306,9 +306,9 @@ export function Snippets({
   onClose: () => void;
 }) {
   return (
-    <Modal opened={isOpen} onClose={onClose} title="The call as code" size="xl">
+    <Dialog opened={isOpen} onClose={onClose} title="The call as code" size="xl">
       <Codes form={form} place={place} api={api ?? null} />
-    </Modal>
+    </Dialog>
   );
 }
 

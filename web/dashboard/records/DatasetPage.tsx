@@ -474,7 +474,7 @@ function ConsumersTab({ at, mayWrite }: { at: DatasetAt; mayWrite: boolean }) {
       </Loaded>
       <Confirm
         title={`Forget ${leaving ?? ''}?`}
-        act="Forget it"
+        act="Forget consumer"
         given={leaving}
         mutation={forget}
         onClose={() => setLeaving(undefined)}

@@ -28,6 +28,8 @@ export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
     gridAxis: 'y',
     tickLine: 'none',
     maxBarWidth: 18,
+    // A small dataset beside a large one stays visible.
+    barProps: { minPointSize: (value: unknown) => (Number(value) > 0 ? 3 : 0) },
     yAxisProps: { width: 110, tickFormatter: shortened },
     barChartProps: { accessibilityLayer: false },
   } as const;

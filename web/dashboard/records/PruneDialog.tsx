@@ -102,7 +102,7 @@ function Question({
         <Alert
           color="orange"
           icon={<IconAlertTriangle size={18} />}
-          title="Some consumers have not read them"
+          title="Some consumers have not read these records"
         >
           {behind.map(({ name, behind: count }) => (
             <Text key={name} size="sm">
@@ -185,7 +185,7 @@ function Receipt({
     ['Records', receipt.count.toLocaleString()],
     ['Payloads', spellSize(receipt.bytes)],
     [receipt.isWhole ? 'Up to' : 'Not reached', target.name],
-    ['Took', `${seconds} s`],
+    ['Duration', `${seconds} s`],
   ];
   return (
     <Stack>
@@ -195,7 +195,7 @@ function Receipt({
         title={receipt.isWhole ? 'Pruned' : 'Stopped before the end'}
       >
         {receipt.isWhole
-          ? 'The payloads are removed. The audit log has a receipt for each portion.'
+          ? 'The payloads are removed. The audit log has a receipt for each 10,000 records.'
           : 'The oldest records are pruned, the others are unchanged. Run the same prune again to continue.'}
       </Alert>
       <Table layout="fixed">

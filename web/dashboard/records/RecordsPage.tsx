@@ -1,6 +1,7 @@
-import { Badge, Box, Group, Pagination, Stack, Text } from '@mantine/core';
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
-import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { Badge, Group, Pagination, Stack, Text } from '@mantine/core';
+import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { IconDatabase, IconHourglassLow, IconSearch } from '../../ui/icons.tsx';
@@ -8,15 +9,19 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { counted, spellSize } from '../../ui/size.ts';
 import { EndUser } from '../connections/EndUser.tsx';
-import { type Connection, connectionsQuery } from '../connections/queries.ts';
-import { ButtonLink, GuideLink } from '../links.tsx';
+import { type Connection, connectionsQuery, datasetsQuery } from '../connections/queries.ts';
+import { AnchorLink, ButtonLink, GuideLink } from '../links.tsx';
 import { hasNoEntries } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
+import { DatasetLink } from './DatasetsCard.tsx';
+import { type Consumer, consumersQuery, type Dataset } from './queries.ts';
 
-const pageSize = 25;
+/** Few, because each connection is asked for its datasets. */
+const pageSize = 10;
 
-/** Lists the connections, because records belong to a connection. */
+/** The datasets of all connections, newest connections first. */
 export function RecordsPage() {
   const environment = useEnvironment();
   const { search, page = 0 } = useSearch({ from: '/$environment/records' });
@@ -32,7 +37,7 @@ export function RecordsPage() {
       title="Records"
       about={
         <>
-          The cached records of connections. Choose a connection. <GuideLink to="read-records" />
+          The cached records, by connection and dataset. <GuideLink to="read-records" />
         </>
       }
       actions={
@@ -64,7 +69,7 @@ export function RecordsPage() {
           }
           return (
             <Stack>
-              <Choices connections={found} />
+              <Datasets connections={found} />
               {(page > 0 || hasMore) && (
                 <Pagination
                   total={page + (hasMore ? 2 : 1)}
@@ -86,60 +91,115 @@ export function RecordsPage() {
   );
 }
 
-function Choices({ connections }: { connections: Connection[] }) {
+/** The list shows so many datasets of a connection; its own page has the others. */
+const maxShown = 5;
+/** A row for each dataset, and one for a connection without records. */
+type Listed = {
+  connection: Connection;
+  dataset?: Dataset;
+  consumers: Consumer[];
+  /** How many datasets the connection has. */
+  total: number;
+  /** The first row of the connection, which names its account. */
+  isFirst: boolean;
+};
+
+function Datasets({ connections }: { connections: Connection[] }) {
   const environment = useEnvironment();
+  const datasets = useQueries({ queries: connections.map((one) => datasetsQuery(environment, atOf(one))) });
+  const consumers = useQueries({ queries: connections.map((one) => consumersQuery(environment, atOf(one))) });
+  const waiting = datasets.find(({ data }) => data === undefined);
+  if (waiting !== undefined) return <Loaded query={waiting}>{() => null}</Loaded>;
   return (
     <ListTable
-      rows={connections}
-      keyOf={(connection) => connection.id}
+      rows={connections.flatMap((connection, index): Listed[] => {
+        const all = datasets[index]?.data ?? [];
+        const shown = all
+          .toSorted((a, b) => Date.parse(b.last_modified_at ?? '0') - Date.parse(a.last_modified_at ?? '0'))
+          .slice(0, maxShown);
+        const of = { connection, total: all.length, consumers: consumers[index]?.data ?? [], isFirst: true };
+        return shown.length === 0
+          ? [of]
+          : shown.map((dataset, row) => ({ ...of, dataset, isFirst: row === 0 }));
+      })}
+      keyOf={({ connection, dataset }) => `${connection.id}:${dataset?.model}:${dataset?.variant}`}
       rowClass="fill-row"
+      verticalSpacing={6}
       columns={[
         {
           title: 'Account',
-          cell: (connection) => (
-            <>
-              <Link
-                className="fill-link"
-                to="/$environment/records/of/$integration/$id"
-                params={{
-                  environment,
-                  integration: connection.provider_config_key,
-                  id: connection.connection_id,
-                }}
-              >
-                <Text span fw={550} size="sm" className="wrap">
-                  {connection.account?.email ?? connection.connection_id}
-                </Text>
-              </Link>
-              {connection.account?.email != null && (
-                <Text size="xs" c="dimmed" ff="monospace" className="wrap">
-                  {connection.connection_id}
-                </Text>
-              )}
-              <EndUser of={connection.end_user} />
-            </>
-          ),
+          cell: ({ connection, total, isFirst }) =>
+            isFirst && <Owner connection={connection} total={total} />,
         },
         {
-          title: 'Integration',
-          cell: (connection) => (
-            <Group gap={6}>
-              {connection.provider_config_key}
-              {connection.test && <Badge color="violet">test</Badge>}
-            </Group>
-          ),
+          title: 'Dataset',
+          cell: ({ connection, dataset }) =>
+            dataset === undefined ? (
+              <Dimmed>No records</Dimmed>
+            ) : (
+              <DatasetLink at={atOf(connection)} dataset={dataset} />
+            ),
+        },
+        { title: 'Records', ta: 'right', cell: ({ dataset }) => dataset?.records.toLocaleString() },
+        {
+          title: 'Pruned',
+          ta: 'right',
+          visibleFrom: 'md',
+          cell: ({ dataset }) => dataset?.pruned.toLocaleString(),
         },
         {
-          title: 'Connected',
+          title: 'Size',
+          ta: 'right',
           visibleFrom: 'xs',
-          cell: (connection) => (
-            <Box pos="relative" w="fit-content">
-              <RelativeTime at={connection.created} size="sm" />
-            </Box>
-          ),
+          className: 'unbroken',
+          cell: ({ dataset }) => dataset && spellSize(dataset.payload_bytes),
+        },
+        {
+          title: 'Last change',
+          visibleFrom: 'sm',
+          cell: ({ dataset }) => dataset && <RelativeTime at={dataset.last_modified_at} size="sm" />,
+        },
+        {
+          title: 'Consumers',
+          visibleFrom: 'md',
+          className: 'wrap',
+          cell: ({ dataset, consumers: all }) =>
+            all
+              .filter(({ model, variant }) => model === dataset?.model && variant === dataset.variant)
+              .map(({ name }) => name)
+              .join(', '),
         },
       ]}
     />
+  );
+}
+
+const atOf = ({ provider_config_key: integration, connection_id: id }: Connection) => ({ integration, id });
+
+/** The account of a connection, with a link to all its datasets. */
+function Owner({ connection, total }: { connection: Connection; total: number }) {
+  const environment = useEnvironment();
+  const { account, connection_id: id, provider_config_key: integration, end_user, test } = connection;
+  return (
+    <>
+      <AnchorLink
+        className="above wrap"
+        size="sm"
+        fw={550}
+        to="/$environment/records/of/$integration/$id"
+        params={{ environment, integration, id }}
+      >
+        {account?.email ?? id}
+      </AnchorLink>
+      <Group gap={6}>
+        <Text size="xs" c="dimmed">
+          {integration}
+          {total > 1 && ` · ${counted(total, 'dataset')}`}
+        </Text>
+        {test && <Badge color="violet">test</Badge>}
+      </Group>
+      <EndUser of={end_user} />
+    </>
   );
 }
 

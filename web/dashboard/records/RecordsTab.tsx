@@ -320,6 +320,11 @@ const Row = memo(function Row({ record, search }: { record: BrowsedRecord; searc
       </Table.Td>
       <Table.Td>
         <ActionBadge action={record.action} />
+        {text === undefined && (
+          <Badge color="yellow" hiddenFrom="sm">
+            pruned
+          </Badge>
+        )}
       </Table.Td>
       <Table.Td visibleFrom="md">
         <Dimmed ff="monospace" truncate>
@@ -440,7 +445,7 @@ function Whole({
           <JsonBlock value={{ id: record.id, ...record.fields }} what="the record" />
         )}
       </Stack>
-      {onPrune !== undefined && (
+      {onPrune !== undefined && record.prunedAt === null && (
         <Button
           variant="default"
           leftSection={<IconScissors size={16} />}

@@ -129,7 +129,7 @@ export function RetentionPage() {
       )}
       <Confirm
         title="Remove this policy?"
-        act="Remove it"
+        act="Remove policy"
         given={leaving}
         mutation={remove}
         onClose={() => setLeaving(undefined)}

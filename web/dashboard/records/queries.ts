@@ -102,6 +102,9 @@ export const estimateQuery = (
     gcTime: 0,
   });
 
+/** The maximum of a call. Each call writes an entry of the audit log and one of the activity log. */
+const portionSize = 10_000;
+
 /** Prunes one portion, oldest records first. */
 export function prunePortion(
   environment: string,
@@ -110,7 +113,7 @@ export function prunePortion(
   return call('PATCH /records/prune', {
     environment,
     headers: headersOf(at),
-    body: { model: at.model, variant: at.variant, until_cursor: untilCursor },
+    body: { model: at.model, variant: at.variant, until_cursor: untilCursor, limit: portionSize },
   });
 }
 

@@ -10,9 +10,8 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { SettingsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
-import { useIsOwner, useMay } from '../sign-in/queries.ts';
-import { keysQuery } from './keys/queries.ts';
-import { usersQuery } from './people/queries.ts';
+import { useIsOwner } from '../sign-in/queries.ts';
+import { type Actors, useActors } from './actors.ts';
 import { type AuditEntry, auditQuery } from './queries.ts';
 
 /** The audit log of this environment and, for owners, of the installation. */
@@ -163,34 +162,4 @@ function EntriesTable({
       ]}
     />
   );
-}
-
-type Actors = {
-  /** The name of a key or a user by the ID in an entry, such as `key:4`. */
-  nameOf: (actor: string) => string | undefined;
-  /** The ID of a name; letters may be small or large. */
-  idOf: (name: string) => string | undefined;
-};
-
-/** The names of actors that the user may read: keys and, for owners, users. */
-function useActors(): Actors {
-  const environment = useEnvironment();
-  const may = useMay();
-  const isOwner = useIsOwner();
-  const { data: keys = [] } = useQuery({ ...keysQuery(environment), enabled: may('keys') });
-  const { data: users = [] } = useQuery({ ...usersQuery(), enabled: isOwner });
-  const names = new Map<string, string>([
-    ...keys.map(({ id, name }) => [`key:${id}`, `key ${name}`] as const),
-    ...users.map(({ id, name }) => [`user:${id}`, name] as const),
-  ]);
-  return {
-    nameOf: (actor) => names.get(actor),
-    idOf: (name) => {
-      const isNamed = (one: string) => one.toLowerCase() === name.toLowerCase();
-      return (
-        [...names].find(([, known]) => isNamed(known))?.[0] ??
-        keys.filter((key) => isNamed(key.name)).map(({ id }) => `key:${id}`)[0]
-      );
-    },
-  };
 }

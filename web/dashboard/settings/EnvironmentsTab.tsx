@@ -151,7 +151,7 @@ function EnvironmentDialog({
   return (
     <FormDialog
       title={former === undefined ? 'Create an environment' : `Rename ${former}`}
-      act={former === undefined ? 'Create it' : 'Rename it'}
+      act={former === undefined ? 'Create environment' : 'Rename environment'}
       attempt={save}
       onClose={onClose}
       onSubmit={form.onSubmit((values) => save.mutate(values))}
@@ -216,7 +216,6 @@ function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => voi
         <DialogEnd
           act="Delete permanently"
           attempt={remove}
-          cancel="Keep it"
           button={{ color: 'red', disabled: query.data === undefined || isInUse }}
           onClose={onClose}
           onAct={() => remove.mutate()}

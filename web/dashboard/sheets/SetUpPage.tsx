@@ -487,14 +487,14 @@ function countText({ totalRows, rows }: Preview): string {
 type RowIdentity = { identity: Identity; keyColumn: string | undefined };
 
 const words: Record<Identity, { label: string; description: string }> = {
-  key: { label: 'By a key column', description: 'The value in this column is the ID of the record.' },
+  key: { label: 'Key column', description: 'The value in this column is the ID of the record.' },
   metadata: {
-    label: 'By a mark on each row',
+    label: 'Hidden row ID',
     description:
-      'The service adds an invisible mark to each row. The mark moves with the row, so that the row keeps its ID when its cells change.',
+      'The service adds a hidden ID to each row. The ID moves with the row, so that the row keeps its ID when its cells change.',
   },
   content: {
-    label: 'By the content of the rows',
+    label: 'Match by content',
     description:
       'Nothing is written to the sheet. A moved row is identified by its cells, a changed row by its neighbors.',
   },

@@ -18,7 +18,7 @@ const steps: Record<string, string> = {
   sheet_too_large: 'Split the rows into several tabs and add each tab as a sheet.',
   sheet_moving: 'The sheet changed during the read. Try again.',
   function_exists: 'Remove or rename this function and try again, or use another integration.',
-  disabled_resource: 'Turn it on under Functions. Then try again.',
+  disabled_resource: 'Turn the function on under Functions. Then try again.',
   functions_off: 'Functions are turned off in this service (TRELLIS_FUNCTIONS).',
 };
 

@@ -11,7 +11,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { type At, connectionQuery } from '../connections/queries.ts';
-import { isOver, type Run, runQuery, type Sync, syncsQuery, triggerSync } from '../functions/queries.ts';
+import { isOver, type Run, resetSync, runQuery, type Sync, syncsQuery } from '../functions/queries.ts';
 import { RunError } from '../functions/RunError.tsx';
 import { SyncBadge } from '../functions/StateBadge.tsx';
 import { SyncActs, syncKeys } from '../functions/SyncActs.tsx';
@@ -165,7 +165,10 @@ function StateCard({ at, sheet, sync }: { at: At; sheet: ChosenSheet; sync: Sync
   const mayWrite = may('functions:write') && may('connections:write');
   const [isRemoving, setRemoving] = useState(false);
   const syncAt = { integration: at.integration, connection: at.id, name: rowsSync, variant: sheet.variant };
-  const run = useChange(() => triggerSync(environment, syncAt), { stale: syncKeys(environment) });
+  // Without the checkpoint, the run reads the whole sheet, and restores the payloads of pruned rows.
+  const run = useChange(() => resetSync(environment, { ...syncAt, records: 'kept' }), {
+    stale: syncKeys(environment),
+  });
   return (
     <Card component="section" aria-label="State">
       <Stack gap="sm">
@@ -243,7 +246,7 @@ function StateCard({ at, sheet, sync }: { at: At; sheet: ChosenSheet; sync: Sync
 }
 
 const ways: Record<Exclude<Identity, 'key'>, string> = {
-  metadata: 'rows are identified by a mark',
+  metadata: 'rows are identified by a hidden ID',
   content: 'rows are identified by their content',
 };
 

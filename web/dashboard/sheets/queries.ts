@@ -242,9 +242,9 @@ export async function saveSheet(
   await changeSettings(environment, { ...of, settings });
   await putShipped(environment, { integration: at.integration, name: rowsSync, type: 'sync' });
   if (variant !== 'base') await addVariant(environment, of);
-  if (frequency !== undefined) await setFrequency(environment, { ...sync, frequency });
-  // `base` is paused after its sheet was removed.
+  // `base` does not exist before its first sheet, and is paused after its sheet was removed.
   if (isNew) await startSync(environment, sync);
+  if (frequency !== undefined) await setFrequency(environment, { ...sync, frequency });
   if (emptied) await resetSync(environment, { ...sync, records: 'removed' });
   else if (isThere || !(await hasBegun(environment, of))) await triggerSync(environment, sync);
 }

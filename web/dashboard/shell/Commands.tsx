@@ -1,17 +1,24 @@
 import { useMantineColorScheme } from '@mantine/core';
-import { useDebouncedValue } from '@mantine/hooks';
-import { Spotlight, type SpotlightActionData, type SpotlightActionGroupData } from '@mantine/spotlight';
+import { useDebouncedValue, useHotkeys } from '@mantine/hooks';
+import {
+  Spotlight,
+  type SpotlightActionData,
+  type SpotlightActionGroupData,
+  spotlight,
+} from '@mantine/spotlight';
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import {
   IconDatabase,
   IconFunction,
+  IconHourglassLow,
   IconKeyboard,
   IconMoon,
   IconPlugConnected,
   IconPlus,
   IconSearch,
+  IconSettings,
   IconSun,
 } from '../../ui/icons.tsx';
 import { Logo } from '../../ui/Logo.tsx';
@@ -19,6 +26,7 @@ import { connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { functionsQuery } from '../functions/queries.ts';
 import { types } from '../functions/words.ts';
 import { integrationsQuery } from '../integrations/queries.ts';
+import { useSettingsTabs } from '../settings/tabs.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useEnvironment } from './environment.ts';
 import { pages } from './pages.ts';
@@ -37,7 +45,14 @@ function fitting<T extends { unique_key: string; display_name: string }>(all: T[
   return found;
 }
 
-/** The command palette: pages, integrations, matching connections with their datasets, functions, and actions. */
+/** Further words by which the search finds a page. */
+const keywords: Partial<Record<(typeof pages)[number]['to'], string>> = {
+  '/$environment/records': 'datasets cache prune',
+  '/$environment/playground': 'proxy request',
+  '/$environment/events': 'webhooks endpoints deliveries signing secret',
+};
+
+/** The command palette: pages, settings, integrations, matching connections with their datasets, functions, and actions. */
 export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const environment = useEnvironment();
   const navigate = useNavigate();
@@ -47,6 +62,14 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const [isOpen, setOpen] = useState(false);
   const [typed, setTyped] = useState('');
   const [settled] = useDebouncedValue(typed.trim(), 150);
+  const settingsTabs = useSettingsTabs();
+  // Also while a field has the focus.
+  useHotkeys([['mod + K', spotlight.toggle]], []);
+  // Results that arrive later have no selected entry; Enter opens the first one.
+  useEffect(() => {
+    if (isOpen && document.querySelector('[data-action][data-selected]') === null)
+      document.querySelector('[data-action]')?.setAttribute('data-selected', 'true');
+  });
   const isSearching = isOpen && settled.length > 1;
   const integrations = useQuery({ ...integrationsQuery(environment), staleTime: 60_000, enabled: isOpen });
   const connections = useQuery({
@@ -70,14 +93,35 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const groups: SpotlightActionGroupData[] = [
     {
       group: 'Pages',
-      actions: pages.map(
-        ({ to, label, icon: Icon }): SpotlightActionData => ({
-          id: to,
-          label,
-          leftSection: <Icon size={18} />,
-          onClick: () => void navigate({ to, params: { environment } }),
-        }),
-      ),
+      actions: [
+        ...pages.map(
+          ({ to, label, icon: Icon }): SpotlightActionData => ({
+            id: to,
+            label,
+            keywords: keywords[to] ?? '',
+            leftSection: <Icon size={18} />,
+            onClick: () => void navigate({ to, params: { environment } }),
+          }),
+        ),
+        {
+          id: 'retention',
+          label: 'Retention',
+          keywords: 'prune records by age, remove deleted records',
+          leftSection: <IconHourglassLow size={18} />,
+          onClick: () => void navigate({ to: '/$environment/records/retention', params: { environment } }),
+        },
+      ],
+    },
+    {
+      group: 'Settings',
+      actions: settingsTabs.map(({ tab, label, keywords: words = '' }) => ({
+        id: `settings:${tab}`,
+        label,
+        keywords: `settings ${words}`,
+        leftSection: <IconSettings size={18} />,
+        onClick: () =>
+          void navigate({ to: '/$environment/settings', params: { environment }, search: { tab } }),
+      })),
     },
     {
       group: 'Integrations',
@@ -185,7 +229,7 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
       onSpotlightOpen={() => setOpen(true)}
       onSpotlightClose={() => setOpen(false)}
       onQueryChange={setTyped}
-      shortcut={hasSingleKeys ? ['mod + K', '/', 'shift + /'] : ['mod + K']}
+      shortcut={hasSingleKeys ? ['/', 'shift + /'] : null}
       nothingFound="Nothing found"
       highlightQuery
       attributes={{ content: { 'aria-label': 'Search' } }}
@@ -193,7 +237,7 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
       maxHeight={420}
       searchProps={{
         leftSection: <IconSearch size={18} />,
-        placeholder: 'Pages, integrations, connections, functions, datasets',
+        placeholder: 'Pages, settings, integrations, connections, functions, datasets',
         'aria-label': 'Search',
       }}
     />

@@ -48,6 +48,7 @@ export function Shell() {
   const [isOpen, { toggle, close }] = useDisclosure();
   const [areShortcutsShown, shortcuts] = useDisclosure();
   const path = useRouterState({ select: ({ location }) => location.pathname });
+  const isNavigating = useRouterState({ select: ({ isLoading }) => isLoading });
   const main = useRef<HTMLElement>(null);
   const formerPath = useRef(path);
   useEffect(() => rememberEnvironment(environment), [environment]);
@@ -110,6 +111,7 @@ export function Shell() {
       <AppShell.Navbar p="sm">
         <Navigation />
       </AppShell.Navbar>
+      {isNavigating && <div className="navigating" />}
       <AppShell.Main id="main" ref={main} tabIndex={-1}>
         <Outlet />
       </AppShell.Main>

@@ -1,7 +1,8 @@
-import { Group, Kbd, Modal, Stack, Switch, Text } from '@mantine/core';
+import { Group, Kbd, Stack, Switch, Text } from '@mantine/core';
 import { type HotkeyItem, useHotkeys, useLocalStorage } from '@mantine/hooks';
 import { useNavigate } from '@tanstack/react-router';
 import { useRef } from 'react';
+import { Dialog } from '../../ui/Dialog.tsx';
 import { useEnvironment } from './environment.ts';
 import { pages } from './pages.ts';
 
@@ -34,7 +35,10 @@ export function Shortcuts({
   };
   useHotkeys(isOn ? [['shift + ?', onOpen], ['?', onOpen], ...toPages, ['g', begin, typed]] : []);
   const list: { keys: string[]; does: string }[] = [
-    { keys: [commandKey, 'K'], does: 'Search pages, integrations, connections, datasets, functions' },
+    {
+      keys: [commandKey, 'K'],
+      does: 'Search pages, settings, integrations, connections, datasets, functions',
+    },
     ...(isOn
       ? [
           { keys: ['/'], does: 'Search' },
@@ -48,7 +52,7 @@ export function Shortcuts({
     { keys: ['Esc'], does: 'Close a dialog or menu' },
   ];
   return (
-    <Modal opened={isOpen} onClose={onClose} title="Keyboard shortcuts">
+    <Dialog opened={isOpen} onClose={onClose} title="Keyboard shortcuts">
       <Stack gap="xs">
         {list.map(({ keys, does }) => (
           <Group key={does} justify="space-between" wrap="nowrap">
@@ -68,7 +72,7 @@ export function Shortcuts({
           onChange={({ currentTarget }) => setOn(currentTarget.checked)}
         />
       </Stack>
-    </Modal>
+    </Dialog>
   );
 }
 

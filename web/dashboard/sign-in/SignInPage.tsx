@@ -116,7 +116,7 @@ function SecondStep({ onDone, onBack }: { onDone: () => void; onBack: () => void
   const second = useMutation({ mutationFn: signInWithCode, onSuccess: onDone });
   return (
     <SignedOutLayout
-      title="Second factor"
+      title="Two-factor authentication"
       about="Enter the six digits from your authenticator, or a backup code."
     >
       <form onSubmit={form.onSubmit(({ code }) => second.mutate(code.trim()))}>

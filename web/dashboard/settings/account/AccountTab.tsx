@@ -177,7 +177,7 @@ function TwoFactorCard({ isOn }: { isOn: boolean }) {
         <Group justify="space-between" align="flex-start">
           <Stack gap={2} flex="1 1 260px">
             <Group gap="xs">
-              <Title order={2}>Second factor</Title>
+              <Title order={2}>Two-factor authentication</Title>
               <Badge color={isOn ? 'green' : 'gray'}>{isOn ? 'on' : 'off'}</Badge>
             </Group>
             <Dimmed>
@@ -390,7 +390,7 @@ function BackupCodes({ codes, onDone }: { codes: string[]; onDone: () => void })
         >
           Download
         </Button>
-        <Button onClick={onDone}>I have saved them</Button>
+        <Button onClick={onDone}>I've saved the codes</Button>
       </Group>
     </Stack>
   );

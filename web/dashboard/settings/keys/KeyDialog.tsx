@@ -218,7 +218,7 @@ function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
           <code>trellis key create</code>.
         </Dimmed>
         <DialogEnd
-          act={editedKey === undefined ? 'Create it' : 'Save'}
+          act={editedKey === undefined ? 'Create key' : 'Save'}
           attempt={{ ...save, isError: save.isError && faultOfReplaces(save.error) === undefined }}
           button={{ disabled: isWider }}
           onClose={onClose}

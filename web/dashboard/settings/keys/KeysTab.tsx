@@ -70,7 +70,7 @@ export function KeysTab() {
       )}
       <Confirm
         title="Revoke this key?"
-        act="Revoke it"
+        act="Revoke key"
         given={revoked}
         mutation={revoke}
         onClose={() => setRevoked(undefined)}
@@ -222,7 +222,7 @@ function KeySecret({ made, onClose }: { made: NewKey; onClose: () => void }) {
         </Code>
         <Group justify="flex-end">
           <CopyButton value={made.secret} what="the key" label="Copy" />
-          <Button onClick={onClose}>I have saved it</Button>
+          <Button onClick={onClose}>I've saved the key</Button>
         </Group>
       </Stack>
     </Dialog>

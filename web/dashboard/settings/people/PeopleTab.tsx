@@ -156,7 +156,7 @@ function UsersTable({
         },
         { title: 'Role', cell: (user) => <Rights user={user} /> },
         {
-          title: 'Second factor',
+          title: 'Two-factor',
           visibleFrom: 'sm',
           cell: (user) => (
             <Badge color={user.two_factor ? 'green' : 'gray'}>{user.two_factor ? 'on' : 'off'}</Badge>
