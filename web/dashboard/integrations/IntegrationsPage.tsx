@@ -39,8 +39,7 @@ export function IntegrationsPage() {
       title="Integrations"
       about={
         <>
-          Provider apps that your users connect through.
-          <GuideLink to="integrations" />
+          Provider apps that your users connect through. <GuideLink to="integrations" />
         </>
       }
       actions={mayWrite && (query.data?.length ?? 0) > 0 && add}
