@@ -176,7 +176,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
     assert.equal(await byApi.isVisible(), false);
     assert.equal(await fault.getByLabel('Stack').count(), 0);
     await picture(page, 'run-held-deletion');
-    await fault.getByRole('button', { name: 'Allow it with the API' }).click();
+    await fault.getByRole('button', { name: 'Allow the deletion with the API' }).click();
     await byApi.waitFor();
     await open(`/records/of/google-sheet/${connectionId}/Row`);
     await page.getByText('choose Allow held deletion on the sync').waitFor();

@@ -100,10 +100,10 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await click(page.getByRole('button', { name: 'Create a sample spreadsheet' }));
       await page.getByRole('heading', { name: 'Cities of the playground' }).waitFor();
       const rows = region('Rows');
-      await rows.getByText('The service adds an invisible mark').waitFor();
+      await rows.getByText('The service adds a hidden ID').waitFor();
       await rows.getByText('4 rows.').waitFor();
       // No column is called a key, so nothing that could go wrong is chosen for the reader.
-      assert.ok(await rows.getByRole('radio', { name: 'By the content of the rows' }).isChecked());
+      assert.ok(await rows.getByRole('radio', { name: 'Match by content' }).isChecked());
       assert.equal(await rows.getByRole('row').count(), 5);
       await click(rows.getByRole('radio', { name: 'Key column' }));
       await rows.getByText('A · key').waitFor();
@@ -174,7 +174,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       const rows = region('Rows');
       await rows.getByText('A · key').waitFor();
       assert.equal(await page.getByText('The records get new IDs').count(), 0);
-      await rows.getByRole('radio', { name: 'By the content of the rows' }).click();
+      await rows.getByRole('radio', { name: 'Match by content' }).click();
       await page.getByText('The records get new IDs').waitFor();
       await previewed();
       await picture(page, 'sheet-edit');
