@@ -186,7 +186,7 @@ describe('the home page', { skip: skipBrowser }, () => {
     await page.goBack();
     await figure('Integration errors: 1').click();
     await page.getByText('Only integrations with an error.').waitFor();
-    await page.getByText('Client refused').waitFor();
+    await page.getByText('OAuth client rejected').waitFor();
     await page.getByRole('button', { name: 'Show all' }).click();
     await page.waitForURL(/\/integrations$/);
     await open('/dev/home');

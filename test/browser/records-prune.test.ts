@@ -76,7 +76,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'prune-receipt');
     await page.unroute('**/records/prune');
     await dialog.getByRole('button', { name: 'Done' }).click();
-    await rows().getByText('pruned').first().waitFor();
+    await rows().getByText('pruned').filter({ visible: true }).first().waitFor();
     await page.getByText('0 bytes').waitFor();
     const { datasets } = await call('GET', '/records/datasets');
     const row = (datasets as Record<string, unknown>[]).find(({ model }) => model === 'Row');

@@ -163,7 +163,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       t.diagnostic(`${clicks} clicks`);
       assert.ok(clicks <= 20, `${clicks} clicks`);
       await open(`${root}/sheets/of/base`);
-      await region('Records').getByText('pruned').nth(3).waitFor();
+      await region('Records').getByText('pruned').filter({ visible: true }).nth(3).waitFor();
       await open('/getting-started');
       await page.getByText('All steps are done').waitFor();
     });
