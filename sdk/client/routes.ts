@@ -106,6 +106,7 @@ export type Schemas = {
   EndpointDisabledEvent: (Schemas['EventEnvelope']) & ({ type: "endpoint.disabled"; data: Schemas['EndpointDisabledEventData'] });
   EndpointDisabledEventData: { endpoint_id: number; url: string; cause: "gone" | "failing"; evidence: Record<string, string | number>; next_step: string };
   Environment: { name: string; created_at: string };
+  EnvironmentHealth: { connections: { active: number; needs_reauth: number; blocked: number }; syncs: ({ integration_id: string; function: string; failing: number })[]; endpoints: ({ id: number; url: string; disabled: boolean; failures: number; failing_since: string | null })[]; integrations: ({ integration_id: string; display_name: string; cause: string; since: string })[]; quotas: ({ integration_id: string; name: string; limit: number; window_s: number; used: number; closed_until: string | null })[] };
   EnvironmentResponse: { data: Schemas['Environment'] };
   EnvironmentSettings: { on_auth_creation: boolean; on_auth_refresh_error: boolean; on_sync_completion_always: boolean; on_sync_error: boolean; on_async_action_completion: boolean; webhook_url: string | null; webhook_url_secondary: string | null; webhook_signing_key_overlap_hours: number; connect: Schemas['ConnectSettings']; connect_warnings: (Schemas['ConnectWarning'])[] };
   EnvironmentSettingsResponse: { data: Schemas['EnvironmentSettings'] };
@@ -316,6 +317,7 @@ export type Routes = {
   "GET /connections/{id}/health": { path: { id: Schemas['ConnectionId'] }; query: { integration_id?: Schemas['IntegrationId']; provider_config_key?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['ConnectionHealth'] };
   "GET /environment-variables": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['ListVariablesResponse'] };
   "GET /environment/api-keys": { path: Record<string, never>; query: { cursor?: string; limit?: number }; headers: Record<string, never>; body: undefined; answer: Schemas['ListKeysResponse'] };
+  "GET /environment/health": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['EnvironmentHealth'] };
   "GET /environment/settings": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['EnvironmentSettingsResponse'] };
   "GET /environment/webhook-signing-key": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['WebhookSigningKeyResponse'] };
   "GET /environments": { path: Record<string, never>; query: { cursor?: string; limit?: number }; headers: Record<string, never>; body: undefined; answer: Schemas['ListEnvironmentsResponse'] };

@@ -1,14 +1,15 @@
 /**
  * The figures of the dashboard's home page and of the badges in its navigation: what does not work in an environment.
  *
- * Not in the API document: each figure is also in the response of a public route. Every open dashboard calls it twice a
- * minute, so each statement reads a bounded number of rows or only the rows of what does not work.
+ * Every open dashboard calls it twice a minute, so each statement reads a bounded number of rows or only the rows of what
+ * does not work.
  */
 import { z } from 'zod';
 import { countByStatus } from '../connections/store/list.ts';
 import type { Db } from '../db/pool.ts';
 import { listFailingEndpoints } from '../deliveries/endpoints.ts';
 import { listFailingSyncs } from '../functions/syncs/sync-list.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { type IntegrationReading, listIntegrations } from '../integrations/store.ts';
 import { quotaUse } from '../proxy/quota/quota.ts';
@@ -48,12 +49,21 @@ const health = z.object({
   ),
 });
 
+nameSchemas({ EnvironmentHealth: health });
+
 export function healthRoutes(app: App, { db, reading }: { db: Db; reading: IntegrationReading }): void {
   app.get(
     '/environment/health',
     {
       config: { access: { by: 'key', scope: 'activity:read' } },
-      schema: { hide: true, querystring: z.strictObject({}), response: { 200: health } },
+      schema: {
+        operationId: 'getEnvironmentHealth',
+        summary: 'Read what does not work',
+        description:
+          'Connections by status, and failing syncs, endpoints and integrations, and quotas: 100 of each.',
+        querystring: z.strictObject({}),
+        response: { 200: health },
+      },
     },
     async ({ caller: { environmentId } }): Promise<z.input<typeof health>> => {
       const at = { environmentId, limit: maxListed };

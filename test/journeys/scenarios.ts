@@ -240,6 +240,7 @@ export const scenarios: Record<string, Scenario> = withEarlierNames({
     right: 200,
     foreign: 404,
   },
+  'GET /environment/health': { request: ofConnection('/environment/health'), right: 200, foreign: 200 },
   'GET /environment/settings': { request: ofConnection('/environment/settings'), right: 200, foreign: 200 },
   'PATCH /environment/settings': {
     request: ofConnection('/environment/settings', () => ({ on_sync_error: false })),
