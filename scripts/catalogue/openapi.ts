@@ -143,7 +143,9 @@ function scopeOf([name, text]: [string, string | null]): [
   string,
   { sensitivity: string; description: string },
 ] {
-  const sentence = (text ?? '').trim().replace(/\s+/g, ' ') || name;
+  // The directory fills a missing description with a note of its own.
+  const own = (text ?? '').replace('*Originally missing*', '');
+  const sentence = own.trim().replace(/\s+/g, ' ') || name;
   const description = /[.!?]$/.test(sentence) ? sentence : `${sentence}.`;
   return [name, { sensitivity: 'sensitive', description }];
 }

@@ -1,8 +1,8 @@
 /**
- * The figures of the dashboard's home page and of the badges in its navigation: what does not work in an environment.
+ * The figures of the dashboard's home page and of the badges in its navigation: the problems of an environment.
  *
- * Every open dashboard calls it twice a minute, so each statement reads a bounded number of rows or only the rows of what
- * does not work.
+ * Every open dashboard calls it twice a minute, so each statement reads a bounded number of rows, or only the rows of
+ * problems.
  */
 import { z } from 'zod';
 import { countByStatus } from '../connections/store/list.ts';
@@ -14,7 +14,7 @@ import type { App } from '../http/server.ts';
 import { type IntegrationReading, listIntegrations } from '../integrations/store.ts';
 import { quotaUse } from '../proxy/quota/quota.ts';
 
-/** Of each list. */
+/** The maximum number of entries of each list. */
 const maxListed = 100;
 
 const health = z.object({
@@ -58,7 +58,7 @@ export function healthRoutes(app: App, { db, reading }: { db: Db; reading: Integ
       config: { access: { by: 'key', scope: 'activity:read' } },
       schema: {
         operationId: 'getEnvironmentHealth',
-        summary: 'Read what does not work',
+        summary: 'Get the health of the environment',
         description:
           'Connections by status, and failing syncs, endpoints and integrations, and quotas: 100 of each.',
         querystring: z.strictObject({}),

@@ -74,7 +74,7 @@ test('a histogram has cumulative buckets, its sum and its count', async () => {
     assert.ok(reported.split('\n').includes(line), line);
 });
 
-test('metrics of several processes are told apart, and those of the installation are written once', async () => {
+test('the metrics of several processes have the label `process`, and those of the installation are written once', async () => {
   const families = await readOwn();
   const processes = ['1', '2'].map((process) => ({ process, families }));
   const { text: both } = await writeMetrics(processes, [metrics.runsOldestDue.reads([[], 7])]);

@@ -200,23 +200,27 @@ async function callsDuring(work: () => Promise<void>): Promise<unknown[]> {
   return failures;
 }
 
-test('SIGHUP replaces both processes, reads definitions again, and no call fails', only, async () => {
-  const before = await servingOf(service.pid);
-  await writeFile(join(definitions, 'own.yaml'), 'extends: google-sheet\ndisplay_name: Sheets of ours\n');
-  const failures = await callsDuring(async () => {
-    const since = service.logged.length;
-    process.kill(service.pid, 'SIGHUP');
-    await until(() => isLogged('all processes were restarted', since));
-  });
-  assert.deepEqual(failures, []);
-  const now = await servingOf(service.pid);
-  assert.equal(now.length, 2);
-  assert.deepEqual(
-    now.filter((pid) => before.includes(pid)),
-    [],
-  );
-  for (let count = 0; count < 4; count += 1) assert.equal((await get('/providers/own')).status, 200);
-});
+test(
+  'SIGHUP replaces both processes, reads definitions again, and no call on a new connection fails',
+  only,
+  async () => {
+    const before = await servingOf(service.pid);
+    await writeFile(join(definitions, 'own.yaml'), 'extends: google-sheet\ndisplay_name: Our sheets\n');
+    const failures = await callsDuring(async () => {
+      const since = service.logged.length;
+      process.kill(service.pid, 'SIGHUP');
+      await until(() => isLogged('all processes were restarted', since));
+    });
+    assert.deepEqual(failures, []);
+    const now = await servingOf(service.pid);
+    assert.equal(now.length, 2);
+    assert.deepEqual(
+      now.filter((pid) => before.includes(pid)),
+      [],
+    );
+    for (let count = 0; count < 4; count += 1) assert.equal((await get('/providers/own')).status, 200);
+  },
+);
 
 test('a process that dies during a rolling restart is replaced once', only, async () => {
   const before = await servingOf(service.pid);
@@ -253,7 +257,7 @@ test(
     });
     assert.ok(pauses[1]! >= 1_000 && pauses[2]! >= 2 * pauses[1]!, String(pauses));
     assert.equal((await get('/connections')).status, 200);
-    await writeFile(join(definitions, 'own.yaml'), 'extends: google-sheet\ndisplay_name: Sheets of ours\n');
+    await writeFile(join(definitions, 'own.yaml'), 'extends: google-sheet\ndisplay_name: Our sheets\n');
     await until(async () => (await readyNames()).length === 2);
   },
 );
