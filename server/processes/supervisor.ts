@@ -31,6 +31,8 @@ const minPauseMs = 1_000;
 const maxPauseMs = 30_000;
 /** For the parts of a process, after its requests have ended. */
 const stopPartsMs = 5_000;
+const endWith = (code: number) => `A process ended with code ${code}.`;
+const regularEnd = endWith(0);
 /** For the metrics of one process: a scrape goes without those of a process that does not answer. */
 const reportMs = 1_000;
 
@@ -55,6 +57,8 @@ type Process = {
   worker: Worker | undefined;
   startedAtMs: number;
   isReady: boolean;
+  /** From then on new connections go to the other processes. */
+  passNoMore: () => void;
   /** The request to end, which a starting process receives when it is ready. */
   leave?: ToProcess & { is: 'stop' };
   /** Rejects with the reason if it ends before. */
@@ -92,7 +96,7 @@ function createProcesses({
     ready.promise.catch(() => {});
     const one: Process = {
       ...{ name: freeName(running), worker: undefined, startedAtMs: performance.now(), isReady: false },
-      ...{ ready: ready.promise, exited: exited.promise },
+      ...{ passNoMore: () => {}, ready: ready.promise, exited: exited.promise },
     };
     running.add(one);
     const ended = (how: string) => {
@@ -107,7 +111,7 @@ function createProcesses({
       return one;
     }
     const { worker } = one;
-    returnConnections(worker, () =>
+    one.passNoMore = returnConnections(worker, () =>
       [...running].some((other) => other !== one && other.isReady && other.leave === undefined),
     );
     let reason: string | undefined;
@@ -128,7 +132,7 @@ function createProcesses({
       if (worker.process.pid === undefined) ended(messageOf(error));
     });
     worker.once('exit', (code, signal) =>
-      ended(reason ?? `A process ended with ${signal ? `the signal ${signal}` : `code ${code}`}.`),
+      ended(reason ?? (signal ? `A process ended with the signal ${signal}.` : endWith(code))),
     );
     return one;
   }
@@ -158,7 +162,10 @@ function createProcesses({
   /** Starts another process when this one ends, at once or, if processes keep failing, after a pause that grows. */
   async function keep(one: Process, failures = 0): Promise<void> {
     const how = await one.exited;
-    if (one.leave !== undefined || stopping.signal.aborted) return;
+    if (one.leave !== undefined || stopping.signal.aborted) {
+      if (how !== regularEnd) log.error({ process: one.name, why: how }, 'a process did not stop cleanly');
+      return;
+    }
     const isCalm = performance.now() - one.startedAtMs > calmMs;
     const pauseMs = isCalm || failures === 0 ? 0 : Math.min(maxPauseMs, minPauseMs * 2 ** (failures - 1));
     log.error(
@@ -171,6 +178,8 @@ function createProcesses({
 
   async function end(one: Process, { isReplaced }: { isReplaced: boolean }): Promise<void> {
     one.leave = { is: 'stop', isReplaced };
+    // Long before it ends, so that no new connection is on its way to it then.
+    if (isReplaced) one.passNoMore();
     if (one.isReady) send(one, one.leave);
     const kill = setTimeout(
       () => {
@@ -242,13 +251,21 @@ function createProcesses({
  * Gives a connection that a process has received but not accepted before it ended to another process, or closes it. Node 26.10
  * would keep it open without an answer: `handoff` in its lib/internal/cluster/round_robin_handle.js waits for the response of
  * the process. This sends the response of a process that does not accept. Nothing was read from the connection.
+ *
+ * The result passes no more connections to the process: it sends the message of a process that has closed its port.
  */
-function returnConnections({ process: child }: Worker, isAnotherListening: () => boolean): void {
+function returnConnections({ process: child }: Worker, isAnotherListening: () => boolean): () => void {
   const passed = new Map<number, { close(): void }>();
+  const ports = new Set<string>();
+  const tellNode = (message: object) => child.emit('internalMessage', { cmd: 'NODE_CLUSTER', ...message });
   const send = child.send as (...words: unknown[]) => boolean;
   child.send = (...words: unknown[]) => {
-    const [message, handle] = words as [{ seq: number }, { close(): void } | null | undefined];
-    if (handle) passed.set(message.seq, handle);
+    const [{ seq, key }, handle] = words as [
+      { seq: number; key?: string },
+      { close(): void } | null | undefined,
+    ];
+    if (handle) passed.set(seq, handle);
+    if (key !== undefined) ports.add(key);
     return Reflect.apply(send, child, words);
   };
   child.on('internalMessage', ({ ack }: { ack?: number }) => {
@@ -257,10 +274,13 @@ function returnConnections({ process: child }: Worker, isAnotherListening: () =>
   // After the last message of the process. Node has no event `disconnect` while a connection is passed.
   child.once('close', () => {
     for (const [ack, handle] of passed) {
-      if (isAnotherListening()) child.emit('internalMessage', { cmd: 'NODE_CLUSTER', ack, accepted: false });
+      if (isAnotherListening()) tellNode({ ack, accepted: false });
       else handle.close();
     }
   });
+  return () => {
+    for (const key of ports) tellNode({ act: 'close', key });
+  };
 }
 
 /** The lowest number without a process: so metrics have few values of the label, and no two processes have the same. */

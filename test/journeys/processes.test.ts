@@ -206,12 +206,15 @@ test(
   async () => {
     const before = await servingOf(service.pid);
     await writeFile(join(definitions, 'own.yaml'), 'extends: google-sheet\ndisplay_name: Our sheets\n');
+    const since = service.logged.length;
     const failures = await callsDuring(async () => {
-      const since = service.logged.length;
       process.kill(service.pid, 'SIGHUP');
       await until(() => isLogged('all processes were restarted', since));
     });
-    assert.deepEqual(failures, []);
+    const ended = service.logged
+      .slice(since)
+      .filter((line) => /ended unexpectedly|cleanly|in time/.test(line));
+    assert.deepEqual({ failures, ended }, { failures: [], ended: [] });
     const now = await servingOf(service.pid);
     assert.equal(now.length, 2);
     assert.deepEqual(
