@@ -119,7 +119,13 @@ describe('the shipped definitions', () => {
   test('have a drawing of the service, or a monogram', () => {
     const logos = readdirSync(join(PROVIDERS, 'logos'));
     const used = new Set(shipped.list().map(({ logo }) => logo));
-    for (const logo of logos) assert.ok(used.has(logo), logo);
+    for (const logo of logos) {
+      assert.ok(used.has(logo), logo);
+      const text = readFileSync(join(PROVIDERS, 'logos', logo), 'utf8');
+      assert.match(text, /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg"/, logo);
+      assert.doesNotMatch(text, /<(script|style|image|foreignObject)|\son\w+=|href="[^#]/, logo);
+      assert.ok(text.length < 10_000, logo);
+    }
     for (const { name, logo, display_name } of shipped.list()) {
       if (logos.includes(logo)) continue;
       assert.equal(logo, `${name}.svg`);

@@ -29,8 +29,8 @@ test('a logo is the drawing in the folder, else a monogram of the provider, else
 
   const drawn = await logo('google-sheet.svg');
   assert.match(drawn.payload, /<title>Google Sheets<\/title><rect x="5"/);
-  const monogram = await logo('help-scout.svg');
-  assert.match(monogram.payload, /<title>Help Scout<\/title>.*>HS<\/text>/);
+  const monogram = await logo('constant-contact.svg');
+  assert.match(monogram.payload, /<title>Constant Contact<\/title>.*>CC<\/text>/);
   for (const answer of [drawn, monogram]) {
     assert.equal(answer.statusCode, 200);
     assert.equal(answer.headers['content-type'], 'image/svg+xml');
