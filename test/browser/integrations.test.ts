@@ -28,7 +28,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
       credentials: { client_id: string; client_secret: string; scopes: string };
     };
 
-  test('the catalogue is searched by text, and every provider has a logo', async () => {
+  test('the catalogue is searched by text and category, and every provider has a logo', async () => {
     await open('/integrations/new');
     await page.getByText('Google Sheets').waitFor();
     await picture(page, 'catalogue-full');
@@ -39,6 +39,15 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     const logo = page.locator('.logo img').first();
     await logo.waitFor();
     await page.waitForFunction('document.querySelector(".logo img").naturalWidth > 0');
+    await page.getByLabel('Search providers').fill('');
+    const storage = page.locator('label', { hasText: /^storage/ });
+    await storage.click();
+    await page.waitForURL(/category=storage/);
+    await page.getByRole('link', { name: 'HubSpot' }).waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'Dropbox' }).waitFor();
+    await picture(page, 'catalogue-category');
+    await storage.click();
+    await page.getByRole('link', { name: 'HubSpot' }).waitFor();
   });
 
   test('a client of one’s own is put in at once, with the addresses to register beside it', async () => {

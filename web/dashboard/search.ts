@@ -29,8 +29,9 @@ export const integrationsSearchOf = optional(({ search, faulty }) => ({
   faulty: faulty === true || undefined,
 }));
 
-export const catalogueSearchOf = optional(({ search, provider }) => ({
+export const catalogueSearchOf = optional(({ search, category, provider }) => ({
   search: textOf(search),
+  category: textOf(category),
   provider: textOf(provider),
 }));
 

@@ -4,6 +4,7 @@ import {
   Anchor,
   Badge,
   Card,
+  Chip,
   Group,
   SimpleGrid,
   Stack,
@@ -48,7 +49,7 @@ import {
 /** All providers, with a search. */
 export function CataloguePage() {
   const environment = useEnvironment();
-  const { search, provider } = useSearch({ from: '/$environment/integrations/new' });
+  const { search, category, provider } = useSearch({ from: '/$environment/integrations/new' });
   const navigate = useNavigate({ from: '/$environment/integrations/new' });
   const query = useQuery(providersQuery(environment));
   const mayWrite = useMayWrite();
@@ -84,18 +85,29 @@ export function CataloguePage() {
       />
       <Loaded query={query}>
         {(providers) => {
-          const found = matching(providers, search ?? '');
-          return found.length === 0 ? (
-            <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
-              The catalogue has no provider with this name. You can add a provider with one YAML file.{' '}
-              <GuideLink to="catalogue" />
-            </EmptyState>
-          ) : (
-            <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
-              {found.map((one) => (
-                <ProviderCard key={one.name} provider={one} mayAdd={mayWrite} />
-              ))}
-            </SimpleGrid>
+          const found = matching(providers, { typed: search ?? '', category });
+          return (
+            <>
+              <Categories
+                providers={providers}
+                chosen={category}
+                onChoose={(one) =>
+                  void navigate({ search: (former) => ({ ...former, category: one }), replace: true })
+                }
+              />
+              {found.length === 0 ? (
+                <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
+                  The catalogue has no provider with this name. You can add a provider with one YAML file.{' '}
+                  <GuideLink to="catalogue" />
+                </EmptyState>
+              ) : (
+                <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
+                  {found.map((one) => (
+                    <ProviderCard key={one.name} provider={one} mayAdd={mayWrite} />
+                  ))}
+                </SimpleGrid>
+              )}
+            </>
           );
         }}
       </Loaded>
@@ -140,7 +152,7 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
           )}
           <Group gap={6} wrap="nowrap">
             <Text size="xs" c="dimmed" truncate>
-              {(provider.categories ?? []).join(', ') || provider.auth_mode}
+              {[AUTH[provider.auth_mode], ...(provider.categories ?? [])].filter(Boolean).join(' · ')}
             </Text>
             {provider.has_sandbox === true && (
               <Badge color="violet" size="sm" flex="none">
@@ -159,10 +171,60 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
   );
 }
 
+/** What a user gives to connect an account. */
+const AUTH: Record<string, string> = {
+  OAUTH2: 'OAuth',
+  OAUTH2_CC: 'Client credentials',
+  API_KEY: 'API key',
+  BASIC: 'User and password',
+};
+
+/** Smaller categories are found by the search. */
+const minProviders = 9;
+
+/** The categories with the most providers, one of which can be chosen. */
+function Categories({
+  providers,
+  chosen,
+  onChoose,
+}: {
+  providers: readonly Provider[];
+  chosen: string | undefined;
+  onChoose: (category: string | undefined) => void;
+}) {
+  const counts = new Map<string, number>();
+  for (const one of providers.flatMap(({ categories = [] }) => categories))
+    counts.set(one, (counts.get(one) ?? 0) + 1);
+  const shown = [...counts]
+    .filter(([one, count]) => count >= minProviders || one === chosen)
+    .toSorted(([, a], [, b]) => b - a);
+  return (
+    <Group className="tabs" gap={6} pb={4} role="group" aria-label="Categories">
+      {shown.map(([one, count]) => (
+        <Chip
+          key={one}
+          size="xs"
+          checked={one === chosen}
+          onChange={(isChosen) => onChoose(isChosen ? one : undefined)}
+        >
+          {one}{' '}
+          <Text span inherit {...(one !== chosen && { c: 'dimmed' })}>
+            {count}
+          </Text>
+        </Chip>
+      ))}
+    </Group>
+  );
+}
+
 /** Providers with test credentials first. */
-function matching(providers: Provider[], typed: string): Provider[] {
+function matching(
+  providers: readonly Provider[],
+  { typed, category }: { typed: string; category: string | undefined },
+): Provider[] {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const found = providers.filter(({ name, display_name, categories = [] }) => {
+    if (category !== undefined && !categories.includes(category)) return false;
     const text = [name, display_name, ...categories].join(' ').toLowerCase();
     return words.every((word) => text.includes(word));
   });
@@ -246,6 +308,11 @@ function CreateDialog({
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >
       <FactsNote provider={provider} />
+      {provider.docs && (
+        <Anchor size="sm" href={provider.docs} target="_blank" rel="noreferrer">
+          Documentation of {provider.display_name}
+        </Anchor>
+      )}
       <TextInput
         label="Integration ID"
         description="The value of the Integration-Id header in your calls"
