@@ -114,7 +114,8 @@ test('what a call waited for the quota is in the log: of one that was sent, refu
   });
   given.on('error', () => {}).end();
   while ((await callsInFlight()) === 0) await sleep(20);
-  await sleep(50);
+  // It counts as in flight before it waits for the quota.
+  await sleep(1_000);
   given.destroy();
   const gone = await operationOf('given-up');
   assert.deepEqual([gone.requests, gone.details], [0, { outcome: 'client_gone' }]);
