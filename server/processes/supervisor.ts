@@ -31,8 +31,6 @@ const minPauseMs = 1_000;
 const maxPauseMs = 30_000;
 /** For the parts of a process, after its requests have ended. */
 const stopPartsMs = 5_000;
-const endWith = (code: number) => `A process ended with code ${code}.`;
-const regularEnd = endWith(0);
 /** For the metrics of one process: a scrape goes without those of a process that does not answer. */
 const reportMs = 1_000;
 
@@ -57,7 +55,7 @@ type Process = {
   worker: Worker | undefined;
   startedAtMs: number;
   isReady: boolean;
-  /** From then on new connections go to the other processes. */
+  /** From this call on, new connections go to the other processes. */
   passNoMore: () => void;
   /** The request to end, which a starting process receives when it is ready. */
   leave?: ToProcess & { is: 'stop' };
@@ -131,9 +129,12 @@ function createProcesses({
     worker.on('error', (error) => {
       if (worker.process.pid === undefined) ended(messageOf(error));
     });
-    worker.once('exit', (code, signal) =>
-      ended(reason ?? (signal ? `A process ended with the signal ${signal}.` : endWith(code))),
-    );
+    worker.once('exit', (code, signal) => {
+      const how = reason ?? `A process ended with ${signal ? `the signal ${signal}` : `code ${code}`}.`;
+      if (one.leave !== undefined && code !== 0)
+        log.error({ process: one.name, why: how }, 'a process did not stop cleanly');
+      ended(how);
+    });
     return one;
   }
 
@@ -162,10 +163,7 @@ function createProcesses({
   /** Starts another process when this one ends, at once or, if processes keep failing, after a pause that grows. */
   async function keep(one: Process, failures = 0): Promise<void> {
     const how = await one.exited;
-    if (one.leave !== undefined || stopping.signal.aborted) {
-      if (how !== regularEnd) log.error({ process: one.name, why: how }, 'a process did not stop cleanly');
-      return;
-    }
+    if (one.leave !== undefined || stopping.signal.aborted) return;
     const isCalm = performance.now() - one.startedAtMs > calmMs;
     const pauseMs = isCalm || failures === 0 ? 0 : Math.min(maxPauseMs, minPauseMs * 2 ** (failures - 1));
     log.error(
@@ -178,7 +176,7 @@ function createProcesses({
 
   async function end(one: Process, { isReplaced }: { isReplaced: boolean }): Promise<void> {
     one.leave = { is: 'stop', isReplaced };
-    // Long before it ends, so that no new connection is on its way to it then.
+    // Seconds before the process closes its port, so that no new connection is on its way to it then.
     if (isReplaced) one.passNoMore();
     if (one.isReady) send(one, one.leave);
     const kill = setTimeout(
@@ -252,7 +250,7 @@ function createProcesses({
  * would keep it open without an answer: `handoff` in its lib/internal/cluster/round_robin_handle.js waits for the response of
  * the process. This sends the response of a process that does not accept. Nothing was read from the connection.
  *
- * The result passes no more connections to the process: it sends the message of a process that has closed its port.
+ * The returned function ends the passing of connections: it emits the message that a process sends when it closes its port.
  */
 function returnConnections({ process: child }: Worker, isAnotherListening: () => boolean): () => void {
   const passed = new Map<number, { close(): void }>();

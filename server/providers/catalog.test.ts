@@ -116,7 +116,7 @@ describe('the shipped definitions', () => {
     }
   });
 
-  test('have a drawing of the service, or a monogram', () => {
+  test('have a logo of the service, without scripts and references to elsewhere, or a monogram', () => {
     const logos = readdirSync(join(PROVIDERS, 'logos'));
     const used = new Set(shipped.list().map(({ logo }) => logo));
     for (const logo of logos) {

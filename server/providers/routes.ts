@@ -81,7 +81,7 @@ export function providerRoutes(
         operationId: 'getProviderLogo',
         summary: 'Get the logo of a provider',
         description:
-          'The address is in the field `logo` of the provider. For a provider without a file, the image shows its initials.',
+          'The address is in the field `logo_url` of the provider. For a provider without a file, the image shows its initials.',
         errors: ['not_found'],
         params: z.object({ file: z.string().regex(/^[a-z0-9-]+\.svg$/) }),
         answers: {

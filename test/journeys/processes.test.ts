@@ -55,8 +55,8 @@ after(async () => {
 });
 
 /**
- * Without an agent each call opens a connection. A call on a kept connection that was closed meanwhile is repeated, as clients
- * do (RFC 9112 §9.5).
+ * Without an agent each call opens a connection. If the service has closed a kept connection meanwhile, the call is repeated,
+ * as clients do (RFC 9112 §9.5).
  */
 function get(path: string, agent: Agent | false = false): Promise<{ status: number; text: string }> {
   const headers = {

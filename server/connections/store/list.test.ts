@@ -135,7 +135,7 @@ test('connections are counted by status, without those that are deleted', async 
 test('a page costs what it shows, and a count looks at no rows', async () => {
   const blocksOf = async ({ sql, parameters }: { sql: string; parameters: readonly unknown[] }) => {
     const rows = await database.db.transaction(async (tx) => {
-      // As the embedded database has it. With 4, the default, reading the whole of this small table is cheaper.
+      // The embedded database has this setting. With the default of 4, PostgreSQL prefers to read this small table whole.
       await tx.query('set local random_page_cost = 1.1');
       return tx.query<Record<string, string>>(`explain (analyze, buffers) ${sql}`, parameters);
     });

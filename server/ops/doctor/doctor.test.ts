@@ -82,7 +82,7 @@ test('a read-only role and a role with a short timeout are reported', async () =
   try {
     const found = new Map<string, string>();
     await db.transaction(async (tx) => {
-      // A pooler would lend a connection that was opened before. The one of this transaction is taken.
+      // A pooler would reuse a connection that has the old settings. This transaction occupies the last of them.
       await tx.query(
         `select pg_terminate_backend(pid) from pg_stat_activity
          where datname = current_database() and state = 'idle' and pid <> pg_backend_pid()`,

@@ -46,7 +46,7 @@ import {
   providersQuery,
 } from './queries.ts';
 
-/** All providers, with a search. */
+/** All providers, with a search and categories. */
 export function CataloguePage() {
   const environment = useEnvironment();
   const { search, category, provider } = useSearch({ from: '/$environment/integrations/new' });
@@ -97,8 +97,7 @@ export function CataloguePage() {
               />
               {found.length === 0 ? (
                 <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
-                  The catalogue has no provider with this name. You can add a provider with one YAML file.{' '}
-                  <GuideLink to="catalogue" />
+                  You can add a provider with one YAML file. <GuideLink to="catalogue" />
                 </EmptyState>
               ) : (
                 <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
@@ -152,7 +151,7 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
           )}
           <Group gap={6} wrap="nowrap">
             <Text size="xs" c="dimmed" truncate>
-              {[AUTH[provider.auth_mode], ...(provider.categories ?? [])].filter(Boolean).join(' · ')}
+              {[AUTH[provider.auth_mode] ?? provider.auth_mode, ...(provider.categories ?? [])].join(' · ')}
             </Text>
             {provider.has_sandbox === true && (
               <Badge color="violet" size="sm" flex="none">
@@ -171,18 +170,19 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
   );
 }
 
-/** What a user gives to connect an account. */
+/** How users authenticate, by auth mode. */
 const AUTH: Record<string, string> = {
   OAUTH2: 'OAuth',
   OAUTH2_CC: 'Client credentials',
   API_KEY: 'API key',
   BASIC: 'User and password',
+  NONE: 'No credentials',
 };
 
-/** Smaller categories are found by the search. */
+/** The search finds smaller categories. */
 const minProviders = 9;
 
-/** The categories with the most providers, one of which can be chosen. */
+/** The categories with the most providers as chips. At most one category is chosen. */
 function Categories({
   providers,
   chosen,
