@@ -190,7 +190,11 @@ const departures: Record<string, Departures> = {
     refresh: 'repeats',
     userinfo: { id: '77', name: 'ada' },
   },
-  ringcentral: { ...basic, userinfo: { id: 77, contact: { email: 'ada@example.com' } } },
+  ringcentral: {
+    ...basic,
+    refreshLifeIn: 'refresh_token_expires_in',
+    userinfo: { id: 77, contact: { email: 'ada@example.com' } },
+  },
   'sage-intacct': {},
   salesforce: {
     ...challenge,
@@ -251,7 +255,7 @@ const departures: Record<string, Departures> = {
   },
   typeform: { ...offlineScope('offline'), userinfo: { user_id: '77', email: 'ada@example.com' } },
   webex: { userinfo: { id: '77', displayName: 'Ada' } },
-  webflow: { ...lasting, ...numbered },
+  webflow: { ...lasting, ...numbered, tokenRequest: 'json' },
   'wordpress-com': { ...lasting, tokenType: 'bearer' },
   wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'absent' },
   x: { ...basic, ...challenge, ...offlineScope('offline.access'), userinfo: { data: { id: '77' } } },
