@@ -97,6 +97,10 @@ const departures: Record<string, Departures> = {
   discord: { userinfo: { id: '77', email: 'ada@example.com', verified: true } },
   docusign: { ...basic, ...claims },
   dropbox: { ...challenge, offline: { params: { token_access_type: 'offline' } }, refresh: 'silent' },
+  'dynamics-365': {
+    ...azure,
+    userinfo: { UserId: '77', BusinessUnitId: '1', OrganizationId: '2' },
+  },
   egnyte: { refresh: 'none', grantedScopes: 'absent' },
   etsy: { ...challenge, clientAuth: 'public', grantedScopes: 'absent' },
   eventbrite: { ...lasting, ...numbered },
@@ -157,6 +161,7 @@ const departures: Record<string, Departures> = {
   mollie: { ...basic },
   monday: challenge,
   netlify: { ...lasting, ...numbered },
+  netsuite: { ...basic, ...challenge },
   notion: {
     ...basic,
     tokenRequest: 'json',
@@ -207,6 +212,7 @@ const departures: Record<string, Departures> = {
   salesloft: { userinfo: { data: { id: 77, email: 'ada@example.com' } } },
   sentry: { grantedScopes: 'absent' },
   'sharepoint-online': microsoft,
+  servicenow: {},
   shopify: {
     ...commas,
     tokenType: '',
