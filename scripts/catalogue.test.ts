@@ -34,6 +34,15 @@ describe('a definition from an OpenAPI file', () => {
     });
   });
 
+  test('has a call that verifies a key if the file has its path', () => {
+    const document = { ...file(header), paths: { '/me': { get: {} }, '/keys': { post: {} } } };
+    const read = ofOpenApi({ ...entry, verification: '/me' }, { document, on });
+    assert.deepEqual(typeof read === 'object' && read.verification, { path: '/me' });
+    for (const path of ['/keys', '/other']) {
+      assert.match(String(ofOpenApi({ ...entry, verification: path }, { document, on })), /no GET/);
+    }
+  });
+
   test('takes the scopes of an authorization code flow with their descriptions', () => {
     const code = {
       authorizationUrl: 'https://x.example/authorize',

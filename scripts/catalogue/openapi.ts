@@ -25,6 +25,7 @@ const openApi = z.looseObject({
   externalDocs: z.looseObject({ url: z.string() }).optional(),
   servers: z.array(z.looseObject({ url: z.string() })).default([]),
   components: z.looseObject({ securitySchemes: z.record(z.string(), z.unknown()) }),
+  paths: z.record(z.string(), z.looseObject({ get: z.unknown().optional() })).default({}),
 });
 
 type Entry = Selection['openapi'][string];
@@ -54,12 +55,21 @@ export function definitionsOfOpenApi({
 
 /** A definition of the catalogue, or why the file does not have all of its facts. */
 export function definitionOf(
-  { scheme: schemeName, display_name, categories, docs, server, extends: base, default_scopes }: Entry,
+  {
+    scheme: schemeName,
+    display_name,
+    categories,
+    docs,
+    server,
+    verification,
+    extends: base,
+    default_scopes,
+  }: Entry,
   { document, on }: { document: unknown; on: string },
 ): Record<string, unknown> | string {
   const read = openApi.safeParse(document);
   if (!read.success) return `it is no OpenAPI 3 file: ${z.prettifyError(read.error)}`;
-  const { info, externalDocs, servers, components } = read.data;
+  const { info, externalDocs, servers, components, paths } = read.data;
   if (info['x-unofficialSpec'] === true) return 'the file is not the provider’s own';
   const page = info['x-origin']?.at(-1)?.url;
   if (page === undefined || !isHttps(page)) return 'the file does not say where the provider publishes it';
@@ -71,6 +81,8 @@ export function definitionOf(
   if (typeof auth === 'string') return auth;
   const documentation = docs ?? externalDocs?.url;
   if (documentation === undefined || !isHttps(documentation)) return 'no documentation is named';
+  if (verification !== undefined && paths[verification]?.get === undefined)
+    return `the file has no GET ${verification}`;
   return {
     ...(base !== undefined && { extends: base }),
     display_name,
@@ -81,6 +93,7 @@ export function definitionOf(
     ...auth,
     ...(base !== undefined && { sandbox: null }),
     api: { base_url: url.replace(/\/+$/, '') },
+    ...(verification !== undefined && { verification: { path: verification } }),
   };
 }
 

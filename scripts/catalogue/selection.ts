@@ -21,6 +21,8 @@ export const selectionSchema = z.strictObject({
       docs: z.url({ protocol: /^https$/ }).optional(),
       /** Which of the file's `servers` is called; the first if absent. */
       server: z.int().min(0).default(0),
+      /** A call that changes nothing and tells whether a key works: a GET of the file's `paths`. */
+      verification: z.string().startsWith('/').optional(),
     }),
   ),
   /** By the name of the definition. */
