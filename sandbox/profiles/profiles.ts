@@ -131,7 +131,7 @@ const departures: Record<string, Departures> = {
   'help-scout': { ...numbered, grantedScopes: 'absent' },
   heroku: { refresh: 'repeats', grantedScopes: 'absent' },
   hubspot: { tokenType: 'bearer', refresh: 'repeats', grantedScopes: 'absent' },
-  'hugging-face': { ...challenge, ...claims },
+  'hugging-face': { ...basic, ...challenge, ...claims },
   intercom: { ...lasting, ...numbered },
   jira: atlassian,
   keycloak: {
