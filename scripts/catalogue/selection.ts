@@ -21,7 +21,7 @@ export const selectionSchema = z.strictObject({
       docs: z.url({ protocol: /^https$/ }).optional(),
       /** Which of the file's `servers` is called; the first if absent. */
       server: z.int().min(0).default(0),
-      /** A call that changes nothing and tells whether a key works: a GET of the file's `paths`. */
+      /** A GET of the file's `paths` that every valid key may call: a 403 refuses the key, also one with few permissions. */
       verification: z.string().startsWith('/').optional(),
     }),
   ),
