@@ -23,8 +23,8 @@ const keptMs: Readonly<Record<SpanS, number>> = {
 type Part = { spanS: SpanS; from: number; to: number };
 
 /** Whether counts can answer this filter. */
-export function isCounted({ connection, text }: OperationFilter): boolean {
-  return connection === undefined && text === undefined;
+export function isCounted({ connection, accounts, text }: OperationFilter): boolean {
+  return connection === undefined && accounts === undefined && text === undefined;
 }
 
 /**

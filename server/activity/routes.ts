@@ -19,7 +19,7 @@ import {
   seriesOf,
   stepsS,
 } from './series.ts';
-import { filterInput, filterOf, operationToWire, operationWire, timeInput } from './wire.ts';
+import { filterInput, filterOf, operationsToWire, operationWire, timeInput } from './wire.ts';
 import type { Activity } from './writer.ts';
 
 const message = z.object({
@@ -105,12 +105,12 @@ export function activityRoutes(
     },
     async ({ query: { cursor, limit, from, to, ...query }, caller }) => {
       const { operations, next, searchedUntil } = await searchOperations(db, {
-        filter: { ...filterOf(caller, query), from, to },
+        filter: { ...(await filterOf(db, caller, query)), from, to },
         before: cursor,
         limit,
       });
       return {
-        operations: operations.map(operationToWire),
+        operations: await operationsToWire(db, { operations, caller }),
         next_cursor: next ?? null,
         searched_until: searchedUntil?.toISOString() ?? null,
       };
@@ -165,7 +165,7 @@ export function activityRoutes(
         throw fieldError('invalid_query_params', ['from'], `must be at most ${days} days before \`to\``);
       }
       const { dropped } = activity;
-      const filter = { ...filterOf(caller, chosen), endpoint, sync, variant, from, to };
+      const filter = { ...(await filterOf(db, caller, chosen)), endpoint, sync, variant, from, to };
       filter.type ??= endpoint !== undefined ? 'delivery' : sync !== undefined ? 'run' : undefined;
       if (by !== undefined) {
         if (!isCounted(filter)) {
@@ -216,8 +216,9 @@ export function activityRoutes(
       const { messages, ...found } = await getOperation(db, {
         ...{ environmentId: caller.environmentId, id, vault },
       });
+      const [operation] = await operationsToWire(db, { operations: [found], caller });
       return {
-        ...operationToWire(found),
+        ...operation!,
         messages: messages.map(({ isDeleted, ...one }) => ({
           ...one,
           details: one.details as Record<string, unknown>,

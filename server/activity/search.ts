@@ -36,6 +36,31 @@ const dayCosts = 300;
 
 export async function searchOperations(
   db: Queryable,
+  { filter: { accounts, ...filter }, ...search }: Search,
+): Promise<Found> {
+  if (accounts === undefined) return searchAlong(db, { filter, ...search });
+  const parts: Found[] = [];
+  for (const account of accounts)
+    parts.push(await searchAlong(db, { filter: { ...filter, ...account }, ...search }));
+  return merged(parts, search.limit);
+}
+
+/** The newest operations of several searches, back to where all of them have searched. */
+function merged(parts: Found[], limit: number): Found {
+  const ends = parts.flatMap(({ next }) => next ?? []).sort();
+  const end = ends.at(-1);
+  const operations = parts
+    .flatMap((part) => part.operations)
+    .filter(({ id }) => end === undefined || id >= end)
+    .sort((a, b) => (a.id < b.id ? 1 : -1));
+  if (operations.length > limit) return goOn(operations.slice(0, limit), operations[limit - 1]!.id);
+  return end === undefined
+    ? { operations, next: undefined, searchedUntil: undefined }
+    : goOn(operations, end);
+}
+
+async function searchAlong(
+  db: Queryable,
   { filter, before, limit, max = maxLookedAt }: Search,
 ): Promise<Found> {
   const walk = walkOf(filter);
@@ -154,8 +179,15 @@ function onTheWay({
  * Messages are searched within `range` only, which must contain the times of the rows.
  */
 export function fits(filter: OperationFilter, range: { from: Date; to: Date }): Expression<SqlBool> {
-  const { integration, connection, type, status, text, endpoint, sync, variant } = filter;
+  const { integration, connection, accounts, type, status, text, endpoint, sync, variant } = filter;
   const conditions = [sql<SqlBool>`true`];
+  if (accounts !== undefined) {
+    conditions.push(sql`(operation.integration, operation.connection) in (
+      select * from unnest(
+        ${accounts.map((one) => one.integration)}::text[], ${accounts.map((one) => one.connection)}::text[]
+      )
+    )`);
+  }
   if (integration !== undefined) conditions.push(sql`operation.integration = ${integration}`);
   if (connection !== undefined) conditions.push(sql`operation.connection = ${connection}`);
   if (type !== undefined) conditions.push(sql`operation.type = ${type}`);

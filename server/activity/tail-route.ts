@@ -8,7 +8,7 @@ import type { App } from '../http/server.ts';
 import { withIntegrationId } from '../http/spellings.ts';
 import { type OperationFilter, type OperationRow, operationColumns, timeOfId } from './operations.ts';
 import { fits } from './search.ts';
-import { filterInput, filterOf, operationToWire } from './wire.ts';
+import { filterInput, filterOf, operationsToWire } from './wire.ts';
 
 type TailDeps = {
   db: Db;
@@ -77,7 +77,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
       }
       const lastId = headers['last-event-id'];
       const tail = tailOperations(db, {
-        filter: filterOf(caller, query),
+        filter: await filterOf(db, caller, query),
         since: lastId === undefined ? now().getTime() : sinceOperation(lastId),
         nowMs: () => now().getTime(),
       });
@@ -89,6 +89,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
         timing,
         until: performance.now() + seconds * 1000,
         authorizeAgain: () => authorizeAgain(raw),
+        toWire: (operations) => operationsToWire(db, { operations, caller }),
       });
       return reply
         .type('text/event-stream; charset=utf-8')
@@ -106,7 +107,14 @@ async function pump(
     timing: { pollMs, heartbeatMs },
     until,
     authorizeAgain,
-  }: { tail: Tail; timing: TailTiming; until: number; authorizeAgain: () => Promise<unknown> },
+    toWire,
+  }: {
+    tail: Tail;
+    timing: TailTiming;
+    until: number;
+    authorizeAgain: () => Promise<unknown>;
+    toWire: (operations: OperationRow[]) => ReturnType<typeof operationsToWire>;
+  },
 ): Promise<void> {
   const { ended } = stream;
   try {
@@ -115,11 +123,9 @@ async function pump(
     while (!ended.aborted) {
       await authorizeAgain();
       const { operations, hasMore } = await tail.next();
-      for (const operation of operations) {
+      for (const operation of await toWire(operations)) {
         if (ended.aborted) return;
-        await stream.send(
-          event('operation', { id: operation.id, data: withIntegrationId(operationToWire(operation)) }),
-        );
+        await stream.send(event('operation', { id: operation.id, data: withIntegrationId(operation) }));
       }
       const at = performance.now();
       if (operations.length > 0) quietSince = at;

@@ -1,7 +1,9 @@
 import { z } from 'zod';
-import type { Caller } from '../http/auth/caller.ts';
+import type { Queryable } from '../db/pool.ts';
+import { type Caller, hasScope } from '../http/auth/caller.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { text } from '../http/text.ts';
+import { emailsOf, withAccounts } from './accounts.ts';
 import {
   type OperationFilter,
   type OperationRow,
@@ -17,6 +19,8 @@ export const operationWire = z.object({
   status: z.string(),
   provider_config_key: z.string().nullable(),
   connection_id: z.string().nullable(),
+  /** Of the account or, if it has none, of the end user. Null without `connections:read`. */
+  account_email: z.string().nullable(),
   /** `key:12`, ... */
   actor: z.string().nullable(),
   /** What the answer carried as X-Request-Id. */
@@ -40,16 +44,29 @@ export const operationWire = z.object({
 });
 nameSchemas({ Operation: operationWire });
 
-export function operationToWire(row: OperationRow): z.input<typeof operationWire> {
-  const { created_at: createdAt, integration, connection, ...same } = row;
-  return {
-    ...same,
-    created_at: createdAt.toISOString(),
-    provider_config_key: integration,
-    connection_id: connection,
-    details: row.details as Record<string, unknown>,
-  };
+/** Each with the e-mail address of its account, if the caller may read connections. */
+export async function operationsToWire<T extends OperationRow>(
+  db: Queryable,
+  { operations, caller }: { operations: readonly T[]; caller: Caller },
+): Promise<z.input<typeof operationWire>[]> {
+  const { environmentId } = caller;
+  const emailOf = mayReadAccounts(caller)
+    ? await emailsOf(db, { environmentId, operations })
+    : () => undefined;
+  return operations.map((operation) => {
+    const { created_at: createdAt, integration, connection, ...same } = operation;
+    return {
+      ...same,
+      created_at: createdAt.toISOString(),
+      provider_config_key: integration,
+      connection_id: connection,
+      account_email: emailOf(operation) ?? null,
+      details: operation.details as Record<string, unknown>,
+    };
+  });
 }
+
+const mayReadAccounts = (caller: Caller) => hasScope(caller, 'connections:read');
 
 /** Any time of ISO 8601 with an offset. */
 export const timeInput = z.iso.datetime({ offset: true }).transform((given) => new Date(given));
@@ -65,8 +82,9 @@ export const filterInput = {
 
 type FilterQuery = { [Name in keyof typeof filterInput]?: z.output<(typeof filterInput)[Name]> };
 
-/** The filter of the query, limited to the caller's environment. */
-export function filterOf(caller: Caller, given: FilterQuery): OperationFilter {
+/** The filter of the query, limited to the caller's environment. A text can be an e-mail address, see `accounts.ts`. */
+export async function filterOf(db: Queryable, caller: Caller, given: FilterQuery): Promise<OperationFilter> {
   const { provider_config_key: integration, connection_id: connection, type, status, text } = given;
-  return { environmentId: caller.environmentId, integration, connection, type, status, text };
+  const filter = { environmentId: caller.environmentId, integration, connection, type, status, text };
+  return mayReadAccounts(caller) ? withAccounts(db, filter) : filter;
 }

@@ -137,6 +137,11 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
   });
   assert.ok(Date.parse(next_at as string) > 0);
   assert.deepEqual(((last_run as Json).error as Json).message, 'no rows');
+  const { body: list } = await trellis.call('GET', '/connections?syncs=failing&count=true');
+  assert.deepEqual(
+    [list.total, (list.connections as Json[]).map((one) => one.connection_id)],
+    [1, [connectionId]],
+  );
   const [running] = (await syncs('state=running')).syncs;
   assert.deepEqual((running!.current_run as Json).state, 'running');
   assert.deepEqual(

@@ -17,6 +17,11 @@ export type List = {
   by: 'whole' | 'page' | { parameter: 'after' | 'before'; next: string };
   /** If `limit` of a list by pages has no default: the entries of the first page, and of each following one. */
   sizes?: { first: number; following: number };
+  /**
+   * If the entries of a list by pages have positions, in some of its orders: the parameter that takes one, and the field
+   * with that of the last entry, which is not sent. Then an entry that is removed meanwhile moves no other past a page.
+   */
+  positions?: { parameter: string; last: string };
 };
 
 declare module 'fastify' {
@@ -74,7 +79,7 @@ function withNextCursor(schema: z.ZodObject): z.ZodObject {
 }
 
 /** Takes `cursor`, and `limit` of a whole list, out of the query, and sets the parameters of the route. */
-function takePage(request: FastifyRequest, { by }: List, name: string): Page | undefined {
+function takePage(request: FastifyRequest, { by, sizes, positions }: List, name: string): Page | undefined {
   const query = request.query as Query;
   const { cursor } = query;
   if (cursor !== undefined && typeof cursor !== 'string') throw wrong('cursor', 'must be one text');
@@ -87,6 +92,14 @@ function takePage(request: FastifyRequest, { by }: List, name: string): Page | u
   }
   if (cursor === undefined) return undefined;
   const position = positionIn(cursor, name);
+  if (by === 'page' && positions !== undefined && !offsetForm.test(position)) {
+    if (!positionForm.test(position)) throw wrongCursor();
+    setUnlessOther(query, 'page', '0');
+    setUnlessOther(query, positions.parameter, position);
+    setSentName(request, positions.parameter, 'cursor');
+    query.limit ??= String(sizes!.following);
+    return undefined;
+  }
   if (by === 'page') {
     const { start, limit } = offsetIn(position);
     if (limit === undefined || limit === 0 || start % limit !== 0) throw wrongCursor();
@@ -116,7 +129,7 @@ function withCursor(
     page,
   }: { list: List; name: string; request: FastifyRequest; page: Page | undefined },
 ): Query {
-  const { items, by, sizes } = list;
+  const { items, by, sizes, positions } = list;
   const entries = payload[items] as unknown[];
   if (by === 'whole') {
     const { start, limit = entries.length } = page ?? { start: 0 };
@@ -127,6 +140,9 @@ function withCursor(
   if (by === 'page') {
     const query = request.query as { page: number; limit?: number };
     const limit = query.limit ?? sizes!.first;
+    const last = positions && payload[positions.last];
+    if (last !== undefined)
+      return { ...payload, next_cursor: entries.length < limit ? null : cursorOf(name, String(last)) };
     const start = (query.page + 1) * limit;
     const total = (payload.pagination as { total: number } | undefined)?.total;
     const isLast = total === undefined ? entries.length < limit : start >= total;

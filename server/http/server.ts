@@ -46,6 +46,7 @@ import { parseJsonOnly } from './json-body.ts';
 import { limitBodyMemory, refuseCoded } from './limits/body-memory.ts';
 import type { Overload } from './limits/overload.ts';
 import type { RateLimits } from './limits/rate-limit.ts';
+import { addListExports, type ExportLimits } from './list-exports.ts';
 import { addLists } from './lists.ts';
 import { describeRoutes } from './openapi/openapi.ts';
 import { addSpellings, nameAdder } from './spellings.ts';
@@ -85,6 +86,7 @@ type Limits = {
   maxConnections?: number;
   /** Of the memory for large bodies. */
   bodyBytes?: number | undefined;
+  exports?: Partial<ExportLimits> | undefined;
 };
 
 type HttpSettings = {
@@ -181,6 +183,7 @@ function createOwn({
   addDeprecatedRoutes(app, config.baseUrl);
   addLists(app);
   addSpellings(app);
+  addListExports(app, { brand: config.brand, limits: limits.exports });
   addRequestContext(app);
   parseJsonOnly(app);
   writeErrors(app, isRootAlias);

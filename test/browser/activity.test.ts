@@ -145,7 +145,8 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
       .getByRole('group', { name: 'Phases' })
       .getByText(/first byte/)
       .waitFor();
-    await drawer.getByRole('link', { name: headers['connection-id'] ?? '' }).waitFor();
+    await drawer.getByRole('link', { name: 'ada@example.com' }).waitFor();
+    await drawer.getByText(headers['connection-id'] ?? '', { exact: true }).waitFor();
     await drawer.getByRole('link', { name: 'google-sheet', exact: true }).waitFor();
     await picture(page, 'activity-operation');
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { exported, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect } from '../support/trellis.ts';
 
 describe('connections in a browser', { skip: skipBrowser }, () => {
@@ -152,6 +152,68 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Write a tag as name=value.').waitFor();
     await page.getByRole('textbox', { name: 'Tag' }).fill('size = large');
     await page.getByText('1 to 3 of 3').waitFor();
+    const some = await exported(page, 'NDJSON');
+    assert.equal(some.name, 'connections.ndjson');
+    assert.match(some.text, /"count":3\}/);
+    await page.getByRole('textbox', { name: 'Tag' }).fill('');
+    await page.getByText('1 to 50 of 10,000').waitFor();
+    const { text } = await exported(page, 'CSV');
+    assert.equal(text.split('\r\n').length, 10_002);
+  });
+
+  test('selected connections get reconnect links, have their syncs retried and are deleted together', async () => {
+    const { trellis } = dashboard;
+    const accounts = ['grace@example.com', 'linus@example.com', 'reader@example.com'];
+    const made: string[] = [];
+    for (const account of accounts) {
+      await trellis.control('POST', 'accounts', { email: account }).catch(() => {});
+      made.push((await connect(trellis, { account })).connectionId);
+    }
+    const select = async (...names: string[]) => {
+      for (const name of names) await page.getByRole('checkbox', { name: `Select ${name}` }).check();
+      await page.getByText(`${names.length} selected`).waitFor();
+    };
+    const close = () => page.getByRole('button', { name: 'Close', exact: true }).last().click();
+    await open('/connections');
+    await select(...accounts);
+    await picture(page, 'connections-selected');
+    await page.getByRole('button', { name: 'Copy reconnect links' }).click();
+    await page.getByRole('button', { name: 'Create links of 3 connections' }).click();
+    await page.getByText('3 links created.').waitFor();
+    await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+    await page.getByRole('button', { name: 'Copy 3 links' }).click();
+    const links = String(await page.evaluate('navigator.clipboard.readText()')).split('\n');
+    assert.equal(links.length, 3);
+    for (const link of links) assert.match(link, /^[a-z]+@example\.com http.*session_token=/);
+    await picture(page, 'connections-links');
+    await close();
+    await page.getByText('3 selected').waitFor({ state: 'detached' });
+
+    await select('linus@example.com');
+    await page.getByRole('button', { name: 'Retry failed syncs' }).click();
+    await page.getByRole('button', { name: 'Retry syncs of 1 connection' }).click();
+    await page.getByText('0 syncs started.').waitFor();
+    await close();
+
+    await page.getByRole('checkbox', { name: 'Select all connections of this page' }).check();
+    await page.getByText('50 selected').waitFor();
+    await page.getByRole('checkbox', { name: 'Select all connections of this page' }).uncheck();
+    await select(...accounts);
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('heading', { name: 'Delete 3 connections?' }).waitFor();
+    await picture(page, 'connections-delete');
+    // Another user deletes one meanwhile.
+    const other = `/connections/${made[1]}?provider_config_key=google-sheet`;
+    assert.equal((await trellis.call('DELETE', other)).status, 200);
+    await page.getByRole('button', { name: 'Delete 3 connections permanently' }).click();
+    await page.getByText('2 connections deleted.').waitFor();
+    await page.getByText('1 connection failed').waitFor();
+    await page.getByText(/linus@example\.com: /).waitFor();
+    await picture(page, 'connections-deleted');
+    await close();
+    await page.getByText('1 to 50 of 10,000').waitFor();
+    for (const account of accounts)
+      assert.equal(await page.getByRole('checkbox', { name: `Select ${account}` }).count(), 0);
   });
 
   test('a viewer sees it, and is offered nothing to change', async () => {
@@ -159,6 +221,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/connections`);
     await viewer.getByText('ada@example.com').waitFor();
     await viewer.getByText('for ada', { exact: true }).waitFor();
+    assert.equal(await viewer.getByRole('checkbox').count(), 0);
     assert.equal(await viewer.getByRole('button', { name: 'Add a test connection' }).count(), 0);
     await viewer.getByText('ada@example.com').click();
     await viewer.getByRole('heading', { name: 'ada@example.com' }).waitFor();

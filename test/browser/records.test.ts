@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { exported, holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect } from '../support/trellis.ts';
 
 /** What an owner, and a viewer, see and do with records, in a real browser and in this order. */
@@ -242,14 +242,18 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     assert.equal(city?.keep_previous, false);
   });
 
-  test('an export is saved whole as a file', async () => {
+  test('an export is a file with the records that the filters show', async () => {
     await open(dataset('City'));
-    const [download] = await Promise.all([
-      page.waitForEvent('download'),
-      page.getByRole('button', { name: 'Export' }).click(),
-    ]);
-    await page.getByText('120 records exported.').waitFor();
-    assert.equal(download.suggestedFilename(), 'City.ndjson');
+    const all = await exported(page, 'NDJSON');
+    assert.equal(all.name, 'City.ndjson');
+    assert.match(all.text, /\{"_trellis_export":\{"count":120\}\}\n$/);
+    await open(`${dataset('City')}?ids=7`);
+    const { name, text } = await exported(page, 'CSV');
+    assert.equal(name, 'City.csv');
+    assert.match(text, /^id,_trellis_metadata\.first_seen_at,.*\r\n7,.*\r\n$/);
+    await page.getByRole('button', { name: 'Export' }).click();
+    await page.getByRole('menuitem', { name: 'CSV' }).waitFor();
+    await picture(page, 'records-export');
   });
 
   test('a viewer reads everything, and is offered nothing that changes it', async () => {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { exported, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { password, type TestPerson } from '../support/person.ts';
 import { connect, type TestTrellis } from '../support/trellis.ts';
 
@@ -54,6 +54,24 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Choose at least one scope.').waitFor();
     await dialog().getByText('Scopes', { exact: true }).and(page.locator(':focus')).waitFor();
     await picture(page, 'settings-key-no-scope');
+    const preset = async (name: string) => {
+      await page.getByRole('combobox', { name: 'Preset' }).click();
+      await page.getByRole('option', { name }).click();
+    };
+    const scopes = () => page.locator('input[type=checkbox]:checked').count();
+    await preset('Deploy from CI');
+    await page.getByText('You cannot grant functions:deploy').waitFor();
+    await page.getByText('--scopes functions:read,functions:deploy').waitFor();
+    assert.equal(await scopes(), 1);
+    await picture(page, 'settings-key-preset');
+    await preset('Application backend');
+    await page.getByText('You cannot grant').waitFor({ state: 'detached' });
+    assert.equal(await scopes(), 10);
+    await preset('Read-only');
+    assert.equal(await page.getByRole('checkbox', { name: 'records:read' }).isChecked(), true);
+    assert.equal(await page.getByRole('checkbox', { name: 'records:write' }).isChecked(), false);
+    await press('None');
+    assert.equal(await scopes(), 0);
     await page.getByRole('checkbox', { name: 'proxy:read' }).check();
     await page.getByRole('checkbox', { name: 'integrations:read' }).check();
     await press('Add a rule');
@@ -226,6 +244,11 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Action' }).fill('');
     await page.getByText('user.signed_in').first().waitFor();
     await picture(page, 'settings-audit-installation');
+    const { name, text } = await exported(page, 'CSV');
+    assert.equal(name, 'audit.csv');
+    assert.match(text, /^position,created_at,actor,action,target,details\r\n/);
+    assert.match(text, /,user\.signed_in,/);
+    assert.doesNotMatch(text, /,key\.created,/);
   });
 
   test('an environment is made, renamed and deleted, but not while it has connections', async () => {

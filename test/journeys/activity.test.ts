@@ -55,6 +55,7 @@ test('a caller with the scope can look up a proxied call, without its secrets', 
     integration_id: headers['provider-config-key'],
     provider_config_key: headers['provider-config-key'],
     connection_id: headers['connection-id'],
+    account_email: 'ada@example.com',
     method: 'GET',
     path: '/v4/spreadsheets/looked-up?access_token=***&prettyPrint=false',
     http_status: 404,
@@ -71,7 +72,16 @@ test('a caller with the scope can look up a proxied call, without its secrets', 
   const phases = [credentialsMs, connectMs, firstByteMs, bodyMs].map(Number);
   assert.ok(phases.every((ms) => ms >= 0) && Number(credentialsMs) > 0 && Number(firstByteMs) > 0);
   const one = await trellis.call('GET', `/operations/${id}`);
-  assert.deepEqual(one.body.messages, []);
+  assert.deepEqual([one.body.messages, one.body.account_email], [[], 'ada@example.com']);
+  const { body: found } = await trellis.call('GET', '/operations?text=ADA@example.com&type=proxy');
+  assert.ok((found.operations as { id: string }[]).some((operation) => operation.id === id));
+  const key = await trellis.keyWith('activity:read');
+  for (const path of [`/operations/${id}`, '/operations?text=looked-up&limit=1']) {
+    const { text } = await trellis.call('GET', path, { key });
+    assert.match(text, /"account_email":null/);
+  }
+  const { body: none } = await trellis.call('GET', '/operations?text=ada@example.com&type=proxy', { key });
+  assert.deepEqual(none.operations, []);
   assert.equal((await trellis.call('GET', `/operations/${id}`, { key: trellis.keys.prod })).status, 404);
   assert.equal(
     (await trellis.call('GET', '/operations', { key: await trellis.keyWith('proxy:read') })).status,

@@ -101,6 +101,21 @@ for (const [name, scenario] of Object.entries(scenarios)) {
   });
 }
 
+test('a viewer exports the lists of an environment, but no records', async () => {
+  for (const [name, path, right] of [
+    ['records', '/records?model=M', 403],
+    ['connections', '/connections', 200],
+    ['audit', '/audit', 200],
+  ] as const) {
+    const { headers = {} } = scenarios['GET /records']!.request(given);
+    for (const accept of ['text/csv', 'application/x-ndjson']) {
+      const asked = { environment: 'dev', headers: { ...headers, accept } };
+      assert.equal((await people.viewer.call('GET', path, asked)).status, right, name);
+      assert.equal((await people.developer.call('GET', path, asked)).status, 200, name);
+    }
+  }
+});
+
 test('no role is given credentials of a connection or values of variables, or makes a key that would be', async () => {
   const path = `/connections/${given.connectionId}?provider_config_key=google-sheet`;
   for (const person of Object.values(people)) {

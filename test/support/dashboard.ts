@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { BrowserContext, Page, Route } from 'playwright-core';
@@ -167,6 +167,21 @@ export async function assertFits(page: Page, name: string): Promise<void> {
     '(({ scrollWidth, clientWidth }) => [scrollWidth - clientWidth, clientWidth])(document.documentElement)',
   );
   assert.ok(overflow <= 0, `${name} at ${width}: ${overflow} pixels too wide`);
+}
+
+/** What the Export menu of the page downloads. */
+export async function exported(
+  page: Page,
+  format: 'CSV' | 'NDJSON',
+): Promise<{ name: string; text: string }> {
+  await page.getByRole('button', { name: 'Export' }).click();
+  const [download] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('menuitem', { name: format }).click(),
+  ]);
+  const name = download.suggestedFilename();
+  await page.getByText(`${name} is downloaded.`).last().waitFor();
+  return { name, text: await readFile(await download.path(), 'utf8') };
 }
 
 /** Holds calls that match back until what this answers is called, so that a page stays in its loading state. */

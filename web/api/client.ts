@@ -85,6 +85,24 @@ export async function request(route: string, given: UntypedCall = {}): Promise<R
   return response;
 }
 
+export type ExportFormat = 'csv' | 'ndjson';
+const acceptOf = { csv: 'text/csv', ndjson: 'application/x-ndjson' };
+
+/**
+ * All entries of a list as a file, which the browser stores on disk. Throws `Fault`, with the code `cut_off` if the export is
+ * incomplete.
+ */
+export async function exportList(
+  route: Route,
+  { format, ...given }: UntypedCall & { format: ExportFormat },
+): Promise<Blob> {
+  const headers = { ...given.headers, accept: acceptOf[format] };
+  const response = await request(route, { ...given, headers });
+  return response.blob().catch(() => {
+    throw new Fault({ code: 'cut_off', message: 'The export broke off before its end.', status: 0 });
+  });
+}
+
 /** Calls a route that the OpenAPI document leaves out: sign-in and users. Throws `Fault`, as `call` does. */
 export async function send(route: string, given: UntypedCall = {}): Promise<unknown> {
   return jsonOf(await request(route, given));

@@ -40,6 +40,8 @@ export const connectionsSearchOf = optional((given) => ({
   search: textOf(given.search),
   integration: textOf(given.integration),
   status: statuses.find((one) => one === given.status),
+  /** Only connections with a failing sync. */
+  syncs: given.syncs === 'failing' ? given.syncs : undefined,
   /** A tag as `name=value`. */
   tag: textOf(given.tag),
   sort: given.sort === 'last_used' ? given.sort : undefined,

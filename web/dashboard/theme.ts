@@ -50,6 +50,8 @@ export const theme = createTheme({
     Card: { defaultProps: { withBorder: true, padding: 'md', radius: 'md' } },
     Badge: { defaultProps: { variant: 'light', radius: 'sm', tt: 'none', fw: 550 } },
     Alert: { defaultProps: { variant: 'light' } },
+    // The placeholder is focusable, and no item of the menu.
+    Menu: { defaultProps: { withInitialFocusPlaceholder: false } },
     // A dialog returns the focus to the menu's button, because the menu item no longer exists.
     MenuDropdown: {
       defaultProps: {

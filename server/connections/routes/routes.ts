@@ -8,7 +8,7 @@ import { expediteProbe } from '../../integrations/fault.ts';
 import { integrationKey } from '../../integrations/wire.ts';
 import { healthToWire, healthWire, isRefusal } from '../health/health.ts';
 import type { CredentialSource } from '../refresh/credentials.ts';
-import { countConnections, listConnections, sorts } from '../store/list.ts';
+import { countConnections, listConnections, positionForm, sorts } from '../store/list.ts';
 import type { ConnectionReader, LiveConnection } from '../store/reader.ts';
 import { recordFetched, replaceSettings } from '../store/save.ts';
 import {
@@ -75,7 +75,10 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       config: { access: { by: 'key', scope: 'connections:read' } },
       schema: {
         operationId: 'listConnections',
-        list: { items: 'connections', by: 'page', sizes: { first: firstSize, following: maxSize } },
+        list: {
+          ...{ items: 'connections', by: 'page', sizes: { first: firstSize, following: maxSize } },
+          positions: { parameter: 'before', last: 'last_position' },
+        },
         summary: 'List connections, newest first',
         description:
           '`search` is part of the ID, or of the ID, name or e-mail address of the account or the end user. ' +
@@ -88,10 +91,12 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
           endUserOrganizationId: text({ max: 255 }).optional(),
           integrationId: text({ max: 8192 }).optional(),
           status: statuses.optional(),
+          syncs: z.enum(['failing']).optional(),
           sort: z.enum(sorts).default('created'),
           count: flag,
           limit: z.coerce.number().int().min(1).max(maxSize).optional(),
           page: z.coerce.number().int().min(0).max(1_000_000).default(0),
+          before: z.string().regex(positionForm, 'is not a position of this list').optional(),
         }),
         response: {
           200: z.object({ connections: z.array(connectionSummary), total: z.number().optional() }),
@@ -100,7 +105,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
     },
     async ({ query, caller }) => {
       const { sort, count, limit = firstSize, page, integrationId, status: ofStatus, ...others } = query;
-      const { connectionId: id, search, endUserId, endUserOrganizationId, ...rest } = others;
+      const { connectionId: id, search, endUserId, endUserOrganizationId, syncs, before, ...rest } = others;
       const filter = {
         environmentId: caller.environmentId,
         connectionId: id,
@@ -109,10 +114,12 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
         endUserOrganizationId,
         integrationKeys: integrationId?.split(','),
         statuses: ofStatus,
+        hasFailingSync: syncs === 'failing',
         tags: readTagQuery(rest),
       };
-      const connections = await listConnections(db, { filter, vault, sort, limit, page });
+      const connections = await listConnections(db, { filter, vault, sort, limit, page, before });
       return {
+        ...(sort === 'created' && { last_position: connections.at(-1)?.position }),
         connections: connections.map((connection) => toSummary(connection, { catalog })),
         ...(count === 'true' && { total: await countConnections(db, filter) }),
       };

@@ -162,6 +162,7 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
         sort: 'created',
       }),
     ],
+    [150, selectPage({ ...page, filter: filter(), sort: 'created', before: '1769000000000000-5000' })],
     [150, selectCount(filter({ statuses: ['needs_reauth', 'blocked'] }))],
     [150, selectCount(filter())],
     [150, { compile: () => selectStatusCounts(environmentId) }],
@@ -204,4 +205,32 @@ test('a use is stored once a minute, by one of many nodes, and not for deleted c
   await nodes[0]!.settled();
   assert.equal((await row('c3')).at, null);
   assert.deepEqual((await row('c1')).at, later(61));
+});
+
+test('pages by position join without a gap, also when connections of one moment are deleted between them', async () => {
+  const { db } = database;
+  const moment = `timestamptz '2026-01-07 22:39:00.000001'`;
+  await db.query(
+    `update connection set created_at = ${moment} + interval '1 microsecond' * (id % 3)
+     where environment_id = $1 and connection_id = any($2)`,
+    [environmentId, Array.from({ length: 30 }, (_, n) => `c${9_900 + n}`)],
+  );
+  const all = await list({}, { limit: many });
+  const joined: string[] = [];
+  let before: string | undefined;
+  const gone: string[] = [];
+  for (let page = 0; page < 20; page += 1) {
+    const rows = await listConnections(db, {
+      ...{ vault, filter: filter(), sort: 'created' as const, limit: 10, page: 0, before },
+    });
+    joined.push(...rows.map(({ connectionId }) => connectionId));
+    before = rows.at(-1)!.position;
+    // Also the one that the position names.
+    gone.push(joined.at(-1)!, joined.at(-3)!);
+    await db.query(
+      'update connection set deleted_at = now(), data_key = null where connection_id = any($1) and environment_id = $2',
+      [gone, environmentId],
+    );
+  }
+  assert.deepEqual(joined, all.slice(0, 200));
 });

@@ -20,6 +20,8 @@ export type ConnectionFilter = {
   endUserOrganizationId?: string | undefined;
   integrationKeys?: string[] | undefined;
   statuses?: readonly ConnectionStatus[] | undefined;
+  /** Only connections with a sync whose last run failed, and which runs again. */
+  hasFailingSync?: boolean | undefined;
   /** A connection must have all of these tags. */
   tags?: Record<string, string> | undefined;
 };
@@ -32,14 +34,23 @@ export type ConnectionPage = {
   limit: number;
   /** Counted from 0. */
   page: number;
+  /** Only connections after this position, of the order by creation. */
+  before?: string | undefined;
 };
+
+/** The position of a connection in the order by creation: microseconds since 1970, and the row. */
+export const positionForm = /^(\d{1,17})-(\d{1,15})$/;
 
 export async function listConnections(
   db: Queryable,
   { vault, ...page }: ConnectionPage & { vault: Vault },
-): Promise<ListedConnection[]> {
+): Promise<(ListedConnection & { position: string })[]> {
   const filter = await resolved(db, page.filter);
-  return (await db.run(selectPage({ ...page, filter }))).map((row) => listedFrom(row, vault));
+  const rows = await db.run(selectPage({ ...page, filter }));
+  return rows.map(({ madeAtUs, ...row }) => ({
+    ...listedFrom(row, vault),
+    position: `${madeAtUs}-${row.id}`,
+  }));
 }
 
 /** The number of connections on all pages. */
@@ -64,13 +75,18 @@ export async function resolved(
 }
 
 export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: ResolvedFilter }) {
-  const { filter, sort, limit, page } = given;
+  const { filter, sort, limit, page, before } = given;
   const ordered =
     sort === 'created'
       ? selectListed().orderBy('connection.created_at', 'desc')
       : selectListed().orderBy('connection.last_used_at', (by) => by.desc().nullsLast());
+  const [, atUs, id] = positionForm.exec(before ?? '') ?? [];
+  const after = sql<boolean>`(connection.created_at, connection.id) < (
+    timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint
+  )`;
   return ordered
-    .where(({ and }) => and(conditionsOf(filter)))
+    .select(sql<string>`(extract(epoch from connection.created_at) * 1000000)::bigint::text`.as('madeAtUs'))
+    .where(({ and }) => and(atUs === undefined ? conditionsOf(filter) : [...conditionsOf(filter), after]))
     .orderBy('connection.id', 'desc')
     .limit(limit)
     .offset(limit * page);
@@ -95,6 +111,18 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   if (statuses.length === 1) and(sql`connection.status = ${statuses[0]}`);
   else if (statuses.length > 0 && statuses.length < connectionStatuses.length)
     and(sql`connection.status = any(${statuses})`);
+  if (filter.hasFailingSync)
+    and(sql`connection.id in (
+      select sync.connection_id
+      from sync
+      join function on function.id = sync.function_id
+      where
+        function.environment_id = ${filter.environmentId}
+        and function.is_enabled
+        and sync.state = 'active'
+        and sync.held is null
+        and sync.failures > 0
+    )`);
   if (endUserId !== undefined) and(sql`end_user->>'id' = ${endUserId}`);
   if (endUserOrganizationId !== undefined)
     and(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);

@@ -146,8 +146,8 @@ type SessionCaller = {
 export type Access =
   /** Counts for the limit of the client's address, unless the module has its own limits or the route costs nothing. */
   | { by: 'anyone'; isLimited?: false }
-  /** Viewers are served if the route reads (GET, HEAD), unless it declares otherwise. */
-  | { by: 'key'; scope: Scope | readonly Scope[]; viewers?: 'served' | 'refused' }
+  /** Viewers are served if the route reads (GET, HEAD), unless it declares otherwise. Exports: `list-exports.ts`. */
+  | { by: 'key'; scope: Scope | readonly Scope[]; viewers?: 'served' | 'without exports' | 'refused' }
   | { by: 'key or session'; scope: Scope }
   | { by: 'session' }
   /** A signed-in person, by a cookie; with `only`, owners. `request.person` is set, not `request.caller`. */

@@ -165,7 +165,10 @@ const fieldsByName: Record<string, Field> = {
   from,
   to: described('Only entries before this time: ISO 8601.', time),
   search: described('A part of the name, regardless of case.', 'sheet'),
-  text: described('A part of the path, the connection or the integration.', 'spreadsheets'),
+  text: described(
+    'A part of the path, the connection, the error code or a message, or the e-mail address of an account.',
+    'spreadsheets',
+  ),
   sort: described('The order: newest first, or last used first.', 'created'),
   count: described('The number.', 3, 'false'),
   'connections.count': described(
@@ -179,6 +182,11 @@ const fieldsByName: Record<string, Field> = {
     'active',
     'needs_reauth',
   ),
+  'connections.syncs': described(
+    '`failing`: only connections with an active sync whose last run failed.',
+    'failing',
+  ),
+  'connections.before': described('A position in the list, as its cursors have it.', '1764374400000000-42'),
   'operations.status': described('Only operations with this outcome.', 'success'),
   state: described('Only entries in this state.', 'succeeded', 'waiting', 'ok'),
   on: example('2027-01-01'),

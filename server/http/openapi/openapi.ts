@@ -60,7 +60,8 @@ export async function describeRoutes(
         description:
           'Connections, a proxy and a cache of synced records for the APIs that your users connect. Errors are `{"error": ' +
           '{code, message, errors?, payload?}}`, and every response has X-Request-Id. Responses and events may get further ' +
-          'fields; requests with unknown fields are refused with 400.',
+          'fields; requests with unknown fields are refused with 400. A list with `next_cursor` returns all its entries as a ' +
+          'file if `Accept` begins with `text/csv` or `application/x-ndjson`.',
         license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
       },
       servers: [{ url: config.baseUrl }],

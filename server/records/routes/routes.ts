@@ -48,7 +48,7 @@ function readRoutes(app: App, { db, brand, connections }: RecordRouteDeps): void
   app.get(
     '/records',
     {
-      config: { access },
+      config: { access: { ...access, viewers: 'without exports' } },
       schema: {
         operationId: 'listRecords',
         summary: 'List records by cursor',

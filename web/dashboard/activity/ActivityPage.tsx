@@ -13,13 +13,14 @@ import { localTime } from '../../ui/local-time.ts';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { useNow } from '../../ui/time.ts';
+import { ExportMenu } from '../ExportMenu.tsx';
 import { GuideLink } from '../links.tsx';
 import { CursorPager, defined, type Filter, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { OperationDrawer } from './OperationDrawer.tsx';
 import { OperationsTable } from './OperationsTable.tsx';
-import { type Filters, operationsQuery, type Point, seriesQuery } from './queries.ts';
+import { exportOperations, type Filters, operationsQuery, type Point, seriesQuery } from './queries.ts';
 import { chartTimesOf, isoOfLocal, type RangeName, ranges, timesOf } from './time-range.ts';
 import { newestFirst, type TailState, useTail } from './useTail.ts';
 
@@ -46,6 +47,14 @@ export function ActivityPage() {
           The log of the service: proxied calls, connects, refreshes, deliveries and changes of records.{' '}
           <GuideLink to="activity" />
         </>
+      }
+      actions={
+        !isEmpty && (
+          <ExportMenu
+            name="activity"
+            start={(format) => exportOperations(environment, { ...given, ...timesOf(search, nowMs) }, format)}
+          />
+        )
       }
     >
       <Card component="section" aria-label="Over time">
@@ -129,7 +138,7 @@ const types = [
 ] as const;
 
 const filters: (Filter<ActivitySearch> | 'integration')[] = [
-  { name: 'text', label: 'Search', placeholder: 'Path, connection, error or message' },
+  { name: 'text', label: 'Search', placeholder: 'E-mail, path, connection, error or message' },
   { name: 'connection', label: 'Connection ID' },
   'integration',
   { name: 'type', label: 'Kind', placeholder: 'Every kind', options: [...types] },

@@ -145,11 +145,17 @@ function Facts({ operation }: { operation: WholeOperation }) {
             className="wrap"
             {...connectionPage(environment, { integration, id: connection })}
           >
-            {connection}
+            {operation.account_email ?? connection}
           </AnchorLink>
         ) : (
           connection
         )),
+    ],
+    [
+      'Connection ID',
+      operation.account_email === null || connection === null ? null : (
+        <Copyable key="connection" value={connection} what="the connection ID" />
+      ),
     ],
     ['Called by', operation.actor],
     ['Requests to the provider', numbered(operation.requests)],

@@ -2,6 +2,7 @@ import { Badge, Box, Group, Progress, Stack, Text, Tooltip } from '@mantine/core
 import { Link } from '@tanstack/react-router';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { AnchorLink, connectionPage } from '../links.tsx';
 import type { ActivitySearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import type { Operation } from './queries.ts';
@@ -10,9 +11,12 @@ import type { Operation } from './queries.ts';
 export function OperationsTable({
   operations,
   search = {},
+  isOfConnection = false,
 }: {
   operations: Operation[];
   search?: ActivitySearch;
+  /** Whether all are of one connection, which the page names. */
+  isOfConnection?: boolean;
 }) {
   const environment = useEnvironment();
   return (
@@ -45,14 +49,21 @@ export function OperationsTable({
           maw: 0,
           miw: { base: 110, xs: 200 },
           cell: (operation) => (
-            <Link
-              className="fill-link"
-              to="/$environment/activity"
-              params={{ environment }}
-              search={{ ...search, operation: operation.id }}
-            >
-              <What operation={operation} />
-            </Link>
+            <>
+              <Link
+                className="fill-link"
+                to="/$environment/activity"
+                params={{ environment }}
+                search={{ ...search, operation: operation.id }}
+              >
+                <What operation={operation} />
+              </Link>
+              {!isOfConnection && (
+                <Text size="xs" c="dimmed" truncate hiddenFrom="md">
+                  {operation.account_email ?? operation.connection_id}
+                </Text>
+              )}
+            </>
           ),
         },
         {
@@ -62,15 +73,22 @@ export function OperationsTable({
           className: 'unbroken',
           cell: (operation) => (operation.duration_ms === null ? '' : duration(operation.duration_ms)),
         },
-        {
+        !isOfConnection && {
           title: 'Connection',
           maw: 200,
           visibleFrom: 'md',
-          cell: (operation) => (
-            <Text size="sm" truncate title={operation.connection_id ?? undefined}>
-              {operation.connection_id}
-            </Text>
-          ),
+          cell: ({ provider_config_key: integration, connection_id: id, account_email: email }) =>
+            id !== null && (
+              <Text size="sm" truncate title={email === null ? id : `${email}, ${id}`}>
+                {integration === null ? (
+                  id
+                ) : (
+                  <AnchorLink inherit className="above" {...connectionPage(environment, { integration, id })}>
+                    {email ?? id}
+                  </AnchorLink>
+                )}
+              </Text>
+            ),
         },
         {
           title: 'When',

@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { type Answer, call, type Query, request } from '../../api/client.ts';
+import { type Answer, call, type ExportFormat, exportList, type Query, request } from '../../api/client.ts';
 
 export type Operation = Answer<'GET /operations'>['operations'][number];
 export type WholeOperation = Answer<'GET /operations/{id}'>;
@@ -14,6 +14,10 @@ export const operationsQuery = (environment: string, query: Filters, everyMs: nu
     refetchInterval: query.cursor === undefined ? everyMs : false,
     placeholderData: keepPreviousData,
   });
+
+/** All operations that match the filters, as a file. */
+export const exportOperations = (environment: string, query: Filters, format: ExportFormat) =>
+  exportList('GET /operations', { environment, query, format });
 
 export const operationQuery = (environment: string, id: string) =>
   queryOptions({

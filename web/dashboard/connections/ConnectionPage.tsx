@@ -217,7 +217,7 @@ function RecentActivity({ at }: { at: At }) {
           operations.length === 0 ? (
             <Dimmed>This connection has no activity yet.</Dimmed>
           ) : (
-            <OperationsTable operations={operations} />
+            <OperationsTable operations={operations} isOfConnection />
           )
         }
       </Loaded>

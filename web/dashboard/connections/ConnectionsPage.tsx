@@ -1,7 +1,8 @@
-import { Badge, Button, Group, Stack, Text } from '@mantine/core';
+import { Badge, Button, Checkbox, Group, Stack, Text } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { IconPlugConnected, IconPlus } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
@@ -9,16 +10,18 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { ExportMenu } from '../ExportMenu.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
 import { ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { defined, type Filter, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
 import type { ConnectionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
+import { BulkActs } from './BulkActs.tsx';
 import { ConnectDialog } from './ConnectDialog.tsx';
 import { EndUser } from './EndUser.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
-import { type Connection, connectionsQuery } from './queries.ts';
+import { type Connection, connectionsQuery, exportConnections } from './queries.ts';
 
 const pageSize = 50;
 
@@ -34,6 +37,12 @@ const filters: (Filter<ConnectionsSearch> | 'integration')[] = [
       { value: 'needs_reauth', label: 'Reconnect needed' },
       { value: 'blocked', label: 'Blocked' },
     ],
+  },
+  {
+    name: 'syncs',
+    label: 'Syncs',
+    placeholder: 'Every sync state',
+    options: [{ value: 'failing', label: 'Failing syncs' }],
   },
   { name: 'tag', label: 'Tag', placeholder: 'Tag: name=value' },
   {
@@ -53,15 +62,20 @@ export function ConnectionsPage() {
   const search = useSearch({ from: '/$environment/connections' });
   const navigate = useNavigate({ from: '/$environment/connections' });
   const [isOpen, { open, close }] = useDisclosure();
+  const [selected, setSelected] = useState<ReadonlySet<number>>(new Set());
   const { data: integrations = [] } = useQuery(integrationsQuery(environment));
   const page = search.page ?? 0;
   const [, tag, value] = /^\s*([^=]*[^=\s])\s*=\s*(.+)$/.exec(search.tag ?? '') ?? [];
   const tagQuery = tag !== undefined && { [`tags[${tag}]`]: value };
+  const chosen = {
+    ...defined({ search: search.search, integration_id: search.integration }),
+    ...defined({ status: search.status, syncs: search.syncs }),
+    ...tagQuery,
+  };
   const connections = useQuery({
     ...connectionsQuery(environment, {
-      ...defined({ search: search.search, integration_id: search.integration }),
-      ...defined({ status: search.status, sort: search.sort }),
-      ...tagQuery,
+      ...chosen,
+      ...defined({ sort: search.sort }),
       count: 'true',
       limit: pageSize,
       page,
@@ -69,12 +83,15 @@ export function ConnectionsPage() {
     placeholderData: keepPreviousData,
     refetchInterval: 5_000,
   });
-  const change = (next: Partial<ConnectionsSearch>) =>
+  const change = (next: Partial<ConnectionsSearch>) => {
+    setSelected(new Set());
     void navigate({ search: (former) => ({ ...former, page: undefined, ...next }), replace: true });
+  };
   const isFiltered =
     search.search !== undefined ||
     search.integration !== undefined ||
     search.status !== undefined ||
+    search.syncs !== undefined ||
     tag !== undefined;
   return (
     <Page
@@ -86,12 +103,19 @@ export function ConnectionsPage() {
         </>
       }
       actions={
-        mayWrite &&
-        integrations.length > 0 && (
-          <Button leftSection={<IconPlus size={16} />} onClick={open}>
-            Add a test connection
-          </Button>
-        )
+        <>
+          {connections.data !== undefined && connections.data.connections.length > 0 && (
+            <ExportMenu
+              name="connections"
+              start={(format) => exportConnections(environment, chosen, format)}
+            />
+          )}
+          {mayWrite && integrations.length > 0 && (
+            <Button leftSection={<IconPlus size={16} />} onClick={open}>
+              Add a test connection
+            </Button>
+          )}
+        </>
       }
     >
       <FilterBar
@@ -106,6 +130,13 @@ export function ConnectionsPage() {
           </Text>
         )}
       </FilterBar>
+      {mayWrite && (
+        <BulkActs
+          shown={connections.data?.connections ?? []}
+          selected={selected}
+          onClear={() => setSelected(new Set())}
+        />
+      )}
       <Loaded query={connections}>
         {({ connections: found, total = 0 }) =>
           found.length === 0 && page === 0 ? (
@@ -117,7 +148,10 @@ export function ConnectionsPage() {
             />
           ) : (
             <Stack>
-              <ConnectionsTable connections={found} />
+              <ConnectionsTable
+                connections={found}
+                selection={mayWrite ? { selected, onChange: setSelected } : undefined}
+              />
               <NumberedPages
                 page={page}
                 size={pageSize}
@@ -182,8 +216,17 @@ function Empty({
   );
 }
 
-/** A list of connections. Each row is a link to the connection. */
-function ConnectionsTable({ connections }: { connections: Connection[] }) {
+type Selection = { selected: ReadonlySet<number>; onChange: (next: ReadonlySet<number>) => void };
+
+/** A list of connections. Each row is a link to the connection. Those on the page can be selected. */
+function ConnectionsTable({
+  connections,
+  selection,
+}: {
+  connections: Connection[];
+  /** Undefined if the user may not change connections. */
+  selection: Selection | undefined;
+}) {
   const environment = useEnvironment();
   return (
     <ListTable
@@ -191,6 +234,7 @@ function ConnectionsTable({ connections }: { connections: Connection[] }) {
       keyOf={({ id }) => id}
       rowClass="fill-row"
       columns={[
+        selection !== undefined && selectColumn(connections, selection),
         {
           title: 'Account',
           cell: ({ connection_id: id, provider_config_key: integration, account, end_user, health }) => (
@@ -239,4 +283,28 @@ function ConnectionsTable({ connections }: { connections: Connection[] }) {
       ]}
     />
   );
+}
+
+function selectColumn(connections: Connection[], { selected, onChange }: Selection) {
+  const shown = connections.filter(({ id }) => selected.has(id)).length;
+  const isAll = shown === connections.length;
+  return {
+    title: (
+      <Checkbox
+        aria-label="Select all connections of this page"
+        checked={isAll}
+        indeterminate={shown > 0 && !isAll}
+        onChange={() => onChange(new Set(isAll ? [] : connections.map(({ id }) => id)))}
+      />
+    ),
+    w: 1,
+    cell: ({ id, account, connection_id: name }: Connection) => (
+      <Checkbox
+        className="above"
+        aria-label={`Select ${account?.email ?? name}`}
+        checked={selected.has(id)}
+        onChange={() => onChange(selected.symmetricDifference(new Set([id])))}
+      />
+    ),
+  };
 }

@@ -1,5 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { type Answer, call, type Query, send } from '../../api/client.ts';
+import { type Answer, call, type ExportFormat, exportList, type Query, send } from '../../api/client.ts';
 
 export type Connection = Answer<'GET /connections'>['connections'][number];
 export type WholeConnection = Answer<'GET /connections/{id}'>;
@@ -12,6 +12,13 @@ export const connectionsQuery = (environment: string, query: Query<'GET /connect
     queryKey: [environment, 'connections', query],
     queryFn: ({ signal }) => call('GET /connections', { environment, signal, query }),
   });
+
+/** All connections that match the filters, as a file. */
+export const exportConnections = (
+  environment: string,
+  query: Query<'GET /connections'>,
+  format: ExportFormat,
+) => exportList('GET /connections', { environment, query, format });
 
 /** Without credentials, which the dashboard never receives; nothing is refreshed. */
 export const connectionQuery = (environment: string, { integration, id }: At) =>

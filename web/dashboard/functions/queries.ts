@@ -181,6 +181,19 @@ export async function triggerSync(environment: string, at: SyncAt): Promise<void
   await call('POST /functions/syncs/trigger', { environment, body: named(at) });
 }
 
+/** Runs the syncs of a connection whose last run failed. Returns their number. */
+export async function retryFailedSyncs(
+  environment: string,
+  { integration, id }: { integration: string; id: string },
+): Promise<number> {
+  const of = { integration_id: integration, connection_id: id };
+  const { syncs } = await call('GET /functions/syncs', { environment, query: { ...of, state: 'failing' } });
+  const failing = syncs.map((sync) => ({ name: sync.function, variant: sync.variant }));
+  if (failing.length > 0)
+    await call('POST /functions/syncs/trigger', { environment, body: { ...of, syncs: failing } });
+  return failing.length;
+}
+
 /** Runs the sync immediately. Its next ends of delete tracking may delete up to these numbers of records. */
 export async function allowMassDelete(
   environment: string,

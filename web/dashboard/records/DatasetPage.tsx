@@ -25,21 +25,16 @@ import { Confirm } from '../../ui/Confirm.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
-import {
-  IconAlertTriangle,
-  IconBookmark,
-  IconDatabase,
-  IconDownload,
-  IconScissors,
-} from '../../ui/icons.tsx';
+import { IconAlertTriangle, IconBookmark, IconDatabase, IconScissors } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { counted, spellSize } from '../../ui/size.ts';
+import { spellSize } from '../../ui/size.ts';
 import { TabRow } from '../../ui/TabRow.tsx';
 import { useNow } from '../../ui/time.ts';
 import { connectionQuery, datasetsQuery } from '../connections/queries.ts';
+import { ExportMenu } from '../ExportMenu.tsx';
 import { BackLink } from '../links.tsx';
 import { keysQuery } from '../settings/keys/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -55,7 +50,7 @@ import {
   forgetConsumer,
   setDatasetSettings,
 } from './queries.ts';
-import { RecordsTab } from './RecordsTab.tsx';
+import { filtersOf, RecordsTab } from './RecordsTab.tsx';
 
 /** One dataset: its records, consumers and settings. */
 export function DatasetPage() {
@@ -63,7 +58,8 @@ export function DatasetPage() {
   const mayWrite = useMayWrite();
   const from = '/$environment/records/of/$integration/$id/$model';
   const { integration, id, model } = useParams({ from });
-  const { variant = 'base', tab = 'records' } = useSearch({ from });
+  const search = useSearch({ from });
+  const { variant = 'base', tab = 'records' } = search;
   const navigate = useNavigate({ from });
   const at: DatasetAt = { integration, id, model, variant };
   const [target, setTarget] = useState<PruneTarget>();
@@ -94,7 +90,10 @@ export function DatasetPage() {
         mayWrite &&
         dataset !== undefined && (
           <>
-            <ExportButton at={at} />
+            <ExportMenu
+              name={variant === 'base' ? model : `${model}-${variant}`}
+              start={(format) => exportRecords(environment, { at, format, ...filtersOf(search) })}
+            />
             {last !== null && (
               <Button
                 variant="default"
@@ -206,33 +205,6 @@ function Waiting() {
       <Skeleton h={37} radius="md" />
       <Skeleton h={420} radius="md" />
     </Stack>
-  );
-}
-
-/** Exports a dataset as a file with one JSON document per line. */
-function ExportButton({ at }: { at: DatasetAt }) {
-  const environment = useEnvironment();
-  const write = useMutation({
-    mutationFn: () => exportRecords(environment, at),
-    onSuccess: ({ file, count }) => {
-      const link = document.createElement('a');
-      link.href = URL.createObjectURL(file);
-      link.download = `${at.model}${at.variant === 'base' ? '' : `-${at.variant}`}.ndjson`;
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-      notifications.show({ message: `${counted(count, 'record')} exported.`, color: 'green' });
-    },
-    onError: ({ message }) => notifications.show({ title: 'Not exported', message, color: 'red' }),
-  });
-  return (
-    <Button
-      variant="default"
-      leftSection={<IconDownload size={16} />}
-      loading={write.isPending}
-      onClick={() => write.mutate()}
-    >
-      Export
-    </Button>
   );
 }
 

@@ -47,6 +47,15 @@ const sizes = [25, 50, 100];
 /** Limits the length of the address. */
 const maxTrail = 30;
 
+/** The filters of the address, as the API takes them. */
+export function filtersOf({ ids = '', action, after }: DatasetSearch) {
+  return {
+    ...(action !== undefined && { filter: action }),
+    ...(after !== undefined && { modified_after: after }),
+    ...(idsOf(ids).length > 0 && { ids: idsOf(ids) }),
+  };
+}
+
 /** A dataset page by page, in the order of changes. The position and the previous pages are in the address. */
 export function RecordsTab({
   at,
@@ -60,15 +69,12 @@ export function RecordsTab({
   const search = useSearch({ from: route });
   const navigate = useNavigate({ from: route });
   const size = sizes.find((one) => one === search.size) ?? 50;
-  const ids = idsOf(search.ids ?? '');
   const records = useQuery(
     recordsQuery(environment, {
       at,
       limit: String(size),
       ...(search.cursor !== undefined && { cursor: search.cursor }),
-      ...(search.action !== undefined && { filter: search.action }),
-      ...(search.after !== undefined && { modified_after: search.after }),
-      ...(ids.length > 0 && { ids }),
+      ...filtersOf(search),
     }),
   );
   const change = (next: Partial<DatasetSearch>) =>
@@ -76,7 +82,7 @@ export function RecordsTab({
       search: (former) => ({ ...former, ...firstPage, record: undefined, ...next }),
       replace: true,
     });
-  const isFiltered = search.action !== undefined || search.after !== undefined || ids.length > 0;
+  const isFiltered = Object.keys(filtersOf(search)).length > 0;
   const isEmpty = !isFiltered && search.cursor === undefined && hasNoEntries(records, (page) => page.records);
   const chosen = records.data?.records.find(({ id }) => id === search.record);
   return (

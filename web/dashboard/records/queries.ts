@@ -1,5 +1,14 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { type Answer, type Body, brand, call, Fault, type Query, request } from '../../api/client.ts';
+import {
+  type Answer,
+  type Body,
+  brand,
+  call,
+  type ExportFormat,
+  exportList,
+  Fault,
+  type Query,
+} from '../../api/client.ts';
 import type { At } from '../connections/queries.ts';
 
 export type Dataset = Answer<'GET /records/datasets'>['datasets'][number];
@@ -150,35 +159,21 @@ export async function removePolicy(environment: string, integration: string | nu
   await call('DELETE /records/retention', { environment, query });
 }
 
-/**
- * All records of a dataset as NDJSON, and their number. The browser stores them on disk. Throws `Fault` with the code
- * `cut_off` if the export is incomplete.
- */
-export async function exportRecords(
+/** The records of a dataset that match the filters, as a file. */
+export const exportRecords = (
   environment: string,
-  at: DatasetAt,
-): Promise<{ file: Blob; count: number }> {
-  const response = await request('GET /records/export', {
+  {
+    at,
+    format,
+    ...query
+  }: { at: DatasetAt; format: ExportFormat } & Omit<Query<'GET /records'>, 'model' | 'variant'>,
+) =>
+  exportList('GET /records', {
     environment,
-    headers: { ...headersOf(at), accept: 'application/x-ndjson' },
-    query: { model: at.model, variant: at.variant },
+    headers: headersOf(at),
+    query: { model: at.model, variant: at.variant, ...query },
+    format,
   });
-  const file = await response.blob().catch(() => undefined);
-  const last = (await file?.slice(-1000).text())?.trimEnd().split('\n').at(-1);
-  const end = last === undefined ? undefined : endOf(last);
-  if (file === undefined || end === undefined) {
-    throw new Fault({ code: 'cut_off', message: 'The export broke off before its end.', status: 0 });
-  }
-  return { file, count: end.count };
-}
-
-function endOf(line: string): { count: number } | undefined {
-  try {
-    return (JSON.parse(line) as Record<string, { count: number } | undefined>)[`_${brand()}_export`];
-  } catch {
-    return undefined;
-  }
-}
 
 /** A page is streamed from the database, and may be incomplete. */
 function whole(page: Page | undefined): Page {

@@ -7,12 +7,13 @@ import { IconListDetails } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { ExportMenu } from '../ExportMenu.tsx';
 import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { SettingsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useIsOwner } from '../sign-in/queries.ts';
 import { type Actors, useActors } from './actors.ts';
-import { type AuditEntry, auditQuery } from './queries.ts';
+import { type AuditEntry, auditQuery, exportAudit } from './queries.ts';
 
 /** The audit log of this environment and, for owners, of the installation. */
 export function AuditTab() {
@@ -24,13 +25,11 @@ export function AuditTab() {
   const { actor: typed, action, target, cursor } = search;
   const actors = useActors();
   const actor = typed && (actors.idOf(typed) ?? typed);
-  const query = useQuery(
-    auditQuery(environment, {
-      limit: 50,
-      ...defined({ actor, action, target, cursor }),
-      ...(isOfInstallation && { scope: 'installation' as const }),
-    }),
-  );
+  const chosen = {
+    ...defined({ actor, action, target }),
+    ...(isOfInstallation && { scope: 'installation' as const }),
+  };
+  const query = useQuery(auditQuery(environment, { limit: 50, ...chosen, ...defined({ cursor }) }));
   const change = (next: Partial<SettingsSearch>) =>
     void navigate({ search: (former) => ({ ...former, cursor: undefined, ...next }), replace: true });
   const isFiltered = actor !== undefined || action !== undefined || target !== undefined;
@@ -41,17 +40,20 @@ export function AuditTab() {
           Each entry is chained to the previous one. <code>trellis audit verify</code> detects changed or
           removed entries.
         </Dimmed>
-        {isOwner && (
-          <SegmentedControl
-            aria-label="Scope of the entries"
-            value={isOfInstallation ? 'installation' : 'environment'}
-            onChange={(of) => change({ of: of === 'installation' ? of : undefined })}
-            data={[
-              { value: 'environment', label: environment },
-              { value: 'installation', label: 'People and environments' },
-            ]}
-          />
-        )}
+        <Group gap="xs">
+          {isOwner && (
+            <SegmentedControl
+              aria-label="Scope of the entries"
+              value={isOfInstallation ? 'installation' : 'environment'}
+              onChange={(of) => change({ of: of === 'installation' ? of : undefined })}
+              data={[
+                { value: 'environment', label: environment },
+                { value: 'installation', label: 'People and environments' },
+              ]}
+            />
+          )}
+          <ExportMenu name="audit" start={(format) => exportAudit(environment, chosen, format)} />
+        </Group>
       </Group>
       <FilterBar
         key={environment}

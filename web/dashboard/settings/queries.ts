@@ -1,5 +1,5 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
-import { type Answer, type Body, call, type Query } from '../../api/client.ts';
+import { type Answer, type Body, call, type ExportFormat, exportList, type Query } from '../../api/client.ts';
 
 export type Variable = Answer<'GET /environment-variables'>[number];
 export type NewVariable = { name: string; value: string };
@@ -82,3 +82,7 @@ export const auditQuery = (environment: string, query: Query<'GET /audit'>) =>
     queryFn: ({ signal }) => call('GET /audit', { environment, signal, query }),
     placeholderData: keepPreviousData,
   });
+
+/** All entries that match the filters, as a file. */
+export const exportAudit = (environment: string, query: Query<'GET /audit'>, format: ExportFormat) =>
+  exportList('GET /audit', { environment, query, format });

@@ -3,6 +3,7 @@ import {
   Alert,
   Button,
   Checkbox,
+  Code,
   Fieldset,
   Group,
   NumberInput,
@@ -17,6 +18,7 @@ import { type UseFormReturnType, useForm } from '@mantine/form';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, type Ref, useRef, useState } from 'react';
 import { Fault } from '../../../api/client.ts';
+import { CopyButton } from '../../../ui/CopyButton.tsx';
 import { Dialog, DialogEnd } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { IconPlus, IconX } from '../../../ui/icons.tsx';
@@ -32,7 +34,7 @@ import {
   type NewKey,
   type ProxyRule,
 } from './queries.ts';
-import { groupsOf } from './scopes.ts';
+import { groupsOf, presets, scopesOfPreset } from './scopes.ts';
 
 /** `rate` is empty if the key has no limit of its own. */
 type Values = {
@@ -170,6 +172,7 @@ function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
             givable={givable}
             value={form.values.scopes}
             error={form.errors.scopes}
+            isNew={editedKey === undefined}
             heading={scopesHeading}
             onChange={(scopes) => form.setFieldValue('scopes', scopes)}
           />
@@ -336,17 +339,28 @@ export function ScopesField({
   givable,
   value,
   error,
+  isNew,
   heading,
   onChange,
 }: {
   givable: string[];
   value: string[];
   error: ReactNode;
+  /** Only the scopes of a new key are chosen by a preset. */
+  isNew: boolean;
   /** Receives the focus if no scope is chosen. */
   heading: Ref<HTMLParagraphElement>;
   onChange: (scopes: string[]) => void;
 }) {
-  const reading = givable.filter((scope) => scope.endsWith(':read'));
+  const environment = useEnvironment();
+  const [preset, setPreset] = useState<string | null>(null);
+  const chosen = presets.find(({ name }) => name === preset);
+  const lacking = chosen === undefined ? [] : scopesOfPreset(chosen, givable).lacking;
+  const command = `trellis key create --environment ${environment} --scopes ${chosen?.scopes?.join(',')}`;
+  const choose = (scopes: string[]) => {
+    setPreset(null);
+    onChange(scopes);
+  };
   const toggle = (scope: string) =>
     onChange(value.includes(scope) ? value.filter((one) => one !== scope) : [...value, scope]);
   return (
@@ -356,17 +370,39 @@ export function ScopesField({
           Scopes
         </Text>
         <Group gap={4}>
-          <Button variant="subtle" size="compact-sm" onClick={() => onChange(reading)}>
-            All read scopes
-          </Button>
-          <Button variant="subtle" size="compact-sm" onClick={() => onChange(givable)}>
+          <Button variant="subtle" size="compact-sm" onClick={() => choose(givable)}>
             All
           </Button>
-          <Button variant="subtle" size="compact-sm" onClick={() => onChange([])}>
+          <Button variant="subtle" size="compact-sm" onClick={() => choose([])}>
             None
           </Button>
         </Group>
       </Group>
+      {isNew && (
+        <Select
+          label="Preset"
+          description={chosen?.about ?? 'Selects the scopes for a usual purpose'}
+          placeholder="No preset"
+          data={presets.map(({ name }) => name)}
+          value={preset}
+          onChange={(name) => {
+            setPreset(name);
+            const next = presets.find((one) => one.name === name);
+            if (next !== undefined) onChange(scopesOfPreset(next, givable).given);
+          }}
+        />
+      )}
+      {chosen?.scopes !== undefined && lacking.length > 0 && (
+        <Alert color="orange" title={`You cannot grant ${lacking.join(', ')}`}>
+          <Stack gap="xs" align="flex-start">
+            <Text size="sm">Create this key on the command line:</Text>
+            <Code block className="broken">
+              {command}
+            </Code>
+            <CopyButton value={command} what="the command" label="Copy" />
+          </Stack>
+        </Alert>
+      )}
       {error !== undefined && (
         <Text size="sm" c="var(--mantine-color-error)" role="alert">
           {error}

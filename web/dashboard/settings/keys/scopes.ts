@@ -61,6 +61,51 @@ const groups: [string, Record<string, string>][] = [
   ['For later releases', { 'activity:write': 'Reserved', 'metrics:read': 'Reserved' }],
 ];
 
+/** Scopes for a usual purpose. A preset without scopes has all that only read. */
+type Preset = { name: string; about: string; scopes?: string[] };
+export const presets: Preset[] = [
+  {
+    name: 'Application backend',
+    about: 'Connect users, call providers, read and save records, run functions, follow events',
+    scopes: [
+      'integrations:read',
+      ...['connections:read', 'connections:write'],
+      ...['proxy:read', 'proxy:write'],
+      ...['records:read', 'records:write'],
+      ...['functions:read', 'functions:write'],
+      'events:read',
+    ],
+  },
+  { name: 'Read-only', about: 'See everything but calls of providers, and change nothing' },
+  {
+    name: 'Agent (MCP)',
+    about: 'Call the actions of a connection as tools',
+    scopes: ['functions:read', 'functions:write'],
+  },
+  {
+    name: 'Deploy from CI',
+    about: 'Deploy functions',
+    scopes: ['functions:read', 'functions:deploy'],
+  },
+];
+
+/** The scopes of a preset that the user may grant, and the others. */
+export function scopesOfPreset(
+  { scopes }: Preset,
+  givable: readonly string[],
+): { given: string[]; lacking: string[] } {
+  if (scopes === undefined) {
+    const read = givable.filter(
+      (scope) => scope.endsWith(':read') && !['proxy:read', 'metrics:read'].includes(scope),
+    );
+    return { given: read, lacking: [] };
+  }
+  return {
+    given: scopes.filter((scope) => givable.includes(scope)),
+    lacking: scopes.filter((scope) => !givable.includes(scope)),
+  };
+}
+
 /** The scopes that the user may grant, in groups. */
 export function groupsOf(scopes: readonly string[]): ScopeGroup[] {
   const known = new Set(groups.flatMap(([, own]) => Object.keys(own)));
