@@ -12,6 +12,7 @@ import { emailsOf, withAccounts } from './accounts.ts';
 import { logAll } from './logging.fixture.ts';
 import type { OperationFilter } from './operations.ts';
 import { searchOperations } from './search.ts';
+import { countOperations } from './series.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 let database: TestDatabase;
@@ -104,6 +105,20 @@ test('an e-mail address finds the operations of its connections, in order and on
   assert.deepEqual(
     await found(await filterOf({ text: 'bob@example.com', connection: 'ada' }), { limit: 9 }),
     [],
+  );
+});
+
+test('counts are those of the connections, as in a tail', async () => {
+  const range = { from: new Date('2026-01-01'), to: new Date('2026-01-10') };
+  const both = await filterOf({ text: 'ada@example.com', ...range });
+  const { hours } = await countOperations(database.db, {
+    filter: { ...both, ...range },
+    kept: { sampleRate: 1, keptDays: 15 },
+    now: range.to,
+  });
+  assert.equal(
+    hours.reduce((sum, { count }) => sum + count, 0),
+    200,
   );
 });
 

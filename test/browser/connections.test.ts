@@ -15,8 +15,8 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
 
   before(async () => {
     dashboard = await openDashboard();
-    // A refresh that is refused, and a look at what was just deleted.
-    dashboard.expectComplaint(/424|404/);
+    // A refresh that is refused, a look at what was just deleted, and a deletion of what is deleted already.
+    dashboard.expectComplaint(/424|404|400/);
     ({ page } = await dashboard.openAs('developer'));
     ({ connectionId, headers } = await connect(dashboard.trellis, {
       allow: ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets'],
