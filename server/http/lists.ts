@@ -94,7 +94,8 @@ function takePage(request: FastifyRequest, { by, sizes, positions }: List, name:
   const position = positionIn(cursor, name);
   if (by === 'page' && positions !== undefined && !offsetForm.test(position)) {
     if (!positionForm.test(position)) throw wrongCursor();
-    setUnlessOther(query, 'page', '0');
+    if (query.page !== undefined)
+      throw wrong('page', 'cannot be combined with this `cursor`, which is a position');
     setUnlessOther(query, positions.parameter, position);
     setSentName(request, positions.parameter, 'cursor');
     query.limit ??= String(sizes!.following);

@@ -135,11 +135,20 @@ test('a cursor and the older parameter for the same position must agree', async 
   const other = await both('0');
   assert.equal(other.status, 400);
   assert.match(other.text, /differs from that of `cursor`/);
-  const paged = await trellis.call('GET', '/connections?limit=1');
-  const next = paged.body.next_cursor as string;
-  assert.equal((await trellis.call('GET', `/connections?cursor=${next}&page=1&limit=1`)).status, 200);
-  assert.equal((await trellis.call('GET', `/connections?cursor=${next}&page=0`)).status, 400);
-  assert.equal((await trellis.call('GET', `/connections?cursor=${next}&limit=2`)).status, 400);
+  const cursorOf = async (query: string) =>
+    (await trellis.call('GET', `/connections?${query}`)).body.next_cursor as string;
+  const listed = (query: string) => trellis.call('GET', `/connections?${query}`);
+  const byUse = `sort=last_used&cursor=${await cursorOf('sort=last_used&limit=1')}`;
+  assert.equal((await listed(`${byUse}&page=1&limit=1`)).status, 200);
+  assert.equal((await listed(`${byUse}&page=0`)).status, 400);
+  assert.equal((await listed(`${byUse}&limit=2`)).status, 400);
+  // A position in the order of creation: it has no page, and is none in another order.
+  const next = `cursor=${await cursorOf('limit=1')}`;
+  assert.equal((await listed(`${next}&limit=2`)).status, 200);
+  assert.equal((await listed(`${next}&page=1`)).status, 400);
+  const elsewhere = await listed(`${next}&sort=last_used`);
+  assert.equal(elsewhere.status, 400);
+  assert.match(elsewhere.text, /"path":\["cursor"\]/);
 });
 
 test('connections are filtered by both spellings of integration and connection', async () => {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { AppError } from '../../errors.ts';
+import { AppError, fieldError } from '../../errors.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
 import { success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
@@ -106,6 +106,8 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
     async ({ query, caller }) => {
       const { sort, count, limit = firstSize, page, integrationId, status: ofStatus, ...others } = query;
       const { connectionId: id, search, endUserId, endUserOrganizationId, syncs, before, ...rest } = others;
+      if (before !== undefined && sort !== 'created')
+        throw fieldError('invalid_query_params', ['before'], 'is a position in another order');
       const filter = {
         environmentId: caller.environmentId,
         connectionId: id,
