@@ -326,9 +326,11 @@ create table endpoint (
   last_failure_at timestamp with time zone,
   last_failure jsonb,
   deleted_at timestamp with time zone,
+  format text not null default 'standard'::text,
   constraint endpoint_disabled CHECK (((disabled_at IS NULL) = (disabled_cause IS NULL))),
   constraint endpoint_disabled_cause CHECK ((disabled_cause = ANY (ARRAY['operator'::text, 'gone'::text, 'failing'::text]))),
   constraint endpoint_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint endpoint_format CHECK ((format = ANY (ARRAY['standard'::text, 'slack'::text, 'email'::text]))),
   constraint endpoint_kind CHECK ((kind = ANY (ARRAY['events'::text, 'primary'::text, 'secondary'::text, 'override'::text]))),
   constraint endpoint_pkey PRIMARY KEY (id)
 );

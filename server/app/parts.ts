@@ -16,6 +16,7 @@ import type { Logger } from '../log.ts';
 import type { Fetch, Outbound } from '../outbound/outbound.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import { createQuota } from '../proxy/quota/quota.ts';
+import { createMailer } from '../users/mail.ts';
 import type { Vault } from '../vault.ts';
 
 export type PartsDeps = {
@@ -67,8 +68,9 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
     ...{ brand, log, isRootAlias, credentials, outbound, observer, quota, activity },
     connections: reader,
   };
+  const mailer = createMailer({ smtp: config.smtp, log });
   const deliverer = createDeliverer({
-    ...{ db, vault, brand, log, activity, nowMs },
+    ...{ db, vault, brand, baseUrl, log, activity, mailer, nowMs },
     fetch: outbound.fetchFor({ isTest: false, purpose: 'endpoints' }),
     authModeOf: (provider) => catalog.find(provider)?.auth_mode,
   });
@@ -76,7 +78,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
     ...{ config, log, db, vault, catalog, outbound, testClient, brand },
     ...{ baseUrl, callbackBaseUrl, webhookBaseUrl },
     ...{ now, nowMs, steadyMs, reading, isRootAlias, reader, fetchFor, transitions, activity, credentials },
-    ...{ observer, quota, proxying, deliverer },
+    ...{ observer, quota, proxying, mailer, deliverer },
     isSandboxOn: testClient !== undefined,
   };
 }

@@ -46,7 +46,6 @@ import { proxyRoutes } from '../proxy/routes.ts';
 import { recordRoutes } from '../records/routes/routes.ts';
 import { setUpRoutes } from '../setup/routes.ts';
 import { invitationRoutes } from '../users/invitation-routes.ts';
-import { createMailer } from '../users/mail.ts';
 import { everybodysRights, storedRights } from '../users/members.ts';
 import { createPasswords } from '../users/passwords.ts';
 import { createPersonReader, everybodyIsOwner } from '../users/person-reader.ts';
@@ -62,9 +61,8 @@ type Callers = Awaited<ReturnType<typeof createCallers>>;
 
 /** Authentication by keys, tickets, sessions and cookies, and the limits of callers. */
 export async function createCallers({ config, log, db, vault, outbound, ...parts }: Parts) {
-  const { brand, baseUrl, now, nowMs, steadyMs } = parts;
+  const { brand, baseUrl, mailer, now, nowMs, steadyMs } = parts;
   const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
-  const mailer = createMailer({ smtp: config.smtp, log });
   const passwords = createPasswords();
   const signIn = lazySignIn({
     ...{ config, db, log, now, passwords },
@@ -190,7 +188,7 @@ export async function addRoutes(
   });
   proxyRoutes(app, { db, vault, connections: reader, now });
   recordRoutes(app, { db, brand, connections: reader, activity, now });
-  endpointRoutes(app, { db, outbound, now });
+  endpointRoutes(app, { db, outbound, mailer, sendTest: deliverer.sendTest, now });
   deliveryRoutes(app, { db, now });
   settingsRoutes(app, { db, vault, outbound, now, afterRotation: deliverer.forgetKeys });
   eventRoutes(app, { db });

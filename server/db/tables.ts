@@ -164,6 +164,7 @@ export interface Endpoint {
   environment_id: number;
   failing_since: Timestamp | null;
   failures: Generated<number>;
+  format: Generated<string>;
   id: Generated<number>;
   kind: string;
   last_failure: Json | null;

@@ -1,5 +1,5 @@
 import type { Db, Tx } from '../db/pool.ts';
-import type { EndpointKind } from './endpoints.ts';
+import type { EndpointFormat, EndpointKind } from './endpoints.ts';
 
 /** The right to send the oldest waiting delivery of a lane, until its lease ends. */
 export type Claim = {
@@ -11,12 +11,15 @@ export type Claim = {
   readonly endpoint: {
     readonly id: number;
     readonly kind: EndpointKind;
+    readonly format: EndpointFormat;
     readonly url: string;
     /** Whether its breaker is open: this attempt decides whether it closes. */
     readonly isProbe: boolean;
   };
   readonly lane: number;
   readonly delivery: Head;
+  /** The deliveries behind it that the same alert reports. Empty for an endpoint that gets events. */
+  readonly others: readonly number[];
 };
 
 export type Head = {
@@ -34,7 +37,8 @@ export type Head = {
  * Endpoints that a delivery may be sent to by `now`, among the next `maxLooked` after `after` that have waiting deliveries;
  * the `after` of the next look, 0 after the last endpoint; and the database's time in milliseconds since the epoch.
  *
- * The statement jumps along the index of lanes, whose rows exist only while a delivery waits: one jump if nothing waits, one
+ * The statement jumps along the index of lanes, whose rows exist only while a delivery waits (and at endpoints for alerts, until
+ * the next alert may be sent): one jump if nothing waits, one
  * for each endpoint with a million waiting deliveries, and at most `maxLooked` jumps however many breakers are open.
  */
 export async function findReady(
@@ -103,6 +107,7 @@ type Target = {
   environmentId: number;
   environment: string;
   kind: EndpointKind;
+  format: EndpointFormat;
   url: string;
   isProbe: boolean;
 };
@@ -134,6 +139,7 @@ export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
          endpoint.environment_id as "environmentId",
          environment.name as environment,
          kind,
+         format,
          url,
          open_until is not null as "isProbe",
          ${forShortWork}
@@ -148,15 +154,18 @@ export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
       [endpointId, now],
     );
     if (target === undefined) return [];
-    const { environmentId, environment, kind, url, isProbe } = target;
+    const { environmentId, environment, kind, format, url, isProbe } = target;
     const owner = crypto.randomUUID();
     const lanes = await takeLanes(tx, { ...claiming, owner, isProbe });
     if (lanes.length === 0) return [];
     const heads = await findHeads(tx, { endpointId, lanes });
-    const endpoint = { id: endpointId, kind, url, isProbe };
-    return heads.map(({ lane, ...delivery }) => ({
-      ...{ owner, leasedAtMs, environmentId, environment, endpoint, lane, delivery },
-    }));
+    const endpoint = { id: endpointId, kind, format, url, isProbe };
+    const claims = heads.map(
+      ({ lane, ...delivery }): Claim => ({
+        ...{ owner, leasedAtMs, environmentId, environment, endpoint, lane, delivery, others: [] },
+      }),
+    );
+    return format === 'standard' ? claims : withOthers(tx, claims);
   });
 }
 
@@ -224,6 +233,27 @@ export const dueLanes = {
   unfailed: dueLanesSql('failures = 0'),
   failing: dueLanesSql('failures > 0'),
 };
+
+/** The maximum number of events that one alert reports. */
+const maxReported = 10_000;
+
+/** Adds the deliveries that wait behind the heads. No further delivery is queued in these lanes before the commit. */
+async function withOthers(tx: Tx, claims: readonly Claim[]): Promise<Claim[]> {
+  const result: Claim[] = [];
+  for (const claim of claims) {
+    const waiting = await tx.query<{ id: number }>(
+      `select id
+       from delivery
+       where endpoint_id = $1 and lane = $2 and status = 'waiting'
+       order by position, id
+       limit ${maxReported}`,
+      [claim.endpoint.id, claim.lane],
+    );
+    const others = waiting.map(({ id }) => id).filter((id) => id !== claim.delivery.id);
+    result.push({ ...claim, others });
+  }
+  return result;
+}
 
 /** The oldest waiting delivery of a lane. Both columns of the lane are given as SQL. */
 export const headSql = ({ endpointId, lane }: { endpointId: string; lane: string }) => `

@@ -14,8 +14,9 @@ import { exampleConnection } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { eventSequence } from '../events/sequence.ts';
 import { createOutbound, type Fetch } from '../outbound/outbound.ts';
+import type { Mailer } from '../users/mail.ts';
 import { openVault } from '../vault.ts';
-import { getEndpoint, insertEndpoint } from './endpoints.ts';
+import { type EndpointFormat, getEndpoint, insertEndpoint } from './endpoints.ts';
 import { createDeliverer, type Deliverer, type DelivererLimits } from './worker.ts';
 
 export type Received = {
@@ -120,19 +121,23 @@ export async function openDeliveryBench() {
         fetch = outbound.fetchFor({ isTest: false }),
         warn = (...said) => console.error(...said),
         clockAheadMs = 0,
+        mailer,
       }: {
         on?: Db;
         fetch?: Fetch;
         warn?: (...said: unknown[]) => void;
         /** What its machine's clock is ahead of the database's. */
         clockAheadMs?: number;
+        mailer?: Mailer;
       } = {},
     ): Deliverer {
       const deliverer = createDeliverer({
         db: on,
         vault,
         fetch,
+        mailer,
         brand: brandNames('nango'),
+        baseUrl: 'https://trellis.example',
         log: { warn },
         activity: noActivity,
         authModeOf: () => 'OAUTH2',
@@ -150,8 +155,8 @@ export async function openDeliveryBench() {
       return receiver;
     },
     /** Answers its id. */
-    endpoint: (url: string, types: string[] = []): Promise<number> =>
-      db.transaction((tx) => insertEndpoint(tx, { environmentId, url, description: '', types })),
+    endpoint: (url: string, types: string[] = [], format: EndpointFormat = 'standard'): Promise<number> =>
+      db.transaction((tx) => insertEndpoint(tx, { environmentId, url, description: '', types, format })),
     stateOf: (id: number) => getEndpoint(db, { id, environmentId }),
     /** Raises `connection.created` with the numbers given, in their order, and gives them their positions. */
     async raise(

@@ -5,7 +5,7 @@
  * endpoints and describes the folder.
  */
 import { first, type Queryable, type Tx } from '../db/pool.ts';
-import { compatParameters, isSubscribed, placedEvents } from '../events/fan-out.ts';
+import { compatParameters, isSubscribed, laneAtEndpoint, placedEvents } from '../events/fan-out.ts';
 import { beyondAll } from '../events/feed.ts';
 
 export const deliveryStatuses = ['waiting', 'delivered', 'dead'] as const;
@@ -127,6 +127,13 @@ export async function findDelivery(
   );
 }
 
+/** SQL: a replay does not wait for the time between two alerts. A lane with failures keeps the time of its next attempt. */
+const hastenUnfailed = `
+  due_at = case delivery_lane.failures
+    when 0 then least(delivery_lane.due_at, excluded.due_at)
+    else delivery_lane.due_at
+  end`;
+
 /** The maximum number of events that one call replays. */
 export const maxReplayed = 1_000;
 /** The maximum number of events that one call examines, so that a range with few matches takes no longer. */
@@ -173,7 +180,7 @@ export async function replayOne(
   await tx.query(
     `insert into delivery_lane (endpoint_id, lane, due_at)
      values ($1, $2, $3)
-     on conflict on constraint delivery_lane_pkey do update set due_at = delivery_lane.due_at`,
+     on conflict on constraint delivery_lane_pkey do update set ${hastenUnfailed}`,
     [found.endpoint, found.lane, now],
   );
   return true;
@@ -208,7 +215,7 @@ export async function replayRange(
        order by event.environment_id, event.position
        limit $11
      ), wanted as materialized (
-       select placed.id, placed.position, placed.lane
+       select placed.id, placed.position, ${laneAtEndpoint} as lane
        from placed
        join endpoint on endpoint.id = $3 and endpoint.environment_id = $4
        left join delivery on delivery.event_id = placed.id and delivery.endpoint_id = endpoint.id
@@ -237,7 +244,7 @@ export async function replayRange(
        select distinct $3::bigint, lane, $10::timestamptz
        from queued
        order by lane
-       on conflict on constraint delivery_lane_pkey do update set due_at = delivery_lane.due_at
+       on conflict on constraint delivery_lane_pkey do update set ${hastenUnfailed}
      )
      select
        (select count(*) from queued) as count,

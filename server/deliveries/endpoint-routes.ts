@@ -1,18 +1,23 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
+import { emailAddress } from '../email-address.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { typesNamed } from '../events/catalogue.ts';
+import { alertTypes } from '../events/event-types.ts';
 import type { Caller } from '../http/auth/caller.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
-import { text, webAddress } from '../http/text.ts';
+import { anyAddress, text } from '../http/text.ts';
 import type { Outbound } from '../outbound/outbound.ts';
+import type { Mailer } from '../users/mail.ts';
 import {
   deleteEndpoint,
   disableEndpoint,
   type Endpoint,
+  type EndpointFormat,
   enableEndpoint,
+  endpointFormats,
   endpointKinds,
   getEndpoint,
   insertEndpoint,
@@ -20,11 +25,21 @@ import {
   listEndpoints,
   lockEndpoint,
   maxCounted,
+  originOf,
   updateEndpoint,
 } from './endpoints.ts';
 import { stateOf } from './retry-policy.ts';
+import { evidenceOf } from './send.ts';
+import type { Deliverer } from './worker.ts';
 
-type EndpointRouteDeps = { db: Db; outbound: Pick<Outbound, 'requireReachable'>; now: () => Date };
+type EndpointRouteDeps = {
+  db: Db;
+  outbound: Pick<Outbound, 'requireReachable'>;
+  /** Undefined if the service has no mail server. */
+  mailer: Mailer | undefined;
+  sendTest: Deliverer['sendTest'];
+  now: () => Date;
+};
 
 const typeName = text({ min: 1, max: 100 }).refine(
   (name) => typesNamed(name).length > 0,
@@ -40,7 +55,20 @@ export async function acceptEmptyBody(request: { body: unknown }): Promise<void>
 }
 
 /** Routes for endpoints. The audit log records each change. */
-export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDeps): void {
+export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }: EndpointRouteDeps): void {
+  /** Throws if the endpoint can never be reached there. */
+  function requireDestination(url: string, format: EndpointFormat): void {
+    const refused = (message: string) => fieldError('invalid_body', ['url'], message);
+    const isMail = /^mailto:/i.test(url);
+    if (format === 'email') {
+      const isOne = isMail && emailAddress.safeParse(url.slice('mailto:'.length)).success;
+      if (!isOne) throw refused('must be mailto: and one address, such as mailto:ops@example.com');
+      if (mailer === undefined)
+        throw refused('cannot be used: the service has no mail server. Set SMTP_URL and SMTP_FROM');
+    } else if (isMail) throw refused('is a mail address, which needs the format email');
+    else requireAddress(url, ['url'], outbound);
+  }
+
   app.get(
     '/events/endpoints',
     {
@@ -81,22 +109,27 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
         summary: 'Create an endpoint',
         description:
           'The endpoint receives events that are raised from now on. `types` has exact names or prefixes such as ' +
-          '`connection.*`; an empty list means all types.',
+          '`connection.*`; an empty list means all types. The `format` `slack` (`{"text"}`, for an incoming webhook) or ' +
+          '`email` (`url` is `mailto:` and an address) makes it an alert for people: at most one in ten minutes for each ' +
+          `type and integration. Without \`types\`, alerts are sent for ${alertTypes.join(', ')}.`,
         errors: ['too_many_endpoints', 'address_not_allowed'],
         example: { body: { url: 'https://app.customer.example/hooks/trellis', types: ['connection.*'] } },
         body: z.strictObject({
-          url: webAddress(),
+          url: destination,
+          format: z.enum(endpointFormats).default('standard'),
           description: description.default(''),
-          types: types.default([]),
+          types: types.optional(),
         }),
         response: { 201: endpointWire },
       },
     },
     async ({ body, caller }, reply) => {
-      requireAddress(body.url, ['url'], outbound);
+      const { url, format } = body;
+      requireDestination(url, format);
       const { environmentId } = caller;
+      const wanted = body.types ?? (format === 'standard' ? [] : alertTypes);
       const made = await db.transaction(async (tx) => {
-        const id = await insertEndpoint(tx, { environmentId, ...body });
+        const id = await insertEndpoint(tx, { environmentId, ...body, types: wanted });
         const endpoint = await getEndpoint(tx, { id, environmentId });
         await auditEndpoint(tx, caller, 'endpoint.created', endpoint);
         return endpoint;
@@ -120,7 +153,7 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
         params: idParams,
         example: { body: { types: ['connection.*'], enabled: true } },
         body: z.strictObject({
-          url: webAddress().optional(),
+          url: destination.optional(),
           description: description.optional(),
           types: types.optional(),
           enabled: z.boolean().optional(),
@@ -129,12 +162,12 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
       },
     },
     async ({ params: { id }, body: { enabled, ...change }, caller }) => {
-      if (change.url !== undefined) requireAddress(change.url, ['url'], outbound);
       const at = { id, environmentId: caller.environmentId };
       const changed = await db.transaction(async (tx) => {
         const before = await lockEndpoint(tx, at);
         if (Object.values(change).some((value) => value !== undefined)) {
           requireOwn(before);
+          if (change.url !== undefined) requireDestination(change.url, before.format);
           await updateEndpoint(tx, { at, change, now: now() });
         }
         if (enabled === true) await enableEndpoint(tx, { at, now: now() });
@@ -144,6 +177,31 @@ export function endpointRoutes(app: App, { db, outbound, now }: EndpointRouteDep
         return endpoint;
       });
       return toWire(changed, now());
+    },
+  );
+
+  app.post(
+    '/events/endpoints/:id/test',
+    {
+      preValidation: acceptEmptyBody,
+      config: { access: { by: 'key', scope: 'events:write' } },
+      schema: {
+        operationId: 'testEndpoint',
+        summary: 'Send a test to an endpoint',
+        description:
+          'Sends an event of the type `endpoint.test`, or a test alert, and responds with the outcome of this one attempt. ' +
+          'The test is in no feed, and does not change the state of the endpoint.',
+        errors: ['not_found', 'endpoint_of_setting'],
+        params: idParams,
+        body: z.strictObject({}),
+        response: { 200: testOutcome },
+      },
+    },
+    async ({ params: { id }, caller: { environmentId, environment } }) => {
+      const endpoint = await getEndpoint(db, { id, environmentId });
+      requireOwn(endpoint);
+      const attempt = await sendTest(endpoint, { id: environmentId, name: environment });
+      return { delivered: attempt.isDelivered, ...evidenceOf(attempt) };
     },
   );
 
@@ -187,20 +245,17 @@ export function requireAddress(
   outbound.requireReachable(url);
 }
 
+const destination = anyAddress().refine(
+  (url) => /^(https?|mailto):/i.test(url),
+  'must begin with https:// or mailto:',
+);
+
 /** Checks a connection's own address for events in the same way, on every route that accepts one. */
 export function guardOverrides(app: App, { outbound }: Pick<EndpointRouteDeps, 'outbound'>): void {
   app.addHook('preHandler', async ({ body }) => {
     const given = (body as { webhook_url_override?: unknown } | null | undefined)?.webhook_url_override;
     if (typeof given === 'string' && given !== '') requireAddress(given, ['webhook_url_override'], outbound);
   });
-}
-
-/**
- * The part of an address that the audit log may show to many users: scheme, host and port. The path of many receivers is
- * their secret.
- */
-export function originOf(url: string): string {
-  return new URL(url).origin;
 }
 
 function requireOwn({ kind }: Endpoint): void {
@@ -227,6 +282,7 @@ const endpointWire = z.object({
   id: z.number().int(),
   /** `events`, or the setting that it belongs to: `primary`, `secondary`, `override`. */
   kind: z.string(),
+  format: z.enum(endpointFormats),
   url: z.string(),
   description: z.string(),
   /** Empty: all types. */
@@ -249,6 +305,9 @@ const endpointWire = z.object({
 });
 nameSchemas({ WebhookEndpoint: endpointWire });
 
+/** As the last attempt of a delivery. */
+const testOutcome = z.looseObject({ delivered: z.boolean() });
+
 /** A place in the list, in the form of `next_after`: `own.7`, `override.7`. */
 const listPlace = z
   .string()
@@ -266,6 +325,7 @@ function toWire(endpoint: Endpoint, now: Date): z.input<typeof endpointWire> {
   return {
     id: endpoint.id,
     kind: endpoint.kind,
+    format: endpoint.format,
     url: endpoint.url,
     description: endpoint.description,
     types: [...endpoint.types],

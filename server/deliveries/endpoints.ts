@@ -13,9 +13,15 @@ import type { Breaker } from './retry-policy.ts';
 export const endpointKinds = ['events', 'primary', 'secondary', 'override'] as const;
 export type EndpointKind = (typeof endpointKinds)[number];
 
+/** What an endpoint gets: the event as JSON, or an alert as `{text}` or as a mail. */
+export const endpointFormats = ['standard', 'slack', 'email'] as const;
+export type EndpointFormat = (typeof endpointFormats)[number];
+
 export type Endpoint = Breaker & {
   readonly id: number;
   readonly kind: EndpointKind;
+  readonly format: EndpointFormat;
+  /** `mailto:` and an address, if the format is `email`. */
   readonly url: string;
   readonly description: string;
   /** Exact names, or prefixes such as `connection.*`. Empty: all types. */
@@ -34,6 +40,15 @@ export type Endpoint = Breaker & {
 };
 type DisabledCause = 'operator' | 'gone' | 'failing';
 
+/**
+ * The part of an address that the audit log and other receivers may show: scheme, host and port, or the domain of a mail
+ * address. The path of many receivers is their secret.
+ */
+export function originOf(url: string): string {
+  const { protocol, origin, pathname } = new URL(url);
+  return protocol === 'mailto:' ? `mailto:${pathname.slice(pathname.lastIndexOf('@'))}` : origin;
+}
+
 /** Larger numbers are not exact: a page of endpoints counts the deliveries of each. */
 export const maxCounted = 1_000;
 /** The maximum number of endpoints of an environment, without those for addresses of connections. */
@@ -41,7 +56,7 @@ const maxEndpoints = 50;
 
 const select = `
   select
-    endpoint.id, kind, url, description, types,
+    endpoint.id, kind, format, url, description, types,
     endpoint.created_at as "createdAt",
     disabled_cause as "disabledCause",
     disabled_at as "disabledAt",
@@ -145,18 +160,24 @@ export async function lockEndpoint(tx: Tx, at: EndpointId): Promise<Endpoint> {
 /** Returns the ID. Throws `too_many_endpoints` if the environment has the maximum number. */
 export async function insertEndpoint(
   tx: Tx,
-  given: { environmentId: number; url: string; description: string; types: readonly string[] },
+  given: {
+    environmentId: number;
+    url: string;
+    description: string;
+    types: readonly string[];
+    format?: EndpointFormat;
+  },
 ): Promise<number> {
   // The lock lets only one transaction at a time count and add.
   await tx.query('select from environment where id = $1 for no key update', [given.environmentId]);
   const [row] = await tx.query<{ id: number }>(
-    `insert into endpoint (environment_id, kind, url, description, types)
-     select $1, 'events', $2, $3, $4
+    `insert into endpoint (environment_id, kind, url, description, types, format)
+     select $1, 'events', $2, $3, $4, $5
      where (
        select count(*) from endpoint where environment_id = $1 and kind = 'events' and deleted_at is null
      ) < ${maxEndpoints}
      returning id`,
-    [given.environmentId, given.url, given.description, given.types],
+    [given.environmentId, given.url, given.description, given.types, given.format ?? 'standard'],
   );
   if (row === undefined) throw new AppError('too_many_endpoints');
   return row.id;

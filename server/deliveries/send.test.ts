@@ -16,8 +16,15 @@ const claim: Claim = {
   leasedAtMs: 0,
   environmentId: 1,
   environment: 'dev',
-  endpoint: { id: 1, kind: 'events', url: 'https://app.example.com/hook', isProbe: false },
+  endpoint: {
+    id: 1,
+    kind: 'events',
+    format: 'standard',
+    url: 'https://app.example.com/hook',
+    isProbe: false,
+  },
   lane: 0,
+  others: [],
   delivery: {
     ...{ id: 1, attempts: 0, queuedAt: createdAt, createdAt },
     ...{ eventId: crypto.randomUUID(), type: 'connection.created', data: exampleConnection },
@@ -25,6 +32,7 @@ const claim: Claim = {
 };
 const sending = (fetch: Fetch, signal: AbortSignal) => ({
   ...{ fetch, signal, brand: brandNames('nango'), authModeOf: () => 'OAUTH2', timeoutMs: 60_000 },
+  ...{ mailer: undefined, baseUrl: 'https://trellis.example' },
   keys: [{ secret: `whsec_${'a'.repeat(43)}=`, createdAt, retiresAt: null }] as const,
   nowMs: () => createdAt.getTime(),
 });

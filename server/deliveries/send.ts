@@ -1,4 +1,4 @@
-/** One attempt: the request as a receiver gets it, in one of two forms, and the outcome. */
+/** One attempt: the request as a receiver gets it, in one of three forms, or the mail; and the outcome. */
 import type { Brand } from '../brand.ts';
 import { AppError } from '../errors.ts';
 import { type CompatType, compatTypes } from '../events/compat-types.ts';
@@ -6,6 +6,8 @@ import { readRetryAfter } from '../http/retry-after.ts';
 import { withIntegrationId } from '../http/spellings.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { readBody } from '../outbound/read-body.ts';
+import type { Mailer } from '../users/mail.ts';
+import { alertMail, slackBody } from './alert-text.ts';
 import type { Claim } from './claims.ts';
 import { type SigningKeys, signatureHeaders } from './signing.ts';
 import type { WebhookBody } from './webhook-bodies.ts';
@@ -18,20 +20,32 @@ export type Attempt = {
   readonly error?: AttemptError;
   /** The error code of the system or the client if there was no response: ECONNREFUSED, ENOTFOUND. */
   readonly code?: string;
-  /** The beginning of the response body, without secrets. */
+  /** The beginning of the response body, without secrets; the SMTP status of a mail server. */
   readonly answer?: string;
   /** The pause that the receiver requests. */
   readonly requestedPauseMs?: number;
 };
 /**
  * `status`: the receiver answered, but not with 2xx; redirects are never followed. `internal`: nothing was sent, since
- * this node could not write or sign the request.
+ * this node could not write or sign the request. `mail_not_set_up`: the node has no mail server.
  */
-type AttemptError = 'status' | 'redirect' | 'timeout' | 'no_answer' | 'address_not_allowed' | 'internal';
+type AttemptError =
+  | 'status'
+  | 'redirect'
+  | 'timeout'
+  | 'no_answer'
+  | 'address_not_allowed'
+  | 'mail_refused'
+  | 'mail_not_set_up'
+  | 'internal';
 
 type Sending = {
   fetch: Fetch;
+  /** Undefined if the service has no mail server. */
+  mailer: Mailer | undefined;
   brand: Brand;
+  /** The address of the dashboard is below it. */
+  baseUrl: string;
   authModeOf: (provider: string) => string | undefined;
   keys: SigningKeys;
   /** The content of the webhook that the event is about. Undefined if it cannot be decrypted any more. */
@@ -52,8 +66,12 @@ const maxKeptBytes = 4 * 1024;
  * aborted the attempt: it is not known whether the event arrived. Throws before sending if the request cannot be built.
  */
 export async function send(claim: Claim, sending: Sending): Promise<Attempt | undefined> {
+  if (sending.signal.aborted) return undefined;
+  return claim.endpoint.format === 'email' ? sendMail(claim, sending) : post(claim, sending);
+}
+
+async function post(claim: Claim, sending: Sending): Promise<Attempt | undefined> {
   const { fetch, signal, timeoutMs, nowMs, keys } = sending;
-  if (signal.aborted) return undefined;
   const written = request(claim, sending);
   const startedMs = performance.now();
   // Not `AbortSignal.any`: `signal` would keep its listeners, and all that they refer to, for its whole life.
@@ -100,20 +118,51 @@ export async function send(claim: Claim, sending: Sending): Promise<Attempt | un
   }
 }
 
-function request(
-  { delivery, endpoint, environment }: Claim,
-  { brand, keys, nowMs, authModeOf, webhook }: Sending,
-): { headers: Record<string, string>; body: string } {
-  const { eventId, type, createdAt, data } = delivery;
-  const isCompat = endpoint.kind !== 'events' && isCompatType(type);
-  const body = isCompat
-    ? compatBody(type, { environment, brandWord: brand.word, data, payload: webhook?.payload, authModeOf })
-    : JSON.stringify({
-        ...{ id: eventId, type, environment, created_at: createdAt.toISOString() },
-        data: withIntegrationId(
-          type === 'webhook.received' ? { ...data, payload: webhook?.payload ?? null } : data,
-        ),
-      });
+/** The mailer has time limits of its own. An abort leaves it unknown whether the mail arrived. */
+async function sendMail(claim: Claim, sending: Sending): Promise<Attempt | undefined> {
+  const { mailer, signal, timeoutMs, brand } = sending;
+  if (mailer === undefined) return { isDelivered: false, durationMs: 0, error: 'mail_not_set_up' };
+  const { url } = claim.endpoint;
+  const { eventId, queuedAt } = claim.delivery;
+  const mail = {
+    ...alertMail({ ...alertFacts(claim, sending), brand: brand.word }),
+    to: url.slice('mailto:'.length),
+    messageId: `<${eventId}.${queuedAt.getTime()}.${claim.endpoint.id}@${new URL(sending.baseUrl).hostname}>`,
+  };
+  const startedMs = performance.now();
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  signal.addEventListener('abort', end, { once: true });
+  const timer = setTimeout(end, timeoutMs);
+  const elapsed = () => Math.round(performance.now() - startedMs);
+  try {
+    const fault = await Promise.race([mailer.findFault(mail), whenAborted(ending.signal)]);
+    if (fault === undefined) return { isDelivered: true, durationMs: elapsed() };
+    const { code, status } = fault;
+    return {
+      ...{ isDelivered: false, durationMs: elapsed(), error: 'mail_refused' },
+      ...(code !== undefined && { code }),
+      ...(status !== undefined && { answer: `SMTP ${status}` }),
+    };
+  } catch {
+    return signal.aborted ? undefined : { isDelivered: false, durationMs: elapsed(), error: 'timeout' };
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener('abort', end);
+  }
+}
+
+function alertFacts({ delivery, others, environment }: Claim, { baseUrl }: Pick<Sending, 'baseUrl'>) {
+  const { type, data } = delivery;
+  return { type, data, more: others.length, environment, baseUrl };
+}
+
+function request(claim: Claim, sending: Sending): { headers: Record<string, string>; body: string } {
+  const { brand, keys, nowMs, webhook } = sending;
+  const { delivery, endpoint } = claim;
+  const isCompat = endpoint.kind !== 'events' && isCompatType(delivery.type);
+  const body =
+    endpoint.format === 'slack' ? slackBody(alertFacts(claim, sending)) : eventBody(claim, sending);
   const [newest, ...others] = keys;
   return {
     body,
@@ -122,13 +171,34 @@ function request(
       'content-type': 'application/json',
       'user-agent': `${brand.word}/1`,
       ...signatureHeaders({
-        ...{ brand, eventId, body },
+        ...{ brand, eventId: delivery.eventId, body },
         nowMs: nowMs(),
         secrets: [newest.secret, ...others.map(({ secret }) => secret)],
         signedFor: isCompat ? 'compat' : 'envelope',
       }),
     },
   };
+}
+
+function eventBody(
+  { delivery, endpoint, environment }: Claim,
+  { brand, authModeOf, webhook }: Sending,
+): string {
+  const { eventId, type, createdAt, data } = delivery;
+  if (endpoint.kind !== 'events' && isCompatType(type))
+    return compatBody(type, {
+      environment,
+      brandWord: brand.word,
+      data,
+      payload: webhook?.payload,
+      authModeOf,
+    });
+  return JSON.stringify({
+    ...{ id: eventId, type, environment, created_at: createdAt.toISOString() },
+    data: withIntegrationId(
+      type === 'webhook.received' ? { ...data, payload: webhook?.payload ?? null } : data,
+    ),
+  });
 }
 
 function isCompatType(type: string): type is CompatType {

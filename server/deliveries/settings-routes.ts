@@ -17,7 +17,8 @@ import type { App } from '../http/server.ts';
 import { webAddress } from '../http/text.ts';
 import type { Outbound } from '../outbound/outbound.ts';
 import type { Vault } from '../vault.ts';
-import { acceptEmptyBody, originOf, requireAddress } from './endpoint-routes.ts';
+import { acceptEmptyBody, requireAddress } from './endpoint-routes.ts';
+import { originOf } from './endpoints.ts';
 import { type EventSettings, readSettings, setAddress, writeSettings } from './settings.ts';
 import { rotateSigningKey, type SigningKeys, signingKeys } from './signing.ts';
 

@@ -8,7 +8,7 @@ import { writeAudit } from '../activity/audit.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { type Claim, findHeads, forShortWork, type Head, headSql } from './claims.ts';
-import { disableEndpoint, hastenFailing } from './endpoints.ts';
+import { disableEndpoint, hastenFailing, originOf } from './endpoints.ts';
 import {
   afterFailure,
   afterInternalError,
@@ -16,10 +16,14 @@ import {
   type Breaker,
   isGivenUp,
   isOverdue,
+  overdueBefore,
   pauseMs,
   retryDelayMs,
 } from './retry-policy.ts';
 import { type Attempt, evidenceOf } from './send.ts';
+
+/** The shortest time between two alerts of a lane, which is that of a type and an integration. */
+export const alertIntervalMs = 10 * 60_000;
 
 /** An attempt that arrived. */
 export type Arrived = {
@@ -32,14 +36,15 @@ export type Arrived = {
 
 /**
  * Stores deliveries that arrived, in one transaction, and releases or keeps their lanes. Returns for each the claim of the
- * next delivery in its lane, if `renewMs` is given, a delivery waits, and the endpoint may still be sent to.
+ * next delivery in its lane, if `renewMs` is given, a delivery waits, and the endpoint may still be sent to. After an alert
+ * the lane stays, even without a delivery: its next alert is due after `alertIntervalMs`.
  *
  * A delivery counts as arrived even if the lease has ended and another node has the lane: the receiver confirmed it.
  */
 export async function settleDelivered(db: Db, arrived: readonly Arrived[]): Promise<(Claim | undefined)[]> {
   return db.transaction(async (tx) => {
     const leasedAtMs = performance.now();
-    const held = await storeDelivered(tx, arrived);
+    const held = await storeDelivered(tx, arrived.flatMap(withReported));
     const next = await advance(
       tx,
       arrived.filter(({ claim }) => held.has(claimKey(claim))),
@@ -55,6 +60,16 @@ export async function settleDelivered(db: Db, arrived: readonly Arrived[]): Prom
       return { ...claim, leasedAtMs, endpoint: { ...claim.endpoint, url, isProbe: false }, delivery };
     });
   });
+}
+
+/** The outcome for each delivery that the attempt reported. */
+function withReported(one: Arrived): Arrived[] {
+  const { claim } = one;
+  const others = claim.others.map((id) => ({
+    ...one,
+    claim: { ...claim, delivery: { ...claim.delivery, id } },
+  }));
+  return [one, ...others];
 }
 
 /** Releases a lane as it was before the claim: its attempt was aborted and may have arrived, or it does not count. */
@@ -156,7 +171,10 @@ async function storeDelivered(tx: Tx, arrived: readonly Arrived[]): Promise<Set<
   return new Set(held.map(claimKey));
 }
 
-/** The next delivery of lanes that the transaction locked in an earlier statement. A lane without one is deleted. */
+/**
+ * The next delivery of lanes that the transaction locked in an earlier statement. A lane without one is deleted, unless it
+ * limits alerts.
+ */
 async function advance(
   tx: Tx,
   arrived: readonly Arrived[],
@@ -165,8 +183,8 @@ async function advance(
   const rows = await tx.query<Head & { owner: string; lane: number; url: string }>(
     `with held as (
        select *
-       from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::timestamptz[], $5::float8[])
-         as held (endpoint_id, lane, owner, at, renew_s)
+       from unnest($1::bigint[], $2::bigint[], $3::uuid[], $4::timestamptz[], $5::float8[], $6::timestamptz[])
+         as held (endpoint_id, lane, owner, at, renew_s, quiet_until)
      ), next as materialized (
        select held.*, endpoint.url, head.*
        from held
@@ -184,10 +202,11 @@ async function advance(
        where delivery_lane.endpoint_id = next.endpoint_id
          and delivery_lane.lane = next.lane
          and next.id is null
+         and next.quiet_until is null
      ), kept as (
        update delivery_lane
        set failures = 0,
-         due_at = next.at,
+         due_at = coalesce(next.quiet_until, next.at),
          owner = case when next.url is not null then next.owner end,
          lease_until = case
            when next.url is not null then clock_timestamp() + make_interval(secs => next.renew_s)
@@ -195,7 +214,7 @@ async function advance(
        from next
        where delivery_lane.endpoint_id = next.endpoint_id
          and delivery_lane.lane = next.lane
-         and next.id is not null
+         and (next.id is not null or next.quiet_until is not null)
      )
      select owner, lane, url, id, attempts, "queuedAt", "eventId", type, "createdAt", data
      from next
@@ -206,6 +225,9 @@ async function advance(
       arrived.map(({ claim }) => claim.owner),
       arrived.map(({ nowMs }) => new Date(nowMs)),
       arrived.map(({ renewMs }) => (renewMs === undefined ? null : renewMs / 1000)),
+      arrived.map(({ claim, nowMs }) =>
+        claim.endpoint.format === 'standard' ? null : new Date(nowMs + alertIntervalMs),
+      ),
     ],
   );
   return new Map(
@@ -240,10 +262,13 @@ export async function settleFailed(db: Db, settling: Settling): Promise<void> {
        set attempts = attempts + 1,
          last_attempt_at = $3,
          last_attempt = $4,
-         status = case when $5 then 'dead' else status end,
-         settled_at = case when $5 then $3::timestamptz end
-       where id = $1 and environment_id = $2 and status = 'waiting'`,
-      [delivery.id, environmentId, now, JSON.stringify(evidenceOf(attempt)), isDead],
+         status = case when queued_at <= $5 then 'dead' else status end,
+         settled_at = case when queued_at <= $5 then $3::timestamptz end
+       where id = any ($1) and environment_id = $2 and status = 'waiting'`,
+      [
+        [delivery.id, ...claim.others],
+        ...[environmentId, now, JSON.stringify(evidenceOf(attempt)), new Date(overdueBefore(nowMs))],
+      ],
     );
     const dueAt = new Date(nowMs + retryDelayMs(delivery.attempts + 1, random));
     if (isDead) await releaseForNext(tx, settling);
@@ -266,19 +291,20 @@ export async function settleFailed(db: Db, settling: Settling): Promise<void> {
 }
 
 /**
- * Locks the lane and the delivery. False if another claim holds the lane by now, or if the delivery does not exist any
+ * Locks the lane and the deliveries of the claim. False if another claim holds the lane by now, or if no delivery exists any
  * more.
  */
-async function holdLane(tx: Tx, { delivery, endpoint, lane, owner }: Claim): Promise<boolean> {
+async function holdLane(tx: Tx, { delivery, others, endpoint, lane, owner }: Claim): Promise<boolean> {
   const rows = await tx.query(
     `select set_config('idle_in_transaction_session_timeout', '10000', true)
      from delivery_lane
-     join delivery on delivery.id = $4
+     join delivery on delivery.id = any ($4)
      where delivery_lane.endpoint_id = $1
        and delivery_lane.lane = $2
        and delivery_lane.owner = $3
+     order by delivery.id
      for update of delivery_lane, delivery`,
-    [endpoint.id, lane, owner, delivery.id],
+    [endpoint.id, lane, owner, [delivery.id, ...others]],
   );
   return rows.length > 0;
 }
@@ -368,7 +394,7 @@ async function disable(
     data: {
       endpoint_id: endpoint.id,
       // The rest of a receiver's address may be its secret, and all other endpoints get this event.
-      url: new URL(endpoint.url).origin,
+      url: originOf(endpoint.url),
       cause,
       evidence: { ...(error && { error }), ...(httpStatus !== undefined && { http_status: httpStatus }) },
       next_step: nextSteps[cause],

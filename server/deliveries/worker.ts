@@ -14,9 +14,11 @@ import { metrics } from '../metrics/metrics.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { spanned } from '../tracing/tracing.ts';
 import { TtlCache } from '../ttl-cache.ts';
+import type { Mailer } from '../users/mail.ts';
 import type { Vault } from '../vault.ts';
 import { createWorker, type Look, type Task, type Worker } from '../work.ts';
 import { type Claim, claimLanes, findReady } from './claims.ts';
+import { type Endpoint, originOf } from './endpoints.ts';
 import { type Attempt, send } from './send.ts';
 import { type Arrived, release, settleDelivered, settleFailed } from './settle.ts';
 import { type SigningKeys, signingKeys } from './signing.ts';
@@ -26,7 +28,10 @@ type DelivererOptions = {
   db: Db;
   vault: Vault;
   fetch: Fetch;
+  /** Undefined if the service has no mail server. */
+  mailer: Mailer | undefined;
   brand: Brand;
+  baseUrl: string;
   log: Pick<Logger, 'warn'>;
   activity: Activity;
   authModeOf: (provider: string) => string | undefined;
@@ -75,7 +80,8 @@ const maxInBatch = 64;
 const maxLooked = 1_000;
 
 export function createDeliverer(options: DelivererOptions) {
-  const { db, vault, fetch, brand, log, activity, authModeOf, random = Math.random, limits } = options;
+  const { db, vault, fetch, mailer, brand, baseUrl, log, activity, authModeOf, limits } = options;
+  const { random = Math.random } = options;
   const { timeoutMs, leaseMarginMs, max, slowAfterMs, maxOfEndpoint, pollMs } = { ...ordinary, ...limits };
   const leaseMs = timeoutMs + leaseMarginMs;
   const clock = createClock({
@@ -101,6 +107,7 @@ export function createDeliverer(options: DelivererOptions) {
     // Bounds the cache. A retired key may sign for one second more.
     max: 1_000,
   });
+  const toSend = { fetch, mailer, brand, baseUrl, authModeOf, timeoutMs, nowMs };
   let lookAfter = 0;
 
   /** Claims that precede a failure are under way already. */
@@ -143,7 +150,8 @@ export function createDeliverer(options: DelivererOptions) {
         const settling = { claim: held, attempt, nowMs: nowMs(), random: random() };
         return settleInTurn(() => settleFailed(db, settling));
       }
-      const renewMs = turn < maxInARow && !worker.isStopping() ? leaseMs : undefined;
+      const continues = held.endpoint.format === 'standard' && turn < maxInARow && !worker.isStopping();
+      const renewMs = continues ? leaseMs : undefined;
       claim = await settleArrived({ claim: held, attempt, nowMs: nowMs(), renewMs });
     }
   }
@@ -157,8 +165,8 @@ export function createDeliverer(options: DelivererOptions) {
       const signedWith = await keys.get(claim.environmentId);
       const webhook = await webhookOf(claim);
       if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
-      const sending = { fetch, brand, authModeOf, webhook, timeoutMs, nowMs, signal };
-      return await slot.during(() => sendMeasured(claim, { ...sending, keys: signedWith }));
+      const sending = { ...{ webhook, keys: signedWith, signal }, ...toSend };
+      return await slot.during(() => sendMeasured(claim, sending));
     } catch (error) {
       if (mayPass(error)) throw error;
       const { endpoint, delivery } = claim;
@@ -185,7 +193,7 @@ export function createDeliverer(options: DelivererOptions) {
       durationMs: attempt.durationMs,
       method: 'POST',
       // The rest of a receiver's address may be its secret.
-      path: URL.parse(endpoint.url)?.origin,
+      path: URL.canParse(endpoint.url) ? originOf(endpoint.url) : undefined,
       httpStatus: attempt.httpStatus,
       errorCode: attempt.error,
       retries: delivery.attempts,
@@ -203,6 +211,26 @@ export function createDeliverer(options: DelivererOptions) {
      * another node sends the events again under the same IDs.
      */
     stop: (graceMs = graceOrdinaryMs) => worker.stop(graceMs),
+    /**
+     * Sends an `endpoint.test` to an endpoint at once, whatever its state, and returns the outcome. It is not stored, except in
+     * the activity log.
+     */
+    async sendTest(endpoint: Endpoint, environment: { id: number; name: string }): Promise<Attempt> {
+      const now = new Date(nowMs());
+      const delivery = { id: 0, attempts: 0, queuedAt: now, eventId: crypto.randomUUID(), createdAt: now };
+      const claim: Claim = {
+        ...{ owner: crypto.randomUUID(), leasedAtMs: performance.now(), lane: 0, others: [] },
+        ...{ environmentId: environment.id, environment: environment.name },
+        endpoint: { ...endpoint, isProbe: false },
+        delivery: { ...delivery, type: 'endpoint.test', data: { endpoint_id: endpoint.id } },
+      };
+      const signedWith = await keys.get(environment.id);
+      const signal = AbortSignal.timeout(timeoutMs + leaseMarginMs);
+      const attempt = await sendMeasured(claim, { ...toSend, keys: signedWith, signal });
+      if (attempt === undefined) return { isDelivered: false, durationMs: timeoutMs, error: 'timeout' };
+      logAttempt(claim, attempt);
+      return attempt;
+    },
     /** Must be called when an environment's signing keys change here: this node signs with the new keys immediately. */
     forgetKeys: (environmentId: number) => keys.forget(environmentId),
   };

@@ -550,6 +550,24 @@ export const eventCatalogue = {
       failed_at: '2026-11-21T10:15:02.512Z',
     },
   }),
+  'sync.failing': eventType({
+    meaning:
+      'A sync has failed three times in a row. Raised with the third `sync.failed`, and again only after a success or a resume.',
+    data: z.strictObject({
+      ...ofSync,
+      run,
+      error,
+      failures: count.describe('Consecutive failures'),
+      failed_at: time,
+    }),
+    example: {
+      ...exampleSync,
+      run: exampleRun,
+      error: { code: 'function_threw', message: 'Request failed with status code 500' },
+      failures: 3,
+      failed_at: '2026-11-21T10:45:02.512Z',
+    },
+  }),
   'sync.schema_changed': eventType({
     meaning:
       'The fields of a model at the provider have changed since the last run of its sync. Raised before the run changes records.',
@@ -649,6 +667,15 @@ export const eventCatalogue = {
     example: { connection_id: 'ada-sheets', ...exampleIntegration, type: 'order.created' },
   }),
 };
+
+/** What an alert is for, unless its endpoint names types: somebody must act. */
+export const alertTypes = [
+  'connection.needs_reauth',
+  'connection.blocked',
+  'sync.failing',
+  'integration.misconfigured',
+  'endpoint.disabled',
+] as const satisfies (keyof typeof eventCatalogue)[];
 
 export type EventType = keyof typeof eventCatalogue;
 /** The data of an event, by type. */

@@ -9,6 +9,9 @@ import { compatTypes } from './compat-types.ts';
  */
 
 const compat = Object.entries(compatTypes);
+/** How long the first alert of a lane waits for others that one message can report with it. */
+export const alertDelayS = 30;
+
 /** The parameters $1 and $2 of `placedEvents`. */
 export const compatParameters = [
   compat.map(([type]) => type),
@@ -18,7 +21,8 @@ export const compatParameters = [
 /**
  * SQL: the events that match `where`, each with its lane, and whether the addresses of the settings receive it. $1 and
  * $2 are `compatParameters`. A lane belongs to a connection; all events without a connection share one. If the hashes
- * of two connections collide, they share a lane, and their events wait for each other.
+ * of two connections collide, they share a lane, and their events wait for each other. At an endpoint for alerts, a lane
+ * belongs to a type and an integration: one message reports all its waiting events.
  */
 export const placedEvents = (where: string) => `
   select
@@ -35,6 +39,10 @@ export const placedEvents = (where: string) => `
       ) & 9007199254740991,
       0
     ) as lane,
+    hashtextextended(
+      event.type || E'\\n' || coalesce(event.data ->> 'provider_config_key', ''),
+      0
+    ) & 9007199254740991 as alert_lane,
     compat.type is not null
       and coalesce((to_jsonb(event_settings) ->> compat.switch)::boolean, true) as is_compat,
     event.override
@@ -44,6 +52,9 @@ export const placedEvents = (where: string) => `
   left join event_settings
     on event_settings.environment_id = event.environment_id
   where ${where}`;
+
+/** SQL: the lane of a placed event at an endpoint. */
+export const laneAtEndpoint = `case endpoint.format when 'standard' then placed.lane else placed.alert_lane end`;
 
 /** SQL: whether an endpoint of the kind `events` is subscribed to the type of a placed event. */
 export const isSubscribed = `(
@@ -74,7 +85,13 @@ export async function fanOut(
   // The row of a lane is locked although it does not change: a node that finds a lane empty removes it.
   const [result] = await tx.query<{ count: number }>(
     `with placed as materialized (${placedEvents(range)}), wanted as (
-       select placed.id, placed.environment_id, placed.position, placed.lane, placed.created_at, endpoint.id as endpoint
+       select
+         placed.id,
+         placed.environment_id,
+         placed.position,
+         ${laneAtEndpoint} as lane,
+         placed.created_at,
+         endpoint.id as endpoint
        from placed
        join endpoint
          on endpoint.environment_id = placed.environment_id
@@ -104,9 +121,14 @@ export async function fanOut(
        returning endpoint_id, lane, queued_at
      ), opened as (
        insert into delivery_lane (endpoint_id, lane, due_at)
-       select endpoint_id, lane, min(queued_at)
+       select
+         endpoint_id,
+         lane,
+         min(queued_at)
+           + case endpoint.format when 'standard' then interval '0' else interval '${alertDelayS} seconds' end
        from queued
-       group by endpoint_id, lane
+       join endpoint on endpoint.id = queued.endpoint_id
+       group by endpoint_id, lane, endpoint.format
        order by endpoint_id, lane
        on conflict on constraint delivery_lane_pkey do update set due_at = delivery_lane.due_at
      )

@@ -1,16 +1,22 @@
 /**
- * Links by mail, if SMTP_URL is set.
+ * Mail, if SMTP_URL is set: links to users, and alerts.
  *
- * Owns: the texts of mails, the connection to the server. Does not own: the links (`links.ts`). The server is the
+ * Owns: the texts of mails to users, the connection to the server. Does not own: the links (`links.ts`), and the texts of
+ * alerts (`deliveries/alert-text.ts`). The server is the
  * operator's own, as the database is, so the guard of calls to providers does not apply.
  */
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../log.ts';
 
-type Mail = { to: string; subject: string; text: string };
+/** A mail with the same `messageId` is the same mail, sent again. */
+type Mail = { to: string; subject: string; text: string; messageId?: string };
+/** Why the server did not accept a mail: the client's code, such as ECONNECTION, and the SMTP status. */
+type MailFault = { code?: string; status?: number };
 export type Mailer = {
   /** Whether the server has accepted it; false, with a line in the log, if it did not within some seconds. */
   send(mail: Mail): Promise<boolean>;
+  /** As `send`, with the reason: undefined if the server has accepted it. */
+  findFault(mail: Mail): Promise<MailFault | undefined>;
 };
 
 const connectMs = 5_000;
@@ -20,30 +26,33 @@ const answerMs = 10_000;
 export function createMailer(given: { smtp: Config['smtp']; log: Pick<Logger, 'warn'> }): Mailer | undefined {
   const { smtp, log } = given;
   if (smtp === undefined) return undefined;
-  return {
-    async send({ to, subject, text }) {
-      try {
-        // Large, and not needed by most.
-        const { createTransport } = await import('nodemailer');
-        const transport = createTransport({
-          url: smtp.url,
-          connectionTimeout: connectMs,
-          greetingTimeout: connectMs,
-          socketTimeout: answerMs,
-          // No mail of the service takes a file, or an address to fetch from.
-          disableFileAccess: true,
-          disableUrlAccess: true,
-        });
-        await transport.sendMail({ from: smtp.from, to: { name: '', address: to }, subject, text });
-        return true;
-      } catch (error) {
-        // Neither the mail, which holds a link, nor the server's words, which may repeat it.
-        const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
-        log.warn({ code, status: responseCode }, 'the mail server did not accept a mail');
-        return false;
-      }
-    },
-  };
+  async function findFault({ to, ...mail }: Mail): Promise<MailFault | undefined> {
+    try {
+      // Large, and not needed by most.
+      const { createTransport } = await import('nodemailer');
+      const transport = createTransport({
+        url: smtp!.url,
+        connectionTimeout: connectMs,
+        greetingTimeout: connectMs,
+        socketTimeout: answerMs,
+        // No mail of the service takes a file, or an address to fetch from.
+        disableFileAccess: true,
+        disableUrlAccess: true,
+      });
+      await transport.sendMail({ from: smtp!.from, to: { name: '', address: to }, ...mail });
+      return undefined;
+    } catch (error) {
+      // Neither the mail, which may hold a link, nor the server's words, which may repeat it.
+      const { code, responseCode } = error as { code?: unknown; responseCode?: unknown };
+      const fault = {
+        ...(typeof code === 'string' && { code }),
+        ...(typeof responseCode === 'number' && { status: responseCode }),
+      };
+      log.warn(fault, 'the mail server did not accept a mail');
+      return fault;
+    }
+  }
+  return { findFault, send: async (mail) => (await findFault(mail)) === undefined };
 }
 
 export function invitationMail(given: { to: string; link: string; by: string; brand: string }): Mail {

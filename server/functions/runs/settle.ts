@@ -168,6 +168,9 @@ async function syncSucceeded(tx: Tx, { claim, now, startedAt }: Ended): Promise<
   }
 }
 
+/** A sync with this many consecutive failures raises `sync.failing`. */
+const failingAfter = 3;
+
 async function syncFailed(
   tx: Tx,
   { claim, now, startedAt, error }: Ended & { error: RunError },
@@ -181,19 +184,18 @@ async function syncFailed(
       [claim.syncId, now],
     ),
   );
-  await queueEvent(tx, {
-    environmentId: claim.environmentId,
-    type: 'sync.failed',
-    data: {
-      ...subjectOf(claim),
-      run: claim.id,
-      sync_type: syncTypeOf(claim),
-      error: { code: error.code, message: error.message },
-      failures: sync?.failures ?? 1,
-      started_at: startedAt.toISOString(),
-      failed_at: now.toISOString(),
-    },
-  });
+  const { environmentId } = claim;
+  const failures = sync?.failures ?? 1;
+  const data = {
+    ...subjectOf(claim),
+    run: claim.id,
+    error: { code: error.code, message: error.message },
+    failures,
+    failed_at: now.toISOString(),
+  };
+  const failed = { ...data, sync_type: syncTypeOf(claim), started_at: startedAt.toISOString() };
+  await queueEvent(tx, { environmentId, type: 'sync.failed', data: failed });
+  if (failures === failingAfter) await queueEvent(tx, { environmentId, type: 'sync.failing', data });
 }
 
 /**

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { endpointFormats } from '../../../server/deliveries/endpoints.ts';
 import { proxyRule } from '../../../server/http/auth/proxy-rule.ts';
 import { integrationKey } from '../../../server/integrations/wire.ts';
 
@@ -36,6 +37,8 @@ const endpoint = z.strictObject({
   url: z.string(),
   description: z.string(),
   types: z.array(z.string()),
+  /** Absent: `standard`. */
+  format: z.enum(endpointFormats).optional(),
   is_disabled: z.boolean(),
 });
 

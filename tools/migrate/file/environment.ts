@@ -105,13 +105,13 @@ export async function importEndpoint(
   { db, environment: { id, name }, now }: EnvironmentImport,
   given: EntryOf<'endpoint'>,
 ): Promise<string | undefined> {
-  const { url, description, types } = given;
+  const { url, description, types, format = 'standard' } = given;
   return db.transaction(async (tx) => {
     await tx.query('select from environment where id = $1 for no key update', [id]);
     const known = await listEndpoints(tx, { environmentId: id, kinds: ['events'], limit: 1_000 });
     if (known.some((one) => one.url === url && one.types.join() === types.join())) return undefined;
     try {
-      const made = await insertEndpoint(tx, { environmentId: id, url, description, types });
+      const made = await insertEndpoint(tx, { environmentId: id, url, description, types, format });
       if (given.is_disabled)
         await disableEndpoint(tx, { at: { id: made, environmentId: id }, cause: 'operator', now });
       await writeCommandAudit(tx, { environmentId: id, action: 'endpoint.created', target: String(made) });

@@ -85,12 +85,14 @@ async function* settingsOf(
   };
   for (const { name, value } of await listVariables(db, { environmentId: id, vault }))
     yield { kind: 'variable', name, value };
-  for (const { url, description, types, disabledCause } of await listEndpoints(db, {
-    environmentId: id,
-    kinds: ['events'],
-    limit: 1_000,
-  }))
-    yield { kind: 'endpoint', url, description, types: [...types], is_disabled: disabledCause !== null };
+  const endpoints = await listEndpoints(db, { environmentId: id, kinds: ['events'], limit: 1_000 });
+  for (const { url, description, types, format, disabledCause } of endpoints) {
+    yield {
+      ...{ kind: 'endpoint', url, description, types: [...types], is_disabled: disabledCause !== null },
+      // Older versions can read the entries of standard endpoints.
+      ...(format !== 'standard' && { format }),
+    };
+  }
 }
 
 /** Valid keys, except the key of the setting, which each installation has of its own. */
