@@ -59,6 +59,8 @@ export type EventData = {
   "sync.changed": Schemas['SyncChangedEventData'];
   /** A run of a sync has failed and is not retried. The next run starts as scheduled. */
   "sync.failed": Schemas['SyncFailedEventData'];
+  /** A sync has failed three times in a row. Raised with the third `sync.failed`, and again only after a success or a resume. */
+  "sync.failing": Schemas['SyncFailingEventData'];
   /** The runs of a sync no longer start, because of its connection. Raised once until a run starts again. */
   "sync.held": Schemas['SyncHeldEventData'];
   /** The fields of a model at the provider have changed since the last run of its sync. Raised before the run changes records. */

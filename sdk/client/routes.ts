@@ -80,7 +80,7 @@ export type Schemas = {
   ConsumerStaleEventData: (Schemas['DatasetSubject']) & ({ consumer: string; cursor: string | null; acknowledged_at: string });
   CountOperationsResponse: { hours?: ({ hour: string; status: string; count: number })[]; series?: (Schemas['OperationStep'])[]; groups?: (Schemas['OperationGroup'])[]; has_more?: boolean; exact: boolean; dropped: number };
   CreateConnectSessionRequest: { end_user?: Schemas['EndUser']; organization?: Schemas['Organization']; tags?: Schemas['Tags']; integrations_config_defaults?: Record<string, Schemas['SessionDefaults']>; overrides?: Record<string, Schemas['SessionOverrides']>; webhook_url_override?: string; require_same_account?: boolean; setup?: "sheet"; return_url?: string; allowed_integrations?: (Schemas['IntegrationId'])[] };
-  CreateEndpointRequest: { url: string; description?: string; types?: (string)[] };
+  CreateEndpointRequest: { url: string; format?: "standard" | "slack" | "email"; description?: string; types?: (string)[] };
   CreateEnvironmentRequest: { name: string };
   CreateIntegrationRequest: { integration_id?: Schemas['IntegrationId']; provider: string; unique_key?: string; credentials?: Schemas['IntegrationCredentials']; display_name?: string; forward_webhooks?: boolean; webhook_secret?: string; integration_config?: Schemas['ConfigValues']; custom?: Schemas['ConfigValues']; proxy_rules?: (Schemas['ProxyRule'])[] } & ({ integration_id: Schemas['IntegrationId'] } | { unique_key: string });
   CreateInvitationRequest: { role: "owner" | "developer" | "viewer"; environments?: (string)[]; email?: string };
@@ -264,6 +264,8 @@ export type Schemas = {
   SyncError: { code: string; message: string };
   SyncFailedEvent: (Schemas['EventEnvelope']) & ({ type: "sync.failed"; data: Schemas['SyncFailedEventData'] });
   SyncFailedEventData: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; run: string; sync_type: "INITIAL" | "INCREMENTAL" | "WEBHOOK"; error: { code: string; message: string }; failures: number; started_at: string; failed_at: string };
+  SyncFailingEvent: (Schemas['EventEnvelope']) & ({ type: "sync.failing"; data: Schemas['SyncFailingEventData'] });
+  SyncFailingEventData: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; run: string; error: { code: string; message: string }; failures: number; failed_at: string };
   SyncHeldEvent: (Schemas['EventEnvelope']) & ({ type: "sync.held"; data: Schemas['SyncHeldEventData'] });
   SyncHeldEventData: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; error: { code: string; message: string }; since: string };
   SyncName: string | { name: string; variant?: string };
@@ -273,6 +275,8 @@ export type Schemas = {
   SyncUnchangedEvent: (Schemas['EventEnvelope']) & ({ type: "sync.unchanged"; data: Schemas['SyncUnchangedEventData'] });
   SyncUnchangedEventData: (Schemas['DatasetSubject']) & ({ function: string; run: string; sync_type: "INITIAL" | "INCREMENTAL" | "WEBHOOK"; started_at: string });
   Tags: Record<string, string>;
+  TestEndpointRequest: Record<string, never>;
+  TestEndpointResponse: { delivered: boolean } & Record<string, unknown>;
   Ticket: { id: string; ticket: string; expires_at: string };
   TicketResponse: { data: Schemas['Ticket'] };
   TokenTimes: { refreshed_at: string; expires_at: string | null; refresh_expires_at: string | null };
@@ -283,7 +287,7 @@ export type Schemas = {
   UserResponse: { data: Schemas['User'] };
   Variable: { name: string; value: string | null };
   Variant: string;
-  WebhookEndpoint: { id: number; kind: string; url: string; description: string; types: (string)[]; enabled: boolean; disabled: { cause: string; at: string } | null; breaker: { state: "closed" | "open" | "probing"; failures: number; failing_since: string | null; open_until: string | null }; paused_until: string | null; waiting: { count: number; is_more: boolean; since: string | null }; lag_s: number; last_success_at: string | null; last_failure: { at: string } & Record<string, unknown> | null; created_at: string };
+  WebhookEndpoint: { id: number; kind: string; format: "standard" | "slack" | "email"; url: string; description: string; types: (string)[]; enabled: boolean; disabled: { cause: string; at: string } | null; breaker: { state: "closed" | "open" | "probing"; failures: number; failing_since: string | null; open_until: string | null }; paused_until: string | null; waiting: { count: number; is_more: boolean; since: string | null }; lag_s: number; last_success_at: string | null; last_failure: { at: string } & Record<string, unknown> | null; created_at: string };
   WebhookReceivedEvent: (Schemas['EventEnvelope']) & ({ type: "webhook.received"; data: Schemas['WebhookReceivedEventData'] });
   WebhookReceivedEventData: (Schemas['IntegrationSubject']) & ({ connection_id: string | null; type: string | null; payload?: unknown });
   WebhookSigningKey: { webhook_signing_key: string; created_at: string; earlier: ({ created_at: string; retires_at: string | null })[] };
@@ -322,7 +326,7 @@ export type Routes = {
   "GET /environment/webhook-signing-key": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['WebhookSigningKeyResponse'] };
   "GET /environments": { path: Record<string, never>; query: { cursor?: string; limit?: number }; headers: Record<string, never>; body: undefined; answer: Schemas['ListEnvironmentsResponse'] };
   "GET /events": { path: Record<string, never>; query: { after?: string; limit?: number; types?: string; wait?: number; cursor?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['ListEventsResponse'] };
-  "GET /events/deliveries": { path: Record<string, never>; query: { endpoint?: number; status?: "waiting" | "delivered" | "dead"; type?: "connection.created" | "connection.reconnected" | "connection.deleted" | "connection.needs_reauth" | "connection.blocked" | "connection.recovered" | "connection.refresh_delayed" | "connection.rate_limited" | "connection.scopes_reduced" | "connection.expiring" | "connection.token_slots" | "connection.connect_failed" | "connection.connect_abandoned" | "connection.revoke_failed" | "connection.revoke_dropped" | "integration.misconfigured" | "integration.recovered" | "integration.rate_limited" | "endpoint.disabled" | "consumer.stale" | "records.retention_done" | "records.mass_delete_held" | "records.dataset_emptied" | "sync.changed" | "sync.unchanged" | "sync.failed" | "sync.schema_changed" | "sync.held" | "action.succeeded" | "action.failed" | "function.models_changed" | "webhook.received"; before?: number; limit?: number; cursor?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['ListDeliveriesResponse'] };
+  "GET /events/deliveries": { path: Record<string, never>; query: { endpoint?: number; status?: "waiting" | "delivered" | "dead"; type?: "connection.created" | "connection.reconnected" | "connection.deleted" | "connection.needs_reauth" | "connection.blocked" | "connection.recovered" | "connection.refresh_delayed" | "connection.rate_limited" | "connection.scopes_reduced" | "connection.expiring" | "connection.token_slots" | "connection.connect_failed" | "connection.connect_abandoned" | "connection.revoke_failed" | "connection.revoke_dropped" | "integration.misconfigured" | "integration.recovered" | "integration.rate_limited" | "endpoint.disabled" | "consumer.stale" | "records.retention_done" | "records.mass_delete_held" | "records.dataset_emptied" | "sync.changed" | "sync.unchanged" | "sync.failed" | "sync.failing" | "sync.schema_changed" | "sync.held" | "action.succeeded" | "action.failed" | "function.models_changed" | "webhook.received"; before?: number; limit?: number; cursor?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['ListDeliveriesResponse'] };
   "GET /events/deliveries/{id}": { path: { id: number }; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['Delivery'] };
   "GET /events/endpoints": { path: Record<string, never>; query: { kind?: "events" | "primary" | "secondary" | "override"; after?: string; limit?: number; cursor?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['ListEndpointsResponse'] };
   "GET /events/latest": { path: Record<string, never>; query: { before?: string; limit?: number; types?: string; cursor?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['ListLatestEventsResponse'] };
@@ -404,6 +408,7 @@ export type Routes = {
   "POST /events/deliveries/{id}/replay": { path: { id: number }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ReplayDeliveryRequest']; answer: Schemas['Success'] };
   "POST /events/endpoints": { path: Record<string, never>; query: Record<string, never>; headers: { "idempotency-key"?: string }; body: Schemas['CreateEndpointRequest']; answer: Schemas['WebhookEndpoint'] };
   "POST /events/endpoints/{id}/replay": { path: { id: number }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ReplayEventsRequest']; answer: Schemas['ReplayEventsResponse'] };
+  "POST /events/endpoints/{id}/test": { path: { id: number }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['TestEndpointRequest']; answer: Schemas['TestEndpointResponse'] };
   "POST /functions/actions/trigger": { path: Record<string, never>; query: Record<string, never>; headers: { "integration-id"?: Schemas['IntegrationId']; "connection-id": Schemas['ConnectionId']; "provider-config-key"?: string; "x-async"?: "true" | "false"; "x-max-retries"?: string; "idempotency-key"?: string }; body: Schemas['CallActionRequest']; answer: unknown };
   "POST /functions/deploys": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: Schemas['Deploy']; answer: Schemas['DeployFunctionsResponse'] };
   "POST /functions/deploys/plan": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: Schemas['Deploy']; answer: Schemas['PlanDeployResponse'] };

@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Webhook } from 'standardwebhooks';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
+import { alertTypes } from '../events/event-types.ts';
 import { answer, ok, openReceiver, type Receiver } from './deliveries.fixture.ts';
 
 let trellis: TestTrellis;
@@ -146,6 +147,76 @@ test('an invalid field is a 400 that names it', async () => {
   for (const query of ['?status=lost', '?limit=0', '?endpoint=x', '?before=0', '?more=1']) {
     assert.equal((await trellis.call('GET', `/events/deliveries${query}`)).status, 400, query);
   }
+  await remove(endpoint);
+});
+
+test('an alert gets the types for alerts, and its format does not change', async () => {
+  const made = await trellis.call('POST', '/events/endpoints', {
+    body: { url: receiver.url, format: 'slack' },
+  });
+  assert.deepEqual([made.status, made.body.format], [201, 'slack']);
+  assert.deepEqual(made.body.types, alertTypes);
+  const path = `/events/endpoints/${made.body.id}`;
+  for (const body of [{ format: 'standard' }, { url: 'mailto:ops@example.com' }]) {
+    const { status, body: answered } = await trellis.call('PATCH', path, { body });
+    assert.deepEqual([status, codeOf(answered)], [400, 'invalid_body'], JSON.stringify(body));
+  }
+  const other = await trellis.call('PATCH', path, { body: { url: 'https://10.0.0.1/hook' } });
+  assert.deepEqual([other.status, codeOf(other.body)], [400, 'address_not_allowed']);
+  await remove(made.body as { id: number });
+});
+
+for (const [url, format, message] of [
+  ['mailto:ops@example.com', 'email', /SMTP_URL and SMTP_FROM/],
+  ['mailto:ops@example.com', 'standard', /needs the format email/],
+  ['mailto:ops@example.com', 'slack', /needs the format email/],
+  ['https://example.com/', 'email', /one address/],
+  ['mailto:a@example.com,b@example.com', 'email', /one address/],
+  ['mailto:a@example.com?bcc=b@example.com', 'email', /one address/],
+  ['mailto:a@example.com%0ABcc:b@example.com', 'email', /one address/],
+  ['mailto:a@example.com\r\nBcc: b@example.com', 'email', /one address/],
+  ['mailto:', 'email', /one address/],
+  ['ftp://example.com/', 'slack', /https:/],
+] as const) {
+  test(`${JSON.stringify(url)} as ${format} is refused at its field`, async () => {
+    const { status, body } = await trellis.call('POST', '/events/endpoints', { body: { url, format } });
+    const { errors } = body.error as { errors: { path: string[]; message: string }[] };
+    assert.deepEqual([status, errors.length, errors[0]?.path], [400, 1, ['url']]);
+    assert.match(errors[0]?.message ?? '', message);
+    assert.deepEqual(await list(), []);
+  });
+}
+
+test('a test is sent at once with its outcome, also to an endpoint that is off, and changes no state', async () => {
+  const endpoint = await make(receiver.url, { types: ['connection.deleted'] });
+  const path = `/events/endpoints/${endpoint.id}`;
+  await trellis.call('PATCH', path, { body: { enabled: false } });
+  receiver.got.length = 0;
+  const tested = await trellis.call('POST', `${path}/test`);
+  const { duration_ms: ms, ...outcome } = tested.body;
+  assert.deepEqual(
+    [tested.status, outcome, typeof ms],
+    [200, { delivered: true, http_status: 204 }, 'number'],
+  );
+  const [{ body, headers }] = receiver.got as [Receiver['got'][number]];
+  const { body: key } = await trellis.call('GET', '/environment/webhook-signing-key');
+  const { webhook_signing_key: secret } = key.data as { webhook_signing_key: string };
+  const event = new Webhook(secret).verify(body, headers as Record<string, string>) as Record<
+    string,
+    unknown
+  >;
+  assert.deepEqual(
+    [event.type, event.environment, event.data],
+    ['endpoint.test', 'dev', { endpoint_id: endpoint.id }],
+  );
+  receiver.answers = answer(410, {}, 'gone, token=abcdefgh');
+  const failed = await trellis.call('POST', `${path}/test`);
+  assert.equal(failed.body.delivered, false);
+  assert.deepEqual([failed.body.http_status, failed.body.answer], [410, 'gone, token=***']);
+  receiver.answers = ok;
+  const [shown] = (await list()) as [{ disabled: { cause: string }; last_failure: unknown }];
+  assert.deepEqual([shown.disabled.cause, shown.last_failure], ['operator', null]);
+  assert.equal((await trellis.call('POST', '/events/endpoints/999999/test')).status, 404);
   await remove(endpoint);
 });
 

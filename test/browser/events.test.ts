@@ -65,6 +65,16 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'events-endpoint-refused');
   });
 
+  test('without a mail server, the settings that a mail needs are named', async () => {
+    const add = page.getByRole('button', { name: 'Add endpoint' });
+    await page.getByRole('radio', { name: 'E-mail' }).click();
+    await page.getByText('Set SMTP_URL and SMTP_FROM').waitFor();
+    assert.ok(await add.isDisabled());
+    await picture(page, 'events-alert-no-mail');
+    await page.getByRole('radio', { name: 'Webhook', exact: true }).click();
+    assert.ok(await add.isEnabled());
+  });
+
   test('an endpoint for some types is made with what each means in sight', async () => {
     await page.getByRole('textbox', { name: 'Address' }).fill(receiver.url);
     await page.getByRole('textbox', { name: 'Description' }).fill('The billing service');
@@ -235,6 +245,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
       ['PATCH', '/events/endpoints/1', { enabled: false }],
       ['DELETE', '/events/endpoints/1', undefined],
       ['POST', '/events/endpoints/1/replay', { after: '0' }],
+      ['POST', '/events/endpoints/1/test', undefined],
       ['POST', '/events/deliveries/1/replay', undefined],
       ['PATCH', '/environment/settings', { on_auth_creation: false }],
       ['GET', '/environment/webhook-signing-key', undefined],

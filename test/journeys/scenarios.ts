@@ -235,6 +235,11 @@ export const scenarios: Record<string, Scenario> = withEarlierNames({
     right: 200,
     foreign: 404,
   },
+  'POST /events/endpoints/{id}/test': {
+    request: ({ endpointId }) => ({ path: `/events/endpoints/${endpointId}/test`, body: {} }),
+    right: 200,
+    foreign: 404,
+  },
   'DELETE /events/endpoints/{id}': {
     request: ({ endpointId }) => ({ path: `/events/endpoints/${endpointId}` }),
     right: 200,

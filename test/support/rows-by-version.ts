@@ -266,5 +266,10 @@ export function rowsByVersion(): RowsByVersion {
      set font = 'Inter', radius = 4, light_background = '#ffffff', texts = '{"de":{"close":"Zu"}}', return_schemes = '{myapp}';`,
   );
   after.set(52, 'update dataset set has_leftovers = true where emptied_seq > 0;');
+  after.set(
+    53,
+    `insert into endpoint (environment_id, kind, format, url)
+     values (1, 'events', 'slack', 'https://hooks.example.com/1'), (1, 'events', 'email', 'mailto:ops@example.com');`,
+  );
   return { vault, after };
 }

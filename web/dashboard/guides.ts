@@ -15,6 +15,7 @@ export const guides = {
   activity: { path: 'activity', words: 'About the activity log' },
   events: { path: 'events', words: 'About events' },
   endpoints: { path: 'event-deliveries', words: 'About endpoints and deliveries' },
+  alerts: { path: 'alerts', words: 'About alerts' },
   keys: { path: 'keys', words: 'About keys' },
   variables: { path: 'function-runs#the-context-of-a-function', words: 'How functions read variables' },
   people: { path: 'users', words: 'About users and roles' },

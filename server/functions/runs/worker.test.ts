@@ -186,6 +186,29 @@ test('an outage is tried again after a while, from the checkpoint; what the code
   assert.equal(none, undefined);
 });
 
+test('the third failure in a row of a sync is reported once, and again after a success', async () => {
+  let isDown = true;
+  bench.serve((_, response) => response.writeHead(isDown ? 400 : 200).end('{}'));
+  await bench.deploy('rows', syncOf(`await nango.get({ endpoint: '/rows' });`));
+  await bench.connect('ada');
+  const run = async (count: number) => {
+    for (let n = 0; n < count; n += 1) {
+      await bench.one.runner.runDue();
+      bench.advance(3_600_000);
+    }
+    return (await bench.events('sync.failing')).length;
+  };
+  assert.equal(await run(2), 0);
+  assert.equal(await run(3), 1);
+  isDown = false;
+  assert.equal(await run(1), 1);
+  isDown = true;
+  assert.equal(await run(2), 1);
+  assert.equal(await run(1), 2);
+  const [event] = await bench.events('sync.failing');
+  assert.equal(event?.data.failures, 3);
+});
+
 test('a function does not start without its required scopes: this is reported once, and no run is stored', async () => {
   await bench.deploy('rows', syncOf(`await nango.log('started');`, `scopes: ['wide'],`));
   const { id } = await bench.connect('ada');

@@ -1,5 +1,6 @@
 import {
   ActionIcon,
+  Alert,
   Badge,
   Box,
   Button,
@@ -18,6 +19,7 @@ import { useForm } from '@mantine/form';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
+import { Fault } from '../../api/client.ts';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { FormDialog } from '../../ui/Dialog.tsx';
@@ -25,6 +27,7 @@ import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
 import {
+  IconAlertTriangle,
   IconDots,
   IconPencil,
   IconPlus,
@@ -39,21 +42,21 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { AnchorLink, GuideLink } from '../links.tsx';
 import { OnlySome } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { useMayWrite } from '../sign-in/queries.ts';
+import { signInWaysQuery, useMayWrite } from '../sign-in/queries.ts';
 import { useChange } from '../use-change.ts';
 import {
   changeEndpoint,
   createEndpoint,
   deleteEndpoint,
   type Endpoint,
-  type EndpointInput,
   type EventType,
   endpointsQuery,
   sendLatest,
+  testEndpoint,
   typesQuery,
 } from './queries.ts';
 import { ReplayDialog } from './ReplayDialog.tsx';
-import { failureOf, isFailing, kindOf, stateOf } from './words.ts';
+import { addressOf, failureOf, formats, isFailing, kindOf, stateOf } from './words.ts';
 
 type Opened = { dialog: 'edit' | 'replay' | 'delete'; endpoint: Endpoint } | { dialog: 'create' };
 
@@ -70,7 +73,10 @@ export function EndpointsTab() {
   const turn = useChange((change: { id: number; enabled: boolean }) => changeEndpoint(environment, change), {
     ...{ stale, failed: 'Not done' },
   });
-  const test = useChange((endpoint: Endpoint) => sendLatest(environment, endpoint), {
+  const test = useChange(({ id }: Endpoint) => sendTest(environment, id), {
+    ...{ done: 'The test was delivered.', failed: 'The test was not delivered' },
+  });
+  const latest = useChange((endpoint: Endpoint) => sendLatest(environment, endpoint), {
     ...{ stale, failed: 'Not done' },
     done: (outcome) =>
       ({
@@ -96,14 +102,15 @@ export function EndpointsTab() {
               action={mayWrite ? add : undefined}
             >
               Add an address of your application. Each event is sent to it as a signed POST request, and
-              retried for three days until your application accepts it. <GuideLink to="endpoints" />
+              retried for three days until your application accepts it. <GuideLink to="endpoints" /> Or send
+              alerts to a channel or by e-mail. <GuideLink to="alerts" />
             </EmptyState>
           ) : (
             <>
               <Group justify="space-between">
                 <Dimmed flex="1 1 240px">
-                  Each endpoint receives the events of a connection in order, at least once. Failed deliveries
-                  are retried for three days.
+                  Each endpoint receives the events of a connection in order, at least once; alerts are
+                  grouped. Failed deliveries are retried for three days.
                 </Dimmed>
                 {mayWrite && add}
               </Group>
@@ -127,6 +134,7 @@ export function EndpointsTab() {
                               onReplay: () => setOpened({ dialog: 'replay', endpoint }),
                               onDelete: () => setOpened({ dialog: 'delete', endpoint }),
                               onTest: () => test.mutate(endpoint),
+                              onLatest: () => latest.mutate(endpoint),
                               onTurn: () => turn.mutate({ id: endpoint.id, enabled: !endpoint.enabled }),
                             }
                           : undefined
@@ -154,7 +162,8 @@ export function EndpointsTab() {
             onClose={close}
           >
             <Text className="wrap">
-              Nothing is sent to <b>{chosen?.url}</b> any more. Its queued events are dropped
+              Nothing is sent to <b>{chosen && addressOf(chosen.url)}</b> any more. Its queued events are
+              dropped
               {chosen !== undefined && chosen.waiting.count > 0 && (
                 <>
                   {' '}
@@ -175,6 +184,7 @@ type EndpointActs = {
   onReplay: () => void;
   onDelete: () => void;
   onTest: () => void;
+  onLatest: () => void;
   onTurn: () => void;
 };
 
@@ -185,7 +195,7 @@ function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointAc
   const kind = kindOf(endpoint.kind);
   const { waiting, last_failure: failure, breaker } = endpoint;
   return (
-    <Card component="article" aria-label={endpoint.url}>
+    <Card component="article" aria-label={addressOf(endpoint.url)}>
       <Stack gap="xs">
         <Group justify="space-between" wrap="nowrap">
           <Group gap="xs" miw={0}>
@@ -193,10 +203,11 @@ function EndpointCard({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointAc
               {state.word}
             </Badge>
             {kind !== undefined && <Badge color="gray">{kind}</Badge>}
+            {endpoint.format !== 'standard' && <Badge color="gray">{formats[endpoint.format]}</Badge>}
           </Group>
           {acts !== undefined && <Acts endpoint={endpoint} acts={acts} />}
         </Group>
-        <Copyable value={endpoint.url} what="the address" />
+        <Copyable value={addressOf(endpoint.url)} what="the address" />
         {endpoint.description !== '' && (
           <Text size="sm" className="wrap">
             {endpoint.description}
@@ -269,17 +280,22 @@ function Acts({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointActs }) {
   return (
     <Menu position="bottom-end" width={210}>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${endpoint.url}`}>
+        <ActionIcon variant="subtle" color="gray" aria-label={`Actions for ${addressOf(endpoint.url)}`}>
           <IconDots size={18} />
         </ActionIcon>
       </Menu.Target>
       <Menu.Dropdown>
         {isOwn && (
-          <Menu.Item leftSection={<IconPencil size={16} />} onClick={acts.onEdit}>
-            Edit
-          </Menu.Item>
+          <>
+            <Menu.Item leftSection={<IconPencil size={16} />} onClick={acts.onEdit}>
+              Edit
+            </Menu.Item>
+            <Menu.Item leftSection={<IconSend size={16} />} onClick={acts.onTest}>
+              Send a test
+            </Menu.Item>
+          </>
         )}
-        <Menu.Item leftSection={<IconSend size={16} />} onClick={acts.onTest} disabled={!endpoint.enabled}>
+        <Menu.Item leftSection={<IconSend size={16} />} onClick={acts.onLatest} disabled={!endpoint.enabled}>
           Send the latest event
         </Menu.Item>
         <Menu.Item leftSection={<IconRepeat size={16} />} onClick={acts.onReplay}>
@@ -301,6 +317,39 @@ function Acts({ endpoint, acts }: { endpoint: Endpoint; acts: EndpointActs }) {
   );
 }
 
+/** Throws if the test did not arrive: the message has the reason. */
+async function sendTest(environment: string, id: number): Promise<void> {
+  const outcome = await testEndpoint(environment, id);
+  if (outcome.delivered) return;
+  const { answer } = outcome;
+  throw new Error(
+    typeof answer === 'string' ? `${failureOf(outcome)} Answer: ${answer}` : failureOf(outcome),
+  );
+}
+
+type Format = Endpoint['format'];
+
+const destinations: Record<Format, { about: string; label: string; hint: string; example: string }> = {
+  standard: {
+    about: 'Each event as a signed POST request, for your application',
+    label: 'Address',
+    hint: 'A public https URL. A service that only this machine can reach also accepts http://localhost.',
+    example: 'https://app.example.com/trellis',
+  },
+  slack: {
+    about: 'Alerts as {"text"}, for an incoming webhook of Slack, Mattermost or Google Chat',
+    label: 'Address of the incoming webhook',
+    hint: 'The whole address is a secret of the channel.',
+    example: 'https://hooks.slack.com/services/...',
+  },
+  email: {
+    about: 'Alerts as mail from the mail server of this service',
+    label: 'E-mail address',
+    hint: 'One address, such as that of a mailing list',
+    example: 'ops@example.com',
+  },
+};
+
 /** Creates or changes an endpoint. */
 function EndpointDialog({
   endpoint,
@@ -311,49 +360,104 @@ function EndpointDialog({
   onClose: () => void;
 }) {
   const environment = useEnvironment();
-  const form = useForm<EndpointInput>({
+  const ways = useQuery(signInWaysQuery());
+  const form = useForm({
     onValuesChange: () => save.reset(),
     initialValues: {
-      url: endpoint?.url ?? '',
+      format: endpoint?.format ?? 'standard',
+      address: addressOf(endpoint?.url ?? ''),
       description: endpoint?.description ?? '',
       types: endpoint?.types ?? [],
     },
     validate: {
-      url: (url) => (/^https?:\/\/./.test(url) ? null : 'Enter an address that starts with https://'),
+      address: (address, { format }) => {
+        if (format === 'email') return /^\S+@\S+$/.test(address.trim()) ? null : 'Enter one e-mail address';
+        return /^https?:\/\/./.test(address) ? null : 'Enter an address that starts with https://';
+      },
     },
   });
+  const { format, types } = form.values;
+  const isAlert = format !== 'standard';
   const save = useChange(
-    (given: EndpointInput) =>
-      endpoint === undefined
-        ? createEndpoint(environment, given)
-        : changeEndpoint(environment, { id: endpoint.id, ...given }),
+    (given: typeof form.values) => {
+      const url = `${given.format === 'email' ? 'mailto:' : ''}${given.address.trim()}`;
+      const { description } = given;
+      if (endpoint !== undefined)
+        return changeEndpoint(environment, { id: endpoint.id, url, description, types: given.types });
+      // Without types, an endpoint for alerts gets those that the service selects for alerts.
+      const chosen = given.types.length > 0 ? { types: given.types } : {};
+      return createEndpoint(environment, { url, format: given.format, description, ...chosen });
+    },
     { stale: [[environment, 'endpoints']], after: onClose },
   );
+  const urlError = save.error instanceof Fault && save.error.fields.find(({ path }) => path === 'url');
+  const hasNoMail = format === 'email' && ways.data?.mail === false;
+  const { label, hint, example } = destinations[format];
   return (
     <FormDialog
       title={endpoint === undefined ? 'Add an endpoint' : 'Edit the endpoint'}
       size="lg"
       act={endpoint === undefined ? 'Add endpoint' : 'Save'}
-      attempt={save}
+      attempt={urlError ? { ...save, isError: false } : save}
+      button={{ disabled: hasNoMail }}
       onClose={onClose}
-      onSubmit={form.onSubmit((given) => save.mutate({ ...given, url: given.url.trim() }))}
+      onSubmit={form.onSubmit((given) => save.mutate(given))}
     >
+      {endpoint === undefined && (
+        <Radio.Group
+          label="Kind"
+          value={format}
+          onChange={(next) => {
+            form.setValues({ format: next as Format, types: [] });
+            form.clearErrors();
+          }}
+        >
+          <Stack gap={8} mt={6}>
+            {Object.entries(formats).map(([name, word]) => (
+              <Radio key={name} value={name} label={word} description={destinations[name as Format].about} />
+            ))}
+          </Stack>
+        </Radio.Group>
+      )}
+      {hasNoMail && (
+        <Alert color="yellow" icon={<IconAlertTriangle size={18} />} title="This service has no mail server">
+          Set SMTP_URL and SMTP_FROM of the service, and restart it. <GuideLink to="alerts" />
+        </Alert>
+      )}
       <TextInput
-        label="Address"
-        description="A public https URL. A service that only this machine can reach also accepts http://localhost."
-        placeholder="https://app.example.com/trellis"
+        label={label}
+        description={hint}
+        placeholder={example}
         required
         data-autofocus
-        {...form.getInputProps('url')}
+        {...form.getInputProps('address')}
+        error={form.errors.address ?? (urlError ? urlError.message : undefined)}
       />
       <TextInput label="Description" maxLength={255} {...form.getInputProps('description')} />
-      <TypesField value={form.values.types} onChange={(types) => form.setFieldValue('types', types)} />
+      <TypesField
+        key={format}
+        value={types}
+        onChange={(next) => form.setFieldValue('types', next)}
+        whole={
+          isAlert && endpoint === undefined
+            ? 'Problems that need a person: a connection needs reconnecting or is blocked, a sync failed three times in a row, an integration has an error, or an endpoint was disabled'
+            : 'All events, including those of later releases'
+        }
+      />
     </FormDialog>
   );
 }
 
-/** The types of events: all, single types, or groups such as `connection.*`. An empty list means all. */
-function TypesField({ value, onChange }: { value: string[]; onChange: (types: string[]) => void }) {
+/** The types of events: single types, or groups such as `connection.*`. An empty list means what `whole` names. */
+function TypesField({
+  value,
+  onChange,
+  whole,
+}: {
+  value: string[];
+  onChange: (types: string[]) => void;
+  whole: string;
+}) {
   const environment = useEnvironment();
   const query = useQuery(typesQuery(environment));
   const [wantsSome, setWantsSome] = useState(value.length > 0);
@@ -368,7 +472,7 @@ function TypesField({ value, onChange }: { value: string[]; onChange: (types: st
         }}
       >
         <Stack gap={6} mt={6}>
-          <Radio value="all" label="All events, including those of later releases" />
+          <Radio value="all" label={whole} />
           <Radio value="some" label="Selected events" />
         </Stack>
       </Radio.Group>

@@ -6,7 +6,7 @@ export type Delivery = Answer<'GET /events/deliveries'>['deliveries'][number];
 export type WholeDelivery = Answer<'GET /events/deliveries/{id}'>;
 export type EventType = Answer<'GET /events/types'>['types'][number];
 export type SigningKey = Answer<'GET /environment/webhook-signing-key'>['data'];
-export type EndpointInput = { url: string; description: string; types: string[] };
+export type EndpointInput = Body<'POST /events/endpoints'>;
 
 /** Own endpoints and those of the settings first, then those of connections up to the limit. */
 export const endpointsQuery = (environment: string) =>
@@ -63,11 +63,14 @@ export const createEndpoint = (environment: string, body: EndpointInput) =>
 
 export const changeEndpoint = (
   environment: string,
-  { id, ...body }: { id: number; enabled?: boolean } & Partial<EndpointInput>,
+  { id, ...body }: { id: number } & Body<'PATCH /events/endpoints/{id}'>,
 ) => call('PATCH /events/endpoints/{id}', { environment, path: { id }, body });
 
 export const deleteEndpoint = (environment: string, id: number) =>
   call('DELETE /events/endpoints/{id}', { environment, path: { id } });
+
+export const testEndpoint = (environment: string, id: number) =>
+  call('POST /events/endpoints/{id}/test', { environment, path: { id }, body: {} });
 
 export const replayDelivery = (environment: string, id: number) =>
   call('POST /events/deliveries/{id}/replay', { environment, path: { id } });

@@ -45,6 +45,8 @@ const errors: Record<string, string> = {
   timeout: 'It did not respond within 20 seconds. Accept the event first, and process it afterwards.',
   no_answer: 'The connection failed, or there was no response.',
   address_not_allowed: 'Its address is in a range that is not allowed (TRELLIS_OUTBOUND_ALLOW).',
+  mail_refused: 'The mail server did not accept the mail.',
+  mail_not_set_up: 'The service has no mail server. Set SMTP_URL and SMTP_FROM.',
   internal: 'The service could not build or sign the event. The log of the service has the reason.',
 };
 
@@ -67,10 +69,20 @@ const kinds: Record<string, string> = {
 /** The setting that an endpoint represents, if any. */
 export const kindOf = (kind: string): string | undefined => kinds[kind];
 
-/** The host of an address, for a narrow column. */
+/** What an endpoint gets. */
+export const formats: Record<Endpoint['format'], string> = {
+  standard: 'Webhook',
+  slack: 'Slack-compatible',
+  email: 'E-mail',
+};
+
+/** The address as people write it. */
+export const addressOf = (url: string): string => url.replace(/^mailto:/i, '');
+
+/** The host of an address or the mail address, for a narrow column. */
 export function hostOf(url: string): string {
   try {
-    return new URL(url).host;
+    return new URL(url).host || addressOf(url);
   } catch {
     return url;
   }
