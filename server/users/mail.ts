@@ -39,7 +39,9 @@ export function createMailer(given: { smtp: Config['smtp']; log: Pick<Logger, 'w
         disableFileAccess: true,
         disableUrlAccess: true,
       });
-      await transport.sendMail({ from: smtp!.from, to: { name: '', address: to }, ...mail });
+      // Out-of-office programs do not answer such mails (RFC 3834).
+      const headers = { 'Auto-Submitted': 'auto-generated' };
+      await transport.sendMail({ from: smtp!.from, to: { name: '', address: to }, headers, ...mail });
       return undefined;
     } catch (error) {
       // Neither the mail, which may hold a link, nor the server's words, which may repeat it.

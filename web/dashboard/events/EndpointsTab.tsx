@@ -369,11 +369,10 @@ function EndpointDialog({
       description: endpoint?.description ?? '',
       types: endpoint?.types ?? [],
     },
-    validate: {
-      address: (address, { format }) => {
-        if (format === 'email') return /^\S+@\S+$/.test(address.trim()) ? null : 'Enter one e-mail address';
-        return /^https?:\/\/./.test(address) ? null : 'Enter an address that starts with https://';
-      },
+    validate: ({ format, address }) => {
+      if (format === 'email')
+        return /^\S+@\S+\.\S+$/.test(address.trim()) ? {} : { address: 'Enter one e-mail address' };
+      return /^https?:\/\/./.test(address) ? {} : { address: 'Enter an address that starts with https://' };
     },
   });
   const { format, types } = form.values;

@@ -70,7 +70,7 @@ export const deleteEndpoint = (environment: string, id: number) =>
   call('DELETE /events/endpoints/{id}', { environment, path: { id } });
 
 export const testEndpoint = (environment: string, id: number) =>
-  call('POST /events/endpoints/{id}/test', { environment, path: { id }, body: {} });
+  call('POST /events/endpoints/{id}/test', { environment, path: { id } });
 
 export const replayDelivery = (environment: string, id: number) =>
   call('POST /events/deliveries/{id}/replay', { environment, path: { id } });
