@@ -58,9 +58,9 @@ export type EventData = {
   /** A run of a sync has succeeded and changed records of a model. Raised once for each model of the run. */
   "sync.changed": Schemas['SyncChangedEventData'];
   /** A run of a sync has failed and is not retried. The next run starts as scheduled. */
-  "sync.failed": Schemas['SyncFailedEventData'];
+  "sync.failed": Schemas['FailedSync'];
   /** A sync has failed three times in a row. Raised with the third `sync.failed`, and again only after a success or a resume. */
-  "sync.failing": Schemas['SyncFailingEventData'];
+  "sync.failing": Schemas['FailedSync'];
   /** The runs of a sync no longer start, because of its connection. Raised once until a run starts again. */
   "sync.held": Schemas['SyncHeldEventData'];
   /** The fields of a model at the provider have changed since the last run of its sync. Raised before the run changes records. */

@@ -115,6 +115,7 @@ export type Schemas = {
   Event: { id: string; type: string; environment: string; created_at: string; data: Record<string, unknown> };
   EventEnvelope: { id: string; environment: string; created_at: string };
   EventType: { type: string; meaning: string; data_schema: Record<string, unknown>; example: Schemas['Event'] };
+  FailedSync: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; run: string; sync_type: "INITIAL" | "INCREMENTAL" | "WEBHOOK"; error: { code: string; message: string }; failures: number; started_at: string; failed_at: string };
   FunctionCode: { js: string; ts?: string } & Record<string, unknown>;
   FunctionConfig: { id: number; name: string; type: "sync" | "action" | "on-event"; description: string; scopes: (string)[]; metadata: { description: string; scopes: (string)[] }; runs: string | null; auto_start: boolean; track_deletes: boolean; returns: (string)[]; input?: string; json_schema: { definitions: Record<string, Record<string, unknown>> }; endpoints: (unknown)[]; webhookSubscriptions: (string)[]; enabled: boolean; version: string; sdk_version: string | null; last_deployed: string; features: (string)[] };
   FunctionModelsChangedEvent: (Schemas['EventEnvelope']) & ({ type: "function.models_changed"; data: Schemas['FunctionModelsChangedEventData'] });
@@ -262,10 +263,8 @@ export type Schemas = {
   SyncChanges: { added: number; updated: number; deleted: number };
   SyncCounts: { running: number; paused: number; held: number; failing: number; active: number };
   SyncError: { code: string; message: string };
-  SyncFailedEvent: (Schemas['EventEnvelope']) & ({ type: "sync.failed"; data: Schemas['SyncFailedEventData'] });
-  SyncFailedEventData: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; run: string; sync_type: "INITIAL" | "INCREMENTAL" | "WEBHOOK"; error: { code: string; message: string }; failures: number; started_at: string; failed_at: string };
-  SyncFailingEvent: (Schemas['EventEnvelope']) & ({ type: "sync.failing"; data: Schemas['SyncFailingEventData'] });
-  SyncFailingEventData: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; run: string; error: { code: string; message: string }; failures: number; failed_at: string };
+  SyncFailedEvent: (Schemas['EventEnvelope']) & ({ type: "sync.failed"; data: Schemas['FailedSync'] });
+  SyncFailingEvent: (Schemas['EventEnvelope']) & ({ type: "sync.failing"; data: Schemas['FailedSync'] });
   SyncHeldEvent: (Schemas['EventEnvelope']) & ({ type: "sync.held"; data: Schemas['SyncHeldEventData'] });
   SyncHeldEventData: { integration_id: string; connection_id: string; provider_config_key: string; variant: string; function: string; error: { code: string; message: string }; since: string };
   SyncName: string | { name: string; variant?: string };

@@ -92,7 +92,8 @@ test('an alert is one sentence, the next step, and a link to the page of the das
   const { provider_config_key, provider, test: isTest } = exampleConnection;
   await raiseStopped('ada');
   await raise('connection.blocked', { ...stopped, connection_id: 'ada', cause: 'blocked_by_admin' });
-  await raise('sync.failing', { ...sync, error, failures: 3, failed_at: stopped.since });
+  const times = { started_at: stopped.since, failed_at: stopped.since };
+  await raise('sync.failing', { ...sync, ...times, sync_type: 'INITIAL', error, failures: 3 });
   await raise('integration.misconfigured', {
     ...{ provider_config_key, provider, test: isTest, cause: 'client_refused', evidence: {} },
     ...{ since: integration.since, next_step: integration.next_step },

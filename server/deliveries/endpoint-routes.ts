@@ -109,9 +109,8 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
         summary: 'Create an endpoint',
         description:
           'The endpoint receives events that are raised from now on. `types` has exact names or prefixes such as ' +
-          '`connection.*`; an empty list means all types. The `format` `slack` (`{"text"}`, for an incoming webhook) or ' +
-          '`email` (`url` is `mailto:` and an address) makes it an alert for people: at most one in ten minutes for each ' +
-          `type and integration. Without \`types\`, alerts are sent for ${alertTypes.join(', ')}.`,
+          '`connection.*`; an empty list means all types. The `format` `slack` (`{"text"}`) or `email` (to a `mailto:` ' +
+          'address) sends grouped alerts for people, without `types` for problems only.',
         errors: ['too_many_endpoints', 'address_not_allowed'],
         example: { body: { url: 'https://app.customer.example/hooks/trellis', types: ['connection.*'] } },
         body: z.strictObject({
@@ -189,8 +188,8 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
         operationId: 'testEndpoint',
         summary: 'Send a test to an endpoint',
         description:
-          'Sends an event of the type `endpoint.test`, or a test alert, and responds with the outcome of this one attempt. ' +
-          'The test is in no feed, and does not change the state of the endpoint.',
+          'Sends an `endpoint.test` event or a test alert once, and responds with the outcome. The state of the endpoint does ' +
+          'not change.',
         errors: ['not_found', 'endpoint_of_setting'],
         params: idParams,
         body: z.strictObject({}),

@@ -202,9 +202,20 @@ const ofAction = {
 const exampleAction = { ...exampleName, function: 'append-row', run: exampleRun };
 const fields = z.array(z.string()).describe('Names of fields at the top level of a record');
 
+const failedSync = z.strictObject({
+  ...ofSync,
+  run,
+  sync_type: syncType,
+  error,
+  failures: count.describe('Consecutive failures'),
+  started_at: time,
+  failed_at: time,
+});
+
 nameSchemas({
   ConnectFailure: failedFlow,
   ConnectedAccount: connected,
+  FailedSync: failedSync,
   StoppedConnection: stopped,
 });
 
@@ -531,15 +542,7 @@ export const eventCatalogue = {
   }),
   'sync.failed': eventType({
     meaning: 'A run of a sync has failed and is not retried. The next run starts as scheduled.',
-    data: z.strictObject({
-      ...ofSync,
-      run,
-      sync_type: syncType,
-      error,
-      failures: count.describe('Consecutive failures'),
-      started_at: time,
-      failed_at: time,
-    }),
+    data: failedSync,
     example: {
       ...exampleSync,
       run: exampleRun,
@@ -553,18 +556,14 @@ export const eventCatalogue = {
   'sync.failing': eventType({
     meaning:
       'A sync has failed three times in a row. Raised with the third `sync.failed`, and again only after a success or a resume.',
-    data: z.strictObject({
-      ...ofSync,
-      run,
-      error,
-      failures: count.describe('Consecutive failures'),
-      failed_at: time,
-    }),
+    data: failedSync,
     example: {
       ...exampleSync,
       run: exampleRun,
+      sync_type: 'INCREMENTAL',
       error: { code: 'function_threw', message: 'Request failed with status code 500' },
       failures: 3,
+      started_at: '2026-11-21T10:45:00.000Z',
       failed_at: '2026-11-21T10:45:02.512Z',
     },
   }),

@@ -189,12 +189,13 @@ async function syncFailed(
   const data = {
     ...subjectOf(claim),
     run: claim.id,
+    sync_type: syncTypeOf(claim),
     error: { code: error.code, message: error.message },
     failures,
+    started_at: startedAt.toISOString(),
     failed_at: now.toISOString(),
   };
-  const failed = { ...data, sync_type: syncTypeOf(claim), started_at: startedAt.toISOString() };
-  await queueEvent(tx, { environmentId, type: 'sync.failed', data: failed });
+  await queueEvent(tx, { environmentId, type: 'sync.failed', data });
   if (failures === failingAfter) await queueEvent(tx, { environmentId, type: 'sync.failing', data });
 }
 

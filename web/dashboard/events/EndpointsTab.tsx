@@ -420,7 +420,7 @@ function EndpointDialog({
       )}
       {hasNoMail && (
         <Alert color="yellow" icon={<IconAlertTriangle size={18} />} title="This service has no mail server">
-          Set SMTP_URL and SMTP_FROM of the service, and restart it. <GuideLink to="alerts" />
+          Set SMTP_URL and SMTP_FROM of the service, and restart it.
         </Alert>
       )}
       <TextInput
