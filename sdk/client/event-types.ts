@@ -59,7 +59,7 @@ export type EventData = {
   "sync.changed": Schemas['SyncChangedEventData'];
   /** A run of a sync has failed and is not retried. The next run starts as scheduled. */
   "sync.failed": Schemas['FailedSync'];
-  /** A sync has failed three times in a row. Raised with the third `sync.failed`, and again only after a success or a resume. */
+  /** A sync has failed three times in a row. Raised again only after a success or a resume. */
   "sync.failing": Schemas['FailedSync'];
   /** The runs of a sync no longer start, because of its connection. Raised once until a run starts again. */
   "sync.held": Schemas['SyncHeldEventData'];

@@ -77,8 +77,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       schema: {
         operationId: 'getDelivery',
         summary: 'Get a delivery with its complete event',
-        description:
-          'The event that was sent, the number of attempts, and the last response of the endpoint.',
+        description: 'With the number of attempts, and the last response.',
         errors: ['not_found'],
         params: idParams,
         response: { 200: wholeDeliveryWire },
@@ -100,9 +99,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       schema: {
         operationId: 'replayDelivery',
         summary: 'Send one delivery again',
-        description:
-          'The `webhook-id` stays the same, and the attempts continue for three more days. A delivery that is still ' +
-          'waiting does not change.',
+        description: 'The `webhook-id` stays the same. A waiting delivery does not change.',
         errors: ['not_found'],
         params: idParams,
         body: z.strictObject({}),
@@ -130,8 +127,7 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
         description:
           `Oldest first, at most ${maxReplayed} events a call, including events from the time when the endpoint was ` +
           'disabled or did not exist. `after` is a position of the feed; `from` and `to` are times (`to` is ' +
-          'exclusive). With `undelivered_only`, delivered events are omitted. Send `next_after` as `after` to ' +
-          'continue; null means that no events are left.',
+          'exclusive). Send `next_after` as `after` to continue; null means that no events are left.',
         errors: ['not_found'],
         params: idParams,
         example: { body: { after: '1042' } },

@@ -109,8 +109,7 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
         summary: 'Create an endpoint',
         description:
           'The endpoint receives events that are raised from now on. `types` has exact names or prefixes such as ' +
-          '`connection.*`; an empty list means all types. The `format` `slack` (`{"text"}`) or `email` (to a `mailto:` ' +
-          'address) sends grouped alerts for people, without `types` for problems only.',
+          '`connection.*`; an empty list means all types. The `format` `slack` or `email` sends alerts.',
         errors: ['too_many_endpoints', 'address_not_allowed'],
         example: { body: { url: 'https://app.customer.example/hooks/trellis', types: ['connection.*'] } },
         body: z.strictObject({
@@ -146,8 +145,8 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
         operationId: 'changeEndpoint',
         summary: 'Change, disable or enable an endpoint',
         description:
-          'Absent fields stay as they are. If the address changes or the endpoint is enabled again, its failures are reset ' +
-          'and its waiting deliveries are sent. The endpoint of a setting can only be disabled and enabled.',
+          'Absent fields stay as they are. A new address, and enabling it again, resets its failures and sends its waiting ' +
+          'deliveries. The endpoint of a setting can only be disabled and enabled.',
         errors: ['not_found', 'endpoint_of_setting', 'address_not_allowed'],
         params: idParams,
         example: { body: { types: ['connection.*'], enabled: true } },
@@ -187,9 +186,7 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
       schema: {
         operationId: 'testEndpoint',
         summary: 'Send a test to an endpoint',
-        description:
-          'Sends an `endpoint.test` event or a test alert once, and responds with the outcome. The state of the endpoint does ' +
-          'not change.',
+        description: 'Sends one `endpoint.test` event, or a test alert.',
         errors: ['not_found', 'endpoint_of_setting'],
         params: idParams,
         body: z.strictObject({}),
@@ -211,8 +208,7 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
       schema: {
         operationId: 'deleteEndpoint',
         summary: 'Delete an endpoint',
-        description:
-          'Deliveries that wait for the endpoint are never sent, and all its deliveries are removed from the list.',
+        description: 'Its waiting deliveries are never sent, and its deliveries are no longer listed.',
         errors: ['not_found', 'endpoint_of_setting'],
         params: idParams,
         response: { 200: success },

@@ -554,14 +554,13 @@ export const eventCatalogue = {
     },
   }),
   'sync.failing': eventType({
-    meaning:
-      'A sync has failed three times in a row. Raised with the third `sync.failed`, and again only after a success or a resume.',
+    meaning: 'A sync has failed three times in a row. Raised again only after a success or a resume.',
     data: failedSync,
     example: {
       ...exampleSync,
       run: exampleRun,
       sync_type: 'INCREMENTAL',
-      error: { code: 'function_threw', message: 'Request failed with status code 500' },
+      error: { code: 'function_threw', message: 'Not found' },
       failures: 3,
       started_at: '2026-11-21T10:45:00.000Z',
       failed_at: '2026-11-21T10:45:02.512Z',
