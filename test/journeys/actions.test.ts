@@ -196,7 +196,8 @@ describe('an action that is waited for', () => {
         trellis.app.server.once('request', (request) => request.once('close', resolve));
       });
       const asked = assert.rejects(waiting(gone.signal));
-      while ((await countWaiting(trellis.db)) === 0) await pause(10);
+      // The loop that plans runs waits for this lock too.
+      while ((await countWaiting(trellis.db, 'relation', 'as "isEnabled"')) === 0) await pause(10);
       gone.abort();
       await Promise.all([asked, closed]);
     });
@@ -330,7 +331,7 @@ test('an action with a temporary failure is retried on request', async () => {
 
 /** Waits until the last run of the action is in the state. */
 async function stateOf(name: string, wanted: string): Promise<void> {
-  for (let left = 200; left > 0; left--) {
+  for (let left = 1200; left > 0; left--) {
     const [run] = await trellis.db.query<{ state: string }>(
       `select state from run join function on function.id = run.function_id where name = $1 order by run.id desc limit 1`,
       [name],

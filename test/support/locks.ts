@@ -1,19 +1,21 @@
 import type { Queryable } from '../../server/db/pool.ts';
 
 /**
- * How many sessions of this database wait for a lock, of one kind where it is named. The server is shared, and what others
- * wait for there is none of a test's business.
+ * How many sessions of this database wait for a lock, of one kind where it is named, with a statement that has the text near
+ * its start. The server is shared, and what others wait for there is none of a test's business.
  */
 export async function countWaiting(
   db: Pick<Queryable, 'query'>,
   kind?: 'relation' | 'virtualxid',
+  text = '',
 ): Promise<number> {
   const waiting = await db.query(
     `select from pg_stat_activity
      where datname = current_database()
        and wait_event_type = 'Lock'
-       and wait_event = coalesce($1, wait_event)`,
-    [kind ?? null],
+       and wait_event = coalesce($1, wait_event)
+       and strpos(query, $2) > 0`,
+    [kind ?? null, text],
   );
   return waiting.length;
 }
