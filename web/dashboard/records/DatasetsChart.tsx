@@ -1,79 +1,83 @@
-import { BarChart } from '@mantine/charts';
+import { Box, Card, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core';
 import { Dimmed } from '../../ui/Dimmed.tsx';
-import '@mantine/charts/styles.css';
-import { Card, SimpleGrid, Title } from '@mantine/core';
+import { Legend } from '../../ui/Legend.tsx';
 import { spellSize } from '../../ui/size.ts';
 import type { Dataset } from './queries.ts';
 
 /** The maximum number of bars; the table below has all datasets. */
 const maxBars = 8;
 
+type Part = { name: string; color: string; of: (dataset: Dataset) => number };
+
+const counts: Part[] = [
+  { name: 'Live', color: 'trellis.6', of: ({ records }) => records },
+  { name: 'Deleted', color: 'gray.5', of: ({ deleted }) => deleted },
+];
+const bytes: Part[] = [{ name: 'Payloads', color: 'teal.6', of: ({ payload_bytes }) => payload_bytes }];
+
 /** Counts and bytes of the largest datasets. */
 export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
-  const shown = datasets
-    .toSorted((a, b) => b.records + b.deleted - a.records - a.deleted)
-    .slice(0, maxBars)
-    .map(({ model, variant, records, deleted, pruned, payload_bytes }) => ({
-      name: variant === 'base' ? model : `${model} · ${variant}`,
-      Live: records,
-      Deleted: deleted,
-      Pruned: pruned,
-      Bytes: payload_bytes,
-    }));
-  const common = {
-    h: Math.max(200, shown.length * 44 + 60),
-    data: shown,
-    dataKey: 'name',
-    orientation: 'vertical',
-    gridAxis: 'y',
-    tickLine: 'none',
-    maxBarWidth: 18,
-    // A small dataset beside a large one stays visible.
-    barProps: { minPointSize: (value: unknown) => (Number(value) > 0 ? 3 : 0) },
-    yAxisProps: { width: 110, tickFormatter: shortened },
-    barChartProps: { accessibilityLayer: false },
-  } as const;
-  const isPruned = shown.some(({ Pruned }) => Pruned > 0);
+  const shown = datasets.toSorted((a, b) => b.records + b.deleted - a.records - a.deleted).slice(0, maxBars);
   const left = datasets.length - shown.length;
   return (
     <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-      <Card>
-        <Title order={2} mb="sm">
-          Records
-        </Title>
-        <BarChart
-          {...common}
-          withLegend
-          legendProps={{ verticalAlign: 'bottom', height: 28 }}
-          valueFormatter={(value) => value.toLocaleString()}
-          xAxisProps={{ tickFormatter: short, allowDecimals: false }}
-          series={[
-            { name: 'Live', color: 'trellis.6', stackId: 'all' },
-            { name: 'Deleted', color: 'gray.5', stackId: 'all' },
-            ...(isPruned ? [{ name: 'Pruned', color: 'yellow.6', stackId: 'pruned' }] : []),
-          ]}
-        />
-        <Note left={left} />
-      </Card>
-      <Card>
-        <Title order={2} mb="sm">
-          Bytes of payloads
-        </Title>
-        <BarChart
-          {...common}
-          valueFormatter={spellSize}
-          xAxisProps={{ tickFormatter: spellSize }}
-          series={[{ name: 'Bytes', color: 'teal.6' }]}
-        />
-        <Note left={left} />
-      </Card>
+      <Bars
+        title="Records"
+        datasets={shown}
+        parts={counts}
+        format={(count) => count.toLocaleString()}
+        left={left}
+      />
+      <Bars title="Bytes of payloads" datasets={shown} parts={bytes} format={spellSize} left={left} />
     </SimpleGrid>
   );
 }
 
-function Note({ left }: { left: number }) {
-  return <Dimmed>{left > 0 ? `The ${maxBars} largest; ${left} more are in the table.` : ' '}</Dimmed>;
+/** A bar for each dataset, in proportion to the largest. */
+function Bars({
+  title,
+  datasets,
+  parts,
+  format,
+  left,
+}: {
+  title: string;
+  datasets: Dataset[];
+  parts: Part[];
+  format: (sum: number) => string;
+  left: number;
+}) {
+  const sumOf = (dataset: Dataset) => parts.reduce((sum, { of }) => sum + of(dataset), 0);
+  const max = Math.max(...datasets.map(sumOf), 1);
+  return (
+    <Card>
+      <Group justify="space-between" mb="sm">
+        <Title order={2}>{title}</Title>
+        {parts.length > 1 && <Legend parts={parts} />}
+      </Group>
+      <Stack gap="xs">
+        {datasets.map((dataset) => (
+          <Box key={`${dataset.model}:${dataset.variant}`}>
+            <Group justify="space-between" gap="xs" wrap="nowrap">
+              <Text size="sm" truncate>
+                {dataset.variant === 'base' ? dataset.model : `${dataset.model} · ${dataset.variant}`}
+              </Text>
+              <Text size="sm" className="unbroken">
+                {format(sumOf(dataset))}
+              </Text>
+            </Group>
+            <Progress.Root size={10}>
+              {parts.map(({ name, color, of }) => (
+                <Progress.Section key={name} withAria={false} color={color} value={share(of(dataset), max)} />
+              ))}
+            </Progress.Root>
+          </Box>
+        ))}
+      </Stack>
+      {left > 0 && <Dimmed>{`The ${maxBars} largest; ${left} more are in the table.`}</Dimmed>}
+    </Card>
+  );
 }
 
-const short = (value: number) => Intl.NumberFormat(undefined, { notation: 'compact' }).format(value);
-const shortened = (name: string) => (name.length > 15 ? `${name.slice(0, 14)}…` : name);
+/** In percent. A small part beside a large one stays visible. */
+const share = (part: number, max: number) => (part === 0 ? 0 : Math.max((part / max) * 100, 0.5));
