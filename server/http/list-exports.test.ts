@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type ClientRequest, get, type IncomingMessage } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import { after, before, beforeEach, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
@@ -36,6 +36,8 @@ let app: App;
 let port: number;
 /** Another service, which waits only for a moment for its clients. */
 let impatient: { app: App; port: number };
+/** The lines of the log that report something unexpected. */
+let lines: string[] = [];
 /** The list, and what happens before a page of it is returned. */
 let rows: Row[] = [];
 let pages = 0;
@@ -50,7 +52,7 @@ before(async () => {
 async function openApp(exports: Partial<ExportLimits>): Promise<{ app: App; port: number }> {
   const opened = await createHttp({
     config: { brand: brandNames('trellis'), trustedProxies: [], baseUrl: 'http://localhost:3003' },
-    log: createLog({ level: 'silent', format: 'json' }),
+    log: createLog({ level: 'warn', format: 'json' }, { write: (line) => void lines.push(line) }),
     authenticate: {
       async key(secret) {
         const caller = callers[secret];
@@ -89,15 +91,62 @@ async function openApp(exports: Partial<ExportLimits>): Promise<{ app: App; port
           limit: z.coerce.number().int().min(1).max(500).default(10),
           search: z.string().optional(),
         }),
-        response: { 200: z.object({ rows: z.array(row), next_after: z.number().nullable() }) },
+        response: {
+          200: z.object({ rows: z.array(row), next_after: z.number().nullable(), has_more: z.boolean() }),
+        },
       },
     },
     async ({ query: { after, limit, search = '' } }) => {
       pages += 1;
       await beforePage(pages);
-      const found = rows.filter(({ id }) => id.includes(search));
-      const next = after + limit < found.length ? after + limit : null;
-      return { rows: found.slice(after, after + limit), next_after: next };
+      const next = after + limit < rows.length ? after + limit : null;
+      const found = rows.slice(after, after + limit).filter(({ id }) => id.includes(search));
+      return { rows: found, next_after: next, has_more: next !== null };
+    },
+  );
+  const size = z.coerce.number().int().min(1).max(1_000);
+  opened.get(
+    '/places',
+    {
+      config: { access },
+      schema: {
+        list: {
+          ...{ items: 'rows', by: 'page', sizes: { first: 100, following: 100 } },
+          positions: { parameter: 'before', last: 'last' },
+        },
+        querystring: z.strictObject({
+          limit: size.optional(),
+          page: z.coerce.number().int().default(0),
+          before: z.string().optional(),
+        }),
+        response: { 200: z.object({ rows: z.array(row) }) },
+      },
+    },
+    async ({ query: { limit = 100, before } }) => {
+      const start = before === undefined ? 0 : Number(before.slice(1));
+      return { rows: rows.slice(start, start + limit), last: `p${start + limit}` };
+    },
+  );
+  opened.get(
+    '/feed',
+    {
+      config: { access },
+      schema: {
+        list: { items: 'rows', by: { parameter: 'after', next: 'next_after' } },
+        querystring: z.strictObject({
+          after: z.coerce.number().int().default(0),
+          limit: size.default(10),
+          wait: z.coerce.number().default(0),
+        }),
+        response: { 200: z.object({ rows: z.array(row), next_after: z.number() }) },
+      },
+    },
+    async ({ query: { after, limit } }) => {
+      pages += 1;
+      const found = rows.slice(after, after + limit);
+      // Entries are added all the time.
+      rows.push(...numbered(1));
+      return { rows: found, next_after: after + found.length };
     },
   );
   await opened.listen({ host: '127.0.0.1', port: 0 });
@@ -108,17 +157,18 @@ after(() => Promise.all([app.close(), impatient.app.close()]));
 beforeEach(() => {
   rows = [];
   pages = 0;
+  lines = [];
   beforePage = () => {};
   beforeCall = () => {};
 });
 
 const ndjson = 'application/x-ndjson';
-type Asked = { query?: string; key?: string; at?: number };
+type Asked = { path?: string; query?: string; key?: string; at?: number };
 const requestOf = (
   accept: string,
-  { query = '', key = 'key-of-dev', at = port }: Asked = {},
+  { path = '/rows', query = '', key = 'key-of-dev', at = port }: Asked = {},
 ): ClientRequest =>
-  get(`http://127.0.0.1:${at}/rows${query}`, {
+  get(`http://127.0.0.1:${at}${path}${query}`, {
     headers: { accept, authorization: `Bearer ${key}` },
     agent: false,
   });
@@ -163,7 +213,10 @@ test('an export has the entries of all pages, under the filters of the list', as
   const some = await read(
     await open(`${ndjson}, application/json;q=0.5`, { query: '?search=row-11&after=1' }),
   );
-  assert.equal(some.text.trimEnd().split('\n').length, rows.filter(({ id }) => id.includes('row-11')).length);
+  assert.equal(
+    some.text.trimEnd().split('\n').length,
+    rows.filter(({ id }) => id.includes('row-11')).length + 1,
+  );
 
   const page = await open(`application/json, ${ndjson}`);
   assert.match(String(page.headers['content-type']), /^application\/json/);
@@ -273,6 +326,38 @@ test('an export ends when its client goes, and its place is free', async () => {
   (await openWhenFree(port)).destroy();
 });
 
+test('an export whose client goes while it looks for entries reads no further page, and logs nothing', async () => {
+  rows = numbered(50_000);
+  const gone = new Promise<void>((resolve) => {
+    app.server.once('connection', (socket: Socket) => socket.once('close', () => resolve()));
+  });
+  beforePage = (page) => (page === 3 ? gone : undefined);
+  const answer = await open(ndjson, { query: '?search=row-0&after=0' });
+  const [first] = (await once(answer, 'data')) as [Buffer];
+  assert.match(String(first), /"row-0"/);
+  answer.destroy();
+  await gone;
+  (await openWhenFree(port, '?after=49999')).destroy();
+  assert.ok(pages < 10, `${pages} pages`);
+  assert.deepEqual(lines, []);
+});
+
+test('an export goes on from the position of its caller, and ends at the end of a feed', async () => {
+  rows = numbered(2_503);
+  const { text, isWhole } = await read(await open(ndjson, { path: '/places', query: '?before=p100' }));
+  assert.equal(isWhole, true);
+  assert.match(text, /^\{"id":"row-100",.*"count":2403\}\}\n$/s);
+
+  pages = 0;
+  const feed = await read(await open(ndjson, { path: '/feed', query: '?after=3' }));
+  assert.equal(feed.isWhole, true);
+  assert.match(feed.text, /"count":2502\}/);
+  assert.equal(pages, 3);
+  const refused = await open(ndjson, { path: '/feed', query: '?wait=5' });
+  assert.equal(refused.statusCode, 400);
+  refused.resume();
+});
+
 test('an export is cut off when its client accepts nothing, and its place is free', async () => {
   rows = numbered(100_000, { more: 'x'.repeat(1_000) });
   const stalled = await open(ndjson, { at: impatient.port });
@@ -281,9 +366,9 @@ test('an export is cut off when its client accepts nothing, and its place is fre
 });
 
 /** Opens an export as soon as the one before has released its place. */
-async function openWhenFree(at: number): Promise<IncomingMessage> {
+async function openWhenFree(at: number, query = ''): Promise<IncomingMessage> {
   for (;;) {
-    const answer = await open(ndjson, { at });
+    const answer = await open(ndjson, { at, query });
     if (answer.statusCode === 200) return answer;
     answer.resume();
   }

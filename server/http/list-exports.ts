@@ -29,12 +29,20 @@ const usualLimits: ExportLimits = {
 
 /** Sizes of pages; the first one that the list accepts is used. */
 const pageSizes = ['1000', '500', '100'];
+/** A client that is slow makes progress with each of these parts of a page. */
+const partBytes = 64 * 1024;
 
 type Format = { type: string; extension: string; lines: () => LineWriter };
 /** The lines of a page, and those after the last one. */
 type LineWriter = { page(entries: Entry[]): string; end(count: number): string };
 type Entry = Record<string, unknown>;
-type ListRoute = { items: string; entry: z.ZodType; pageSize: string | undefined };
+type ListRoute = {
+  items: string;
+  entry: z.ZodType;
+  pageSize: string | undefined;
+  /** It can be waited for, and has a next cursor even at its end, which a page with fewer entries reaches. */
+  isFeed: boolean;
+};
 
 /** To be called before the routes are added, and after `addLists`. */
 export function addListExports(
@@ -53,7 +61,7 @@ export function addListExports(
     if (own >= bounds.perEnvironment || all >= bounds.perNode)
       throw new AppError(
         'too_many_requests',
-        `At most ${bounds.perEnvironment} exports of an environment and ${bounds.perNode} of a node run at once.`,
+        `This node runs at most ${bounds.perEnvironment} exports of an environment and ${bounds.perNode} in total.`,
         { retryAfterS: 10 },
       );
     running.set(environment, own + 1);
@@ -73,10 +81,14 @@ export function addListExports(
         const format = formatOf(request, { brand, list });
         if (format === undefined) return;
         refuseViewers(request);
+        // Fastify would go on with the handler of the list after a response that broke off.
+        reply.raw.once('close', () => {
+          if (!reply.sent) reply.hijack();
+        });
         const place = takePlace(request);
         let opened: Readable | Response;
         try {
-          opened = await openExport(app, { request, list, format, bounds });
+          opened = await openExport(app, { request, reply, list, format, bounds });
         } catch (error) {
           place();
           throw error;
@@ -109,12 +121,11 @@ function listOf(schema: FastifySchema | undefined): ListRoute | undefined {
     schema?.list === undefined ? type instanceof z.ZodArray : field === schema.list.items,
   );
   if (found === undefined || !(found[1] instanceof z.ZodArray)) return undefined;
-  const takesLimit = schema?.list?.by === 'whole' || taken.limit !== undefined;
-  const pageSize = pageSizes.find((size) => taken.limit === undefined || taken.limit.safeParse(size).success);
   return {
     items: found[0],
     entry: found[1].element as z.ZodType,
-    pageSize: takesLimit ? pageSize : undefined,
+    pageSize: pageSizes.find((size) => taken.limit?.safeParse(size).success),
+    isFeed: taken.wait !== undefined,
   };
 }
 
@@ -142,18 +153,23 @@ async function openExport(
   app: FastifyInstance,
   {
     request,
+    reply,
     list,
     format,
     bounds,
-  }: { request: FastifyRequest; list: ListRoute; format: Format; bounds: ExportLimits },
+  }: { request: FastifyRequest; reply: FastifyReply; list: ListRoute; format: Format; bounds: ExportLimits },
 ): Promise<Readable | Response> {
   const url = new URL(request.url, 'http://localhost');
-  for (const name of ['limit', 'page'])
+  for (const name of ['limit', 'page', 'wait'])
     if (url.searchParams.has(name))
-      throw fieldError('invalid_query_params', [name], 'is not accepted: an export has all entries');
+      throw fieldError(
+        'invalid_query_params',
+        [name],
+        'is not accepted: an export has all entries that exist',
+      );
   if (list.pageSize !== undefined) url.searchParams.set('limit', list.pageSize);
-  const by = request.routeOptions.schema?.list?.by;
-  const position = typeof by === 'object' ? by.parameter : undefined;
+  const { by, positions } = request.routeOptions.schema?.list ?? {};
+  const position = typeof by === 'object' ? by.parameter : positions?.parameter;
   const { accept: _, 'accept-encoding': __, connection: ___, ...headers } = request.headers;
   const read = (cursor?: string) => {
     if (cursor !== undefined) url.searchParams.set('cursor', cursor);
@@ -168,18 +184,20 @@ async function openExport(
   const first = await read();
   if (first.statusCode !== 200) return first;
 
-  const own = new AbortController();
+  // A stream does not end a generator that reads a page, so the generator asks this before it reads another.
+  const over = new AbortController();
   let stalled: NodeJS.Timeout | undefined;
   const total = setTimeout(() => cut('The export took too long.'), bounds.totalMs);
   const stream = Readable.from(chunks(), { objectMode: true, highWaterMark: 0 });
+  reply.raw.once('close', () => over.abort());
   stream.once('close', () => {
     clearTimeout(stalled);
     clearTimeout(total);
-    own.abort();
   });
   return stream;
 
   function cut(message: string): void {
+    over.abort();
     stream.destroy(new Error(message));
   }
 
@@ -190,25 +208,33 @@ async function openExport(
       const body = response.json<Entry>();
       const entries = body[list.items] as Entry[];
       count += entries.length;
-      const lines = page(entries);
-      stalled = setTimeout(() => cut('The client accepted nothing for too long.'), bounds.stallMs);
-      if (lines !== '') yield Buffer.from(lines);
-      clearTimeout(stalled);
+      yield* partsOf(page(entries));
+      over.signal.throwIfAborted();
       const next = body.next_cursor as string | null;
-      response = next === null ? undefined : await following(next);
+      const isLast = next === null || (list.isFeed && entries.length < Number(list.pageSize));
+      response = isLast ? undefined : await following(next);
     }
-    const last = end(count);
-    if (last !== '') yield Buffer.from(last);
+    yield* partsOf(end(count));
+  }
+
+  function* partsOf(lines: string): Generator<Buffer, void, undefined> {
+    const bytes = Buffer.from(lines);
+    for (let start = 0; start < bytes.length; start += partBytes) {
+      stalled = setTimeout(() => cut('The client accepted nothing for too long.'), bounds.stallMs);
+      yield bytes.subarray(start, start + partBytes);
+      clearTimeout(stalled);
+    }
   }
 
   async function following(cursor: string): Promise<Response> {
     for (;;) {
+      over.signal.throwIfAborted();
       const response = await read(cursor);
       const { statusCode, headers: answered } = response;
       if (statusCode === 200) return response;
       // The page counts for the caller's rate limit.
       if (statusCode !== 429) throw new Error(`A page of the export was refused with ${statusCode}.`);
-      await pause(Number(answered['retry-after'] ?? 1) * 1_000, undefined, { signal: own.signal });
+      await pause(Number(answered['retry-after'] ?? 1) * 1_000, undefined, { signal: over.signal });
     }
   }
 }
