@@ -5,15 +5,15 @@ import { after, afterEach, before, test } from 'node:test';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { brandNames } from '../brand.ts';
 import { AppError } from '../errors.ts';
-import type { Caller } from '../http/auth/caller.ts';
+import type { KeyCaller } from '../http/auth/caller.ts';
 import { type App, createHttp } from '../http/server.ts';
 import { createLog } from '../log.ts';
 import { type TailTiming, tailRoute } from './tail-route.ts';
 import { createActivity } from './writer.ts';
 
 const environmentId = 1;
-const caller: Caller = {
-  ...{ kind: 'key', environmentId, environment: 'dev', keyId: 1 },
+const caller: KeyCaller = {
+  ...({ kind: 'key', environmentId, environment: 'dev', keyId: 1 } as const),
   scopes: new Set(['activity:read']),
 };
 const log = createLog({ level: 'silent', format: 'json' });
@@ -28,7 +28,7 @@ after(() => database.drop());
 /** The route alone, in a hurry. */
 async function serve(
   timing: Partial<TailTiming>,
-  authorizeAgain: () => Promise<unknown> = async () => {},
+  authorizeAgain: () => Promise<typeof caller> = async () => caller,
 ): Promise<number> {
   app = await createHttp({
     config: { brand: brandNames('trellis'), trustedProxies: [], baseUrl: 'http://localhost' },
@@ -111,6 +111,7 @@ test('a log that cannot be read ends the stream, and so does a key that holds no
     const port = await serve({}, async () => {
       asked += 1;
       if (asked > 3) throw fault;
+      return caller;
     });
     const socket = await openTail(port);
     await readUntil(socket, `event: end\ndata: {"reason":"${reason}"`);

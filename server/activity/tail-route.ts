@@ -4,6 +4,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { z } from 'zod';
 import { type Db, type Queryable, tables } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
+import type { ProxyCaller } from '../http/auth/caller.ts';
 import type { App } from '../http/server.ts';
 import { withIntegrationId } from '../http/spellings.ts';
 import { type OperationFilter, type OperationRow, operationColumns, timeOfId } from './operations.ts';
@@ -14,7 +15,7 @@ type TailDeps = {
   db: Db;
   now: () => Date;
   /** Rejects if the sender of this request may no longer read the log, by the rights stored now. */
-  authorizeAgain: (request: IncomingMessage) => Promise<unknown>;
+  authorizeAgain: (request: IncomingMessage) => Promise<ProxyCaller>;
   timing?: TailTiming;
 };
 
@@ -89,7 +90,7 @@ export function tailRoute(app: App, { db, now, authorizeAgain, timing = usual }:
         timing,
         until: performance.now() + seconds * 1000,
         authorizeAgain: () => authorizeAgain(raw),
-        toWire: (operations) => operationsToWire(db, { operations, caller }),
+        toWire: (operations, now) => operationsToWire(db, { operations, caller: now }),
       });
       return reply
         .type('text/event-stream; charset=utf-8')
@@ -112,8 +113,8 @@ async function pump(
     tail: Tail;
     timing: TailTiming;
     until: number;
-    authorizeAgain: () => Promise<unknown>;
-    toWire: (operations: OperationRow[]) => ReturnType<typeof operationsToWire>;
+    authorizeAgain: () => Promise<ProxyCaller>;
+    toWire: (operations: OperationRow[], caller: ProxyCaller) => ReturnType<typeof operationsToWire>;
   },
 ): Promise<void> {
   const { ended } = stream;
@@ -121,9 +122,9 @@ async function pump(
     await stream.send('retry: 1000\n\n');
     let quietSince = performance.now();
     while (!ended.aborted) {
-      await authorizeAgain();
+      const caller = await authorizeAgain();
       const { operations, hasMore } = await tail.next();
-      for (const operation of await toWire(operations)) {
+      for (const operation of await toWire(operations, caller)) {
         if (ended.aborted) return;
         await stream.send(event('operation', { id: operation.id, data: withIntegrationId(operation) }));
       }

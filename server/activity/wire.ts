@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Queryable } from '../db/pool.ts';
-import { type Caller, hasScope } from '../http/auth/caller.ts';
+import { type Caller, hasScope, type ProxyCaller } from '../http/auth/caller.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { text } from '../http/text.ts';
 import { emailsOf, withAccounts } from './accounts.ts';
@@ -47,7 +47,7 @@ nameSchemas({ Operation: operationWire });
 /** Each with the e-mail address of its account, if the caller may read connections. */
 export async function operationsToWire<T extends OperationRow>(
   db: Queryable,
-  { operations, caller }: { operations: readonly T[]; caller: Caller },
+  { operations, caller }: { operations: readonly T[]; caller: Caller | ProxyCaller },
 ): Promise<z.input<typeof operationWire>[]> {
   const { environmentId } = caller;
   const emailOf = mayReadAccounts(caller)
@@ -66,7 +66,7 @@ export async function operationsToWire<T extends OperationRow>(
   });
 }
 
-const mayReadAccounts = (caller: Caller) => hasScope(caller, 'connections:read');
+const mayReadAccounts = (caller: Caller | ProxyCaller) => hasScope(caller, 'connections:read');
 
 /** Any time of ISO 8601 with an offset. */
 export const timeInput = z.iso.datetime({ offset: true }).transform((given) => new Date(given));

@@ -161,7 +161,7 @@ export function holdsScope(held: ReadonlySet<string>, scope: Scope): boolean {
 }
 
 /** Whether the caller's key has the scope; a session has none. */
-export function hasScope(caller: Caller, scope: Scope): boolean {
+export function hasScope(caller: Caller | TicketCaller, scope: Scope): boolean {
   return caller.kind !== 'session' && holdsScope(caller.scopes, scope);
 }
 
