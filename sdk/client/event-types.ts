@@ -39,7 +39,7 @@ export type EventData = {
   "connection.token_slots": Schemas['ConnectionTokenSlotsEventData'];
   /** A consumer has not acknowledged for 30 days although there are changes after its cursor. Raised once until it acknowledges again. */
   "consumer.stale": Schemas['ConsumerStaleEventData'];
-  /** An endpoint was disabled, and no events are sent to it until it is enabled again. Sent to all other endpoints. */
+  /** An endpoint was disabled, and no events are sent to it until it is enabled again. Sent to the other endpoints that are subscribed to it. */
   "endpoint.disabled": Schemas['EndpointDisabledEventData'];
   /** A deploy or a rollback has changed the models of a sync: records have other fields from its next run on. Raised once for each such change. */
   "function.models_changed": Schemas['FunctionModelsChangedEventData'];
@@ -59,7 +59,7 @@ export type EventData = {
   "sync.changed": Schemas['SyncChangedEventData'];
   /** A run of a sync has failed and is not retried. The next run starts as scheduled. */
   "sync.failed": Schemas['FailedSync'];
-  /** A sync has failed three times in a row. Raised again only after a success or a resume. */
+  /** A sync has failed three times in a row. Raised again only after a success or a reconnection. */
   "sync.failing": Schemas['FailedSync'];
   /** The runs of a sync no longer start, because of its connection. Raised once until a run starts again. */
   "sync.held": Schemas['SyncHeldEventData'];

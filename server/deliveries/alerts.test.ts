@@ -184,6 +184,26 @@ test('types and integrations are reported apart, and an endpoint for events gets
   );
 });
 
+test('events of one lane that an older node queued are reported by type', async () => {
+  const receiver = await bench.receiver();
+  await bench.endpoint(receiver.url, [], 'slack');
+  await raiseStopped('ada');
+  await raise('connection.blocked', { ...stopped, connection_id: 'bob', cause: 'blocked_by_admin' });
+  const [kept] = await bench.db.query<{ lane: number }>('select lane from delivery_lane');
+  await bench.db.query('update delivery set lane = $1', [kept!.lane]);
+  await bench.db.query('delete from delivery_lane where lane <> $1', [kept!.lane]);
+  const deliverer = bench.deliverer();
+  bench.advance(delayMs);
+  await deliverer.deliverDue();
+  bench.advance(quietMs);
+  await deliverer.deliverDue();
+  const texts = textsOf(receiver);
+  assert.equal(texts.length, 2);
+  assert.match(texts[0]!, /`ada` .* needs reconnecting/);
+  assert.match(texts[1]!, /`bob` .* is blocked/);
+  assert.equal(await bench.count('waiting'), 0);
+});
+
 test('hostile names neither mention, nor link, nor break a line', async () => {
   const receiver = await bench.receiver();
   const { mails } = await mailEndpoint();
@@ -235,7 +255,7 @@ test('a mail that the server refuses is sent again, as the same mail', async () 
   await deliverer.deliverDue();
   const text = mails.mails[0]?.text ?? '';
   assert.match(readMail(text).body, /^Connection "c0" .* 2 more like this since then\./);
-  assert.match(readMail(text).messageId, /^<[0-9a-f-]{36}\.\d+\.\d+@trellis\.example>$/);
+  assert.match(readMail(text).messageId, /^<[0-9a-f-]{36}\.\d+\.2\.\d+@trellis\.example>$/);
   assert.equal(await bench.count('delivered'), 3);
 });
 
@@ -248,7 +268,7 @@ test('without a mail server a mail fails with the reason, and other endpoints ar
   await bench.deliverer().deliverDue();
   assert.equal(receiver.got.length, 1);
   const { lastFailure } = await bench.stateOf(id);
-  assert.equal((lastFailure as { error: string }).error, 'mail_not_set_up');
+  assert.equal((lastFailure as { error: string }).error, 'mail_not_configured');
 });
 
 test('an endpoint that answers 500 gets all alerts later, and no flood when it works again', async () => {

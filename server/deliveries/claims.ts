@@ -237,17 +237,25 @@ export const dueLanes = {
 /** The maximum number of events that one alert reports. */
 const maxReported = 10_000;
 
-/** Adds the deliveries that wait behind the heads. No further delivery is queued in these lanes before the commit. */
+/**
+ * Adds the deliveries that wait behind the heads. No further delivery is queued in these lanes before the commit. A node of a
+ * version without alerts puts events of other types and integrations in the same lane: they get messages of their own.
+ */
 async function withOthers(tx: Tx, claims: readonly Claim[]): Promise<Claim[]> {
   const result: Claim[] = [];
   for (const claim of claims) {
     const waiting = await tx.query<{ id: number }>(
-      `select id
+      `select delivery.id
        from delivery
-       where endpoint_id = $1 and lane = $2 and status = 'waiting'
-       order by position, id
+       join event on event.id = delivery.event_id
+       where delivery.endpoint_id = $1
+         and delivery.lane = $2
+         and delivery.status = 'waiting'
+         and event.type = $3
+         and event.data ->> 'provider_config_key' is not distinct from $4
+       order by delivery.position, delivery.id
        limit ${maxReported}`,
-      [claim.endpoint.id, claim.lane],
+      [claim.endpoint.id, claim.lane, claim.delivery.type, claim.delivery.data.provider_config_key ?? null],
     );
     const others = waiting.map(({ id }) => id).filter((id) => id !== claim.delivery.id);
     result.push({ ...claim, others });

@@ -64,8 +64,8 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
       const isOne = isMail && emailAddress.safeParse(url.slice('mailto:'.length)).success;
       if (!isOne) throw refused('must be mailto: and one address, such as mailto:ops@example.com');
       if (mailer === undefined)
-        throw refused('cannot be used: the service has no mail server. Set SMTP_URL and SMTP_FROM');
-    } else if (isMail) throw refused('is a mail address, which needs the format email');
+        throw refused('cannot be a mail address: this node has no mail server. Set SMTP_URL and SMTP_FROM');
+    } else if (isMail) throw refused('begins with mailto:, so `format` must be `email`');
     else requireAddress(url, ['url'], outbound);
   }
 

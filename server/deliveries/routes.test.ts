@@ -168,8 +168,8 @@ test('an alert gets the types for alerts, and its format does not change', async
 
 for (const [url, format, message] of [
   ['mailto:ops@example.com', 'email', /SMTP_URL and SMTP_FROM/],
-  ['mailto:ops@example.com', 'standard', /needs the format email/],
-  ['mailto:ops@example.com', 'slack', /needs the format email/],
+  ['mailto:ops@example.com', 'standard', /`format` must be `email`/],
+  ['mailto:ops@example.com', 'slack', /`format` must be `email`/],
   ['https://example.com/', 'email', /one address/],
   ['mailto:a@example.com,b@example.com', 'email', /one address/],
   ['mailto:a@example.com?bcc=b@example.com', 'email', /one address/],

@@ -27,7 +27,7 @@ export type Attempt = {
 };
 /**
  * `status`: the receiver answered, but not with 2xx; redirects are never followed. `internal`: nothing was sent, since
- * this node could not write or sign the request. `mail_not_set_up`: the node has no mail server.
+ * this node could not write or sign the request. `mail_not_configured`: the node has no mail server.
  */
 type AttemptError =
   | 'status'
@@ -36,7 +36,7 @@ type AttemptError =
   | 'no_answer'
   | 'address_not_allowed'
   | 'mail_refused'
-  | 'mail_not_set_up'
+  | 'mail_not_configured'
   | 'internal';
 
 type Sending = {
@@ -121,13 +121,14 @@ async function post(claim: Claim, sending: Sending): Promise<Attempt | undefined
 /** The mailer has time limits of its own. An abort leaves it unknown whether the mail arrived. */
 async function sendMail(claim: Claim, sending: Sending): Promise<Attempt | undefined> {
   const { mailer, signal, timeoutMs, brand } = sending;
-  if (mailer === undefined) return { isDelivered: false, durationMs: 0, error: 'mail_not_set_up' };
+  if (mailer === undefined) return { isDelivered: false, durationMs: 0, error: 'mail_not_configured' };
   const { url } = claim.endpoint;
   const { eventId, queuedAt } = claim.delivery;
   const mail = {
     ...alertMail({ ...alertFacts(claim, sending), brand: brand.word }),
     to: url.slice('mailto:'.length),
-    messageId: `<${eventId}.${queuedAt.getTime()}.${claim.endpoint.id}@${new URL(sending.baseUrl).hostname}>`,
+    // Another attempt may report further events.
+    messageId: `<${eventId}.${queuedAt.getTime()}.${claim.others.length}.${claim.endpoint.id}@${new URL(sending.baseUrl).hostname}>`,
   };
   const startedMs = performance.now();
   const ending = new AbortController();
@@ -136,7 +137,7 @@ async function sendMail(claim: Claim, sending: Sending): Promise<Attempt | undef
   const timer = setTimeout(end, timeoutMs);
   const elapsed = () => Math.round(performance.now() - startedMs);
   try {
-    const fault = await Promise.race([mailer.findFault(mail), whenAborted(ending.signal)]);
+    const fault = await Promise.race([mailer.deliver(mail), whenAborted(ending.signal)]);
     if (fault === undefined) return { isDelivered: true, durationMs: elapsed() };
     const { code, status } = fault;
     return {

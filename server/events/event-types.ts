@@ -461,10 +461,12 @@ export const eventCatalogue = {
   }),
   'endpoint.disabled': eventType({
     meaning:
-      'An endpoint was disabled, and no events are sent to it until it is enabled again. Sent to all other endpoints.',
+      'An endpoint was disabled, and no events are sent to it until it is enabled again. Sent to the other endpoints that are subscribed to it.',
     data: z.strictObject({
       endpoint_id: z.int(),
-      url: z.string().describe('Only scheme, host and port, because the path of many receivers is a secret'),
+      url: z
+        .string()
+        .describe('Only scheme, host and port, or `mailto:@` and the domain: the rest may be a secret'),
       cause: z
         .enum(['gone', 'failing'])
         .describe('The endpoint returned 410, or no delivery has succeeded for five days'),
@@ -554,7 +556,7 @@ export const eventCatalogue = {
     },
   }),
   'sync.failing': eventType({
-    meaning: 'A sync has failed three times in a row. Raised again only after a success or a resume.',
+    meaning: 'A sync has failed three times in a row. Raised again only after a success or a reconnection.',
     data: failedSync,
     example: {
       ...exampleSync,

@@ -11,12 +11,12 @@ import type { Logger } from '../log.ts';
 /** A mail with the same `messageId` is the same mail, sent again. */
 type Mail = { to: string; subject: string; text: string; messageId?: string };
 /** Why the server did not accept a mail: the client's code, such as ECONNECTION, and the SMTP status. */
-type MailFault = { code?: string; status?: number };
+type MailFailure = { code?: string; status?: number };
 export type Mailer = {
   /** Whether the server has accepted it; false, with a line in the log, if it did not within some seconds. */
   send(mail: Mail): Promise<boolean>;
   /** As `send`, with the reason: undefined if the server has accepted it. */
-  findFault(mail: Mail): Promise<MailFault | undefined>;
+  deliver(mail: Mail): Promise<MailFailure | undefined>;
 };
 
 const connectMs = 5_000;
@@ -26,7 +26,7 @@ const answerMs = 10_000;
 export function createMailer(given: { smtp: Config['smtp']; log: Pick<Logger, 'warn'> }): Mailer | undefined {
   const { smtp, log } = given;
   if (smtp === undefined) return undefined;
-  async function findFault({ to, ...mail }: Mail): Promise<MailFault | undefined> {
+  async function deliver({ to, ...mail }: Mail): Promise<MailFailure | undefined> {
     try {
       // Large, and not needed by most.
       const { createTransport } = await import('nodemailer');
@@ -54,7 +54,7 @@ export function createMailer(given: { smtp: Config['smtp']; log: Pick<Logger, 'w
       return fault;
     }
   }
-  return { findFault, send: async (mail) => (await findFault(mail)) === undefined };
+  return { deliver, send: async (mail) => (await deliver(mail)) === undefined };
 }
 
 export function invitationMail(given: { to: string; link: string; by: string; brand: string }): Mail {

@@ -46,7 +46,7 @@ const errors: Record<string, string> = {
   no_answer: 'The connection failed, or there was no response.',
   address_not_allowed: 'Its address is in a range that is not allowed (TRELLIS_OUTBOUND_ALLOW).',
   mail_refused: 'The mail server did not accept the mail.',
-  mail_not_set_up: 'The service has no mail server. Set SMTP_URL and SMTP_FROM.',
+  mail_not_configured: 'The service has no mail server. Set SMTP_URL and SMTP_FROM.',
   internal: 'The service could not build or sign the event. The log of the service has the reason.',
 };
 
