@@ -177,8 +177,8 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await open('/connections');
     await select(...accounts);
     await picture(page, 'connections-selected');
-    await page.getByRole('button', { name: 'Copy reconnect links' }).click();
-    await page.getByRole('button', { name: 'Create links of 3 connections' }).click();
+    await page.getByRole('button', { name: 'Create reconnect links' }).click();
+    await page.getByRole('button', { name: 'Create links for 3 connections' }).click();
     await page.getByText('3 links created.').waitFor();
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
     await page.getByRole('button', { name: 'Copy 3 links' }).click();
@@ -192,7 +192,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await select('linus@example.com');
     await page.getByRole('button', { name: 'Retry failed syncs' }).click();
     await page.getByRole('button', { name: 'Retry syncs of 1 connection' }).click();
-    await page.getByText('0 syncs started.').waitFor();
+    await page.getByText('0 syncs queued.').waitFor();
     await close();
 
     await page.getByRole('checkbox', { name: 'Select all connections of this page' }).check();

@@ -180,7 +180,7 @@ export async function exported(
     page.getByRole('menuitem', { name: format }).click(),
   ]);
   const name = download.suggestedFilename();
-  await page.getByText(`${name} is downloaded.`).last().waitFor();
+  await page.getByText(`${name} was downloaded.`).last().waitFor();
   return { name, text: await readFile(await download.path(), 'utf8') };
 }
 

@@ -25,7 +25,7 @@ export function ExportMenu({
       link.download = `${name}.${format}`;
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-      notifications.show({ message: `${link.download} is downloaded.`, color: 'green' });
+      notifications.show({ message: `${link.download} was downloaded.`, color: 'green' });
     },
     onError: ({ message }) => notifications.show({ title: 'Not exported', message, color: 'red' }),
   });

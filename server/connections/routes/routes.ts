@@ -107,7 +107,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       const { sort, count, limit = firstSize, page, integrationId, status: ofStatus, ...others } = query;
       const { connectionId: id, search, endUserId, endUserOrganizationId, syncs, before, ...rest } = others;
       if (before !== undefined && sort !== 'created')
-        throw fieldError('invalid_query_params', ['before'], 'is a position in another order');
+        throw fieldError('invalid_query_params', ['before'], 'cannot be combined with `sort=last_used`');
       const filter = {
         environmentId: caller.environmentId,
         connectionId: id,

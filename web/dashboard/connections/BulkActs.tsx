@@ -30,9 +30,9 @@ const nameOf = ({ account, connection_id: id }: Connection) => account?.email ??
 
 const acts: Act[] = [
   {
-    name: 'Copy reconnect links',
-    title: (count) => `Create reconnect links of ${count}?`,
-    act: (count) => `Create links of ${count}`,
+    name: 'Create reconnect links',
+    title: (count) => `Create reconnect links for ${count}?`,
+    act: (count) => `Create links for ${count}`,
     about: 'Each link lets the user of one connection grant access again. Send each only to its own user.',
     run: async (environment, connection) => {
       const { link } = await newReconnectLink(environment, {
@@ -47,9 +47,9 @@ const acts: Act[] = [
     name: 'Retry failed syncs',
     title: (count) => `Retry the failed syncs of ${count}?`,
     act: (count) => `Retry syncs of ${count}`,
-    about: 'Each sync whose last run failed runs when capacity is available.',
+    about: 'Each sync whose last run failed is queued.',
     run: (environment, connection) => retryFailedSyncs(environment, atOf(connection)),
-    summary: (counts) => `${counted(sumOf(counts), 'sync')} started.`,
+    summary: (counts) => `${counted(sumOf(counts), 'sync')} queued.`,
   },
   {
     name: 'Delete',

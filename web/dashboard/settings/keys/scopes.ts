@@ -76,10 +76,10 @@ export const presets: Preset[] = [
       'events:read',
     ],
   },
-  { name: 'Read-only', about: 'See everything but calls of providers, and change nothing' },
+  { name: 'Read-only', about: 'Read everything except provider APIs; change nothing' },
   {
     name: 'Agent (MCP)',
-    about: 'Call the actions of a connection as tools',
+    about: 'Call actions as MCP tools. The key can also change and delete functions; a ticket is safer',
     scopes: ['functions:read', 'functions:write'],
   },
   {
