@@ -58,6 +58,8 @@ const actions: Record<string, string | undefined> = {
   'DELETE /records/retention': 'retention.removed',
   'POST /events/endpoints': 'endpoint.created',
   'PATCH /events/endpoints/{id}': 'endpoint.changed',
+  // It sends, and stores nothing.
+  'POST /events/endpoints/{id}/test': ofData,
   'POST /events/deliveries/{id}/replay': 'delivery.replayed',
   'POST /events/endpoints/{id}/replay': 'endpoint.replayed',
   'DELETE /events/endpoints/{id}': 'endpoint.deleted',
