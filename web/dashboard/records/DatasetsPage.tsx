@@ -124,8 +124,7 @@ function WaitingCharts() {
           <Title order={2} mb="sm">
             {title}
           </Title>
-          <Skeleton h={200} />
-          <Text size="sm">&nbsp;</Text>
+          <Skeleton h={80} />
         </Card>
       ))}
     </SimpleGrid>
