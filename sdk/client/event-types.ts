@@ -39,7 +39,7 @@ export type EventData = {
   "connection.token_slots": Schemas['ConnectionTokenSlotsEventData'];
   /** A consumer has not acknowledged for 30 days although there are changes after its cursor. Raised once until it acknowledges again. */
   "consumer.stale": Schemas['ConsumerStaleEventData'];
-  /** An endpoint was disabled, and no events are sent to it until it is enabled again. Sent to the other endpoints that are subscribed to it. */
+  /** An endpoint was disabled: it receives no events until it is enabled again. Sent to the other subscribed endpoints. */
   "endpoint.disabled": Schemas['EndpointDisabledEventData'];
   /** A deploy or a rollback has changed the models of a sync: records have other fields from its next run on. Raised once for each such change. */
   "function.models_changed": Schemas['FunctionModelsChangedEventData'];

@@ -78,7 +78,7 @@ export function endpointRoutes(app: App, { db, outbound, mailer, sendTest, now }
         list: { items: 'endpoints', by: { parameter: 'after', next: 'next_after' } },
         summary: 'List the endpoints of the environment with their state',
         description:
-          'In the order of creation; the endpoints of addresses of connections (`override`) follow all other endpoints. ' +
+          'In the order of creation; the endpoints of addresses of connections (`override`) are last. ' +
           '`kind` selects one kind; `after` is the `next_after` of the previous page.',
         querystring: z.strictObject({
           kind: z.enum(endpointKinds).optional(),

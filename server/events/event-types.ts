@@ -461,12 +461,10 @@ export const eventCatalogue = {
   }),
   'endpoint.disabled': eventType({
     meaning:
-      'An endpoint was disabled, and no events are sent to it until it is enabled again. Sent to the other endpoints that are subscribed to it.',
+      'An endpoint was disabled: it receives no events until it is enabled again. Sent to the other subscribed endpoints.',
     data: z.strictObject({
       endpoint_id: z.int(),
-      url: z
-        .string()
-        .describe('Only scheme, host and port, or `mailto:@` and the domain: the rest may be a secret'),
+      url: z.string().describe('Only scheme, host and port, or `mailto:@` and the domain'),
       cause: z
         .enum(['gone', 'failing'])
         .describe('The endpoint returned 410, or no delivery has succeeded for five days'),
