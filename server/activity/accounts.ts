@@ -8,7 +8,7 @@ import type { OperationFilter } from './operations.ts';
 export type Account = { readonly integration: string; readonly connection: string };
 
 const emailForm = /^[^\s@]+@[^\s@]+$/;
-/** A search reads the operations of each. */
+/** The maximum number of connections of an address: a search runs one query for each. */
 const maxAccounts = 20;
 
 /** If the text of the filter is the e-mail address of connections, the filter has these connections instead of the text. */

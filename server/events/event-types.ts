@@ -666,7 +666,7 @@ export const eventCatalogue = {
   }),
 };
 
-/** What an alert is for, unless its endpoint names types: somebody must act. */
+/** The default types of an endpoint for alerts: events that require an action by a person. */
 export const alertTypes = [
   'connection.needs_reauth',
   'connection.blocked',

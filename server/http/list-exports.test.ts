@@ -342,6 +342,20 @@ test('an export whose client goes while it looks for entries reads no further pa
   assert.deepEqual(lines, []);
 });
 
+test('an export whose client goes during the first page releases its place, and logs nothing', async () => {
+  rows = numbered(1_000);
+  const gone = new Promise<void>((resolve) => {
+    app.server.once('connection', (socket: Socket) => socket.once('close', () => resolve()));
+  });
+  beforePage = () => gone;
+  const request = requestOf(ndjson).on('error', () => {});
+  while (pages < 1) await nextTurn();
+  request.destroy();
+  await gone;
+  (await openWhenFree(port)).destroy();
+  assert.deepEqual(lines, []);
+});
+
 test('an export goes on from the position of its caller, and ends at the end of a feed', async () => {
   rows = numbered(2_503);
   const { text, isWhole } = await read(await open(ndjson, { path: '/places', query: '?before=p100' }));

@@ -29,7 +29,7 @@ const usualLimits: ExportLimits = {
 
 /** Sizes of pages; the first one that the list accepts is used. */
 const pageSizes = ['1000', '500', '100'];
-/** A client that is slow makes progress with each of these parts of a page. */
+/** A page is sent in parts. The limit for a client that accepts nothing is measured for each part. */
 const partBytes = 64 * 1024;
 
 type Format = { type: string; extension: string; lines: () => LineWriter };
@@ -40,7 +40,7 @@ type ListRoute = {
   items: string;
   entry: z.ZodType;
   pageSize: string | undefined;
-  /** It can be waited for, and has a next cursor even at its end, which a page with fewer entries reaches. */
+  /** Calls can wait for further entries. The list has a next cursor even at its end: a page with fewer entries is the last. */
   isFeed: boolean;
 };
 
@@ -91,13 +91,17 @@ export function addListExports(
           opened = await openExport(app, { request, reply, list, format, bounds });
         } catch (error) {
           place();
+          if (reply.sent) return reply;
           throw error;
         }
-        if (!(opened instanceof Readable)) {
-          place();
-          return refusedBy(opened, reply);
+        if (opened instanceof Readable) opened.once('close', place);
+        else place();
+        if (reply.sent) {
+          // The client went while the first page was read.
+          if (opened instanceof Readable) opened.destroy();
+          return reply;
         }
-        opened.once('close', place);
+        if (!(opened instanceof Readable)) return refusedBy(opened, reply);
         const day = new Date().toISOString().slice(0, 10);
         return reply
           .header('content-type', format.type)
@@ -184,7 +188,7 @@ async function openExport(
   const first = await read();
   if (first.statusCode !== 200) return first;
 
-  // A stream does not end a generator that reads a page, so the generator asks this before it reads another.
+  // A destroyed stream does not stop its generator, so the generator checks this signal before each page.
   const over = new AbortController();
   let stalled: NodeJS.Timeout | undefined;
   const total = setTimeout(() => cut('The export took too long.'), bounds.totalMs);

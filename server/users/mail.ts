@@ -2,8 +2,8 @@
  * Mail, if SMTP_URL is set: links to users, and alerts.
  *
  * Owns: the texts of mails to users, the connection to the server. Does not own: the links (`links.ts`), and the texts of
- * alerts (`deliveries/alert-text.ts`). The server is the
- * operator's own, as the database is, so the guard of calls to providers does not apply.
+ * alerts (`deliveries/alert-text.ts`). The server is the operator's own, as the database is, so the guard of calls to
+ * providers does not apply.
  */
 import type { Config } from '../config/config.ts';
 import type { Logger } from '../log.ts';

@@ -58,7 +58,7 @@ const actions: Record<string, string | undefined> = {
   'DELETE /records/retention': 'retention.removed',
   'POST /events/endpoints': 'endpoint.created',
   'PATCH /events/endpoints/{id}': 'endpoint.changed',
-  // It sends, and stores nothing.
+  // The call sends a test and stores nothing.
   'POST /events/endpoints/{id}/test': ofData,
   'POST /events/deliveries/{id}/replay': 'delivery.replayed',
   'POST /events/endpoints/{id}/replay': 'endpoint.replayed',

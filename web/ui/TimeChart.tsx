@@ -4,7 +4,8 @@ import { type PointerEvent, useState } from 'react';
 import { Legend } from './Legend.tsx';
 
 export type Series = {
-  name: string /** Of the theme: `teal.6`. */;
+  name: string;
+  /** A color of the theme, such as `teal.6`. */
   color: string;
   values: (number | null)[];
 };
@@ -14,7 +15,7 @@ const margin = { top: 14, right: 8, bottom: 22, left: 56 };
 const maxTicks = 4;
 /** Between the labels of two points. */
 const labelWidth = 64;
-/** An outlier is this many times the median. */
+/** A value above this many times the median is an outlier. */
 const outlier = 3;
 
 /** Series over time, as stacked bars or as lines with gaps. `names` are the labels of the points. */
@@ -25,7 +26,7 @@ export function TimeChart({
   isStacked = false,
   format,
 }: {
-  /** For those who do not see it. */
+  /** Read by screen readers. */
   label: string;
   names: string[];
   series: Series[];
