@@ -42,7 +42,8 @@ if version=$(node --version 2> /dev/null); then
 fi
 if [ -n "$fault" ]; then
   echo "trellis: $fault" >&2
-  echo "It needs glibc, libstdc++ and libatomic (Debian: libatomic1, libstdc++6), or a Node 26 on PATH." >&2
+  echo "It needs glibc, libstdc++ and libatomic (Debian: apt-get install libatomic1 libstdc++6), or a Node 26 on PATH." >&2
+  exit 127
 else
   echo "trellis: Node 26 is missing. The package brings it for Linux with glibc and for macOS, on x64 and arm64, unless npm" >&2
   echo "is told to leave optional dependencies out. Install it again without --omit=optional, or put a Node 26 on PATH." >&2

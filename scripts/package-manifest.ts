@@ -38,18 +38,25 @@ export function runtimeFolders(): { bundled: string[]; added: string[] } {
 }
 
 /**
- * The package.json of the service. It has no scripts, so that an installation runs none, and no development dependencies. npm
- * reads `engines` for the Node that runs npm: the service brings its own.
+ * Run before the scripts of the dependencies, which use the Node of the package: they would fail without a message if it does
+ * not start. npx prints what a script wrote only if a signal ended the script.
+ */
+const preinstall = 'sh bin/trellis --version || [ $? != 127 ] || kill $$';
+
+/**
+ * The package.json of the service, without development dependencies. npm reads `engines` for the Node that runs npm: the
+ * service brings its own.
  */
 export function packageManifest(): object {
   const { name, version, description, license, dependencies, optionalDependencies } = cloneManifest;
   return {
     ...{ name, version, description, license, ...registryFields() },
     type: 'module',
-    engines: { node: '>=20' },
+    engines: { node: '>=18' },
     os: ['linux', 'darwin'],
     cpu: ['x64', 'arm64'],
     bin: { trellis: 'bin/trellis' },
+    scripts: { preinstall },
     types: './sdk/functions/index.d.ts',
     exports: {
       '.': { types: './sdk/functions/index.d.ts', default: './sdk/functions/index.js' },
