@@ -22,6 +22,7 @@ import { Codes } from './oauth/codes.ts';
 import { Consent } from './oauth/consent.ts';
 import { createIdTokens, generateSigningKey, loadSigningKey } from './oauth/id-token.ts';
 import { answerTokeninfo, answerUserinfo, answerUserinfoV2, discoveryDocument } from './oauth/identity.ts';
+import { answerLogin } from './oauth/login.ts';
 import { CONSENT_PATH } from './oauth/pages.ts';
 import { answerRevoke, answerToken, type TokenParts } from './oauth/token.ts';
 import { createPage } from './page/page.ts';
@@ -166,6 +167,8 @@ export async function serveSandbox(
       [`POST ${CONSENT_PATH}`]: form((request) => authorize.decide(request)),
       'POST /token': form((request) => answerToken(request, parts)),
       'POST /oauth2/v4/token': form((request) => answerToken(request, parts)),
+      'POST /login': form((request) => answerLogin(request, parts)),
+      'POST /login/renewal': form((request) => answerLogin(request, parts)),
       'POST /revoke': form((request) => answerRevoke(request, parts)),
       'GET /v1/userinfo': form((request) => answerUserinfo(request, parts)),
       'POST /v1/userinfo': form((request) => answerUserinfo(request, parts)),

@@ -17,6 +17,11 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
   readonly form?: ConnectForm;
   /** What `POST /connections` takes as `credentials`, and the form with `type`; its output is sealed and stored. */
   readonly importSchema: z.ZodType<C>;
+  /** What the definition refuses about credentials that fit `importSchema`. */
+  credentialFaults?(
+    credentials: C,
+    definition: ProviderDefinition,
+  ): readonly { path: string[]; message: string }[];
   /** The values of `placeholders`. */
   templateValues(credentials: C): Record<string, string>;
   /** Where a request carries the credentials if the definition has no placement. */
@@ -44,12 +49,17 @@ type ConnectForm = {
    * them. If the integration may have an OAuth client instead, the body may omit all of them.
    */
   readonly fields: Readonly<Record<string, Partial<FormField> & Pick<FormField, 'secret'>>>;
+  /** The fields are those that the definition declares under `credentials`. */
+  readonly hasDefinedFields?: true;
 };
 
 /** How a token that expires is replaced. */
 export type Renewal<C> = {
-  /** The OAuth grant that replaces a token: RFC 6749 §6 or §4.4. */
-  readonly grantType: 'refresh_token' | 'client_credentials';
+  /**
+   * The OAuth grant that replaces a token: RFC 6749 §6 or §4.4. `own_credentials`: a request with the connection's
+   * credentials, without an OAuth client.
+   */
+  readonly grantType: 'refresh_token' | 'client_credentials' | 'own_credentials';
   /** The token for the API; undefined before the first one is fetched. */
   accessTokenOf(credentials: C): string | undefined;
   /**

@@ -6,8 +6,9 @@ import { clientCredentials } from './client-credentials.ts';
 import type { AuthMode, RenewableMode, Renewal } from './mode.ts';
 import { none } from './none.ts';
 import { oauth2 } from './oauth2-credentials.ts';
+import { twoStep } from './two-step.ts';
 
-const shipped = [oauth2, clientCredentials, apiKey, basic, none] as const;
+const shipped = [oauth2, clientCredentials, apiKey, basic, twoStep, none] as const;
 
 type Shipped = (typeof shipped)[number];
 type CredentialsOf<Mode> = Mode extends { readonly importSchema: z.ZodType<infer C> } ? C : never;

@@ -144,6 +144,8 @@ export type Tokens = {
   readonly scopes?: readonly string[];
   /** Claims of an id_token with checked issuer, audience and times; only from an exchange. */
   readonly idTokenClaims?: JsonObject;
+  /** What `TWO_STEP` stores besides: its own refresh token, and the lifetime in seconds. */
+  readonly session?: { readonly refresh_token?: string; readonly life_s: number };
   /** The provider's whole response, decoded. Contains secrets. */
   readonly raw: JsonObject;
 };

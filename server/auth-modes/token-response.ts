@@ -83,7 +83,14 @@ export function normalizingFetch(options: {
     url: string,
     init: { method: string; headers: Record<string, string>; body?: URLSearchParams | null },
   ) => {
-    const { status, contentType, retryAfterMs, text } = await readAnswer(url, init, options);
+    const { status, contentType, retryAfterMs, text } = await readAnswer(
+      url,
+      encoded(init, options.token.body),
+      {
+        ...options,
+        timeoutMs: options.token.timeout_ms,
+      },
+    );
     const unreadable = (reason: UnreadableReason) =>
       new UnreadableAnswerError(reason, {
         httpStatus: status,
@@ -106,20 +113,18 @@ export function normalizingFetch(options: {
   return { fetch, seen: () => seen };
 }
 
-async function readAnswer(
+/** The whole response to a token request. Throws as `normalizingFetch` if there is none, or if it is over 1 MB. */
+export async function readAnswer(
   url: string,
-  init: { method: string; headers: Record<string, string>; body?: URLSearchParams | null },
-  options: Parameters<typeof normalizingFetch>[0],
+  init: { method: string; headers: Record<string, string>; body?: string },
+  options: { fetch: Fetch; timeoutMs: number; signal?: AbortSignal | undefined; now?: Date | undefined },
 ) {
-  const timeout = AbortSignal.timeout(options.token.timeout_ms);
+  const timeout = AbortSignal.timeout(options.timeoutMs);
   const signal = options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]);
   let httpStatus: number | undefined;
   try {
     const response = await options.fetch(url, {
-      method: init.method,
-      headers: init.headers,
-      ...(init.body && { body: init.body.toString() }),
-      ...(init.body && options.token.body === 'json' && asJson(init.headers, init.body)),
+      ...init,
       redirect: 'manual',
       signal,
     });
@@ -150,9 +155,19 @@ async function readAnswer(
 /** Lifetimes are numbers, as in responses (RFC 6749 §5.1). */
 const numberFields: ReadonlySet<string> = new Set(['expires_in', 'refresh_token_expires_in']);
 
-function asJson(headers: Record<string, string>, body: URLSearchParams) {
+function encoded(
+  {
+    method,
+    headers,
+    body,
+  }: { method: string; headers: Record<string, string>; body?: URLSearchParams | null },
+  format: 'form' | 'json' | undefined,
+) {
+  if (!body) return { method, headers };
+  if (format !== 'json') return { method, headers, body: body.toString() };
   const fields = [...body].map(([name, value]) => [name, numberFields.has(name) ? Number(value) : value]);
   return {
+    method,
     headers: { ...headers, 'content-type': 'application/json' },
     body: JSON.stringify(Object.fromEntries(fields)),
   };
@@ -175,7 +190,7 @@ function parseJson(text: string): JsonObject | undefined {
   }
 }
 
-function isHtml(text: string, contentType: string): boolean {
+export function isHtml(text: string, contentType: string): boolean {
   return (
     contentType === 'text/html' ||
     contentType === 'application/xhtml+xml' ||
@@ -248,24 +263,27 @@ function causesOf(error: unknown): NodeJS.ErrnoException[] {
 }
 
 /** Seconds from a number or its text; undefined if it is absent or not a number. Never negative. */
-function secondsOf(value: JsonValue | undefined): number | undefined {
+export function secondsOf(value: JsonValue | undefined): number | undefined {
   if (typeof value !== 'number' && (typeof value !== 'string' || value.trim() === '')) return undefined;
   const seconds = Number(value);
   return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), MAX_EXPIRES_IN_S) : undefined;
 }
 
 /** Seconds until an ISO 8601 date or a time in Unix seconds; undefined for anything else. */
-function secondsUntil(value: JsonValue | undefined, now: Date): number | undefined {
+export function secondsUntil(value: JsonValue | undefined, now: Date): number | undefined {
   const unixS =
     secondsOf(value) ?? (typeof value === 'string' ? secondsOf(Date.parse(value) / 1000) : undefined);
   return unixS === undefined ? undefined : Math.max(Math.round(unixS - now.getTime() / 1000), 0);
 }
 
-/** The value at `a.b.c`; the whole object without a path. */
+/** The value at `a.b.c`, where a number may be an index of a list; the whole object without a path. */
 export function at(raw: JsonObject, path: string | undefined): JsonValue | undefined {
   let value: JsonValue | undefined = raw;
-  for (const step of path?.split('.') ?? [])
-    value = isObject(value) && Object.hasOwn(value, step) ? value[step] : undefined;
+  for (const step of path?.split('.') ?? []) {
+    const inside: JsonValue | undefined = value;
+    const isThere: boolean = typeof inside === 'object' && inside !== null && Object.hasOwn(inside, step);
+    value = isThere ? (inside as JsonObject)[step] : undefined;
+  }
   return value;
 }
 

@@ -148,8 +148,8 @@ function credentialFields({ integration, current }: Target): Field[] {
   // A connection with a client of its own is renewed by a client of its own.
   const hasOwnClient = current !== undefined && ownClientOf(current.credentials) !== undefined;
   if (client === 'optional' && integration.client !== undefined && !hasOwnClient) return [];
-  return Object.entries(form?.fields ?? {}).map(([name, field]) =>
-    toField(name, { ...field, ...provider.credentials[name] }),
+  return Object.entries(form?.hasDefinedFields ? provider.credentials : (form?.fields ?? {})).map(
+    ([name, field]) => toField(name, { ...field, ...provider.credentials[name] }),
   );
 }
 

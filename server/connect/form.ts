@@ -10,9 +10,9 @@ import { logged } from '../activity/writer.ts';
 import { authModes, type Credentials, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import {
   asAppError,
+  credentialFaults,
   firstToken,
   firstTokenFailed,
-  missingClient,
   type NewCredentials,
   recordClientVerdict,
   testFailed,
@@ -55,10 +55,12 @@ export function formRoutes(app: App, deps: ConnectDeps): void {
   const cookies = createBrowserCookies(deps);
   for (const { name: mode, client, form } of authModes.values()) {
     if (form === undefined) continue;
-    const { path, operationId, summary, example } = form;
+    const { path, operationId, summary, example, hasDefinedFields } = form;
     const names = Object.keys(form.fields);
     const field = client === 'optional' ? z.string().optional() : z.string();
-    const body = z.strictObject(Object.fromEntries(names.map((name) => [name, field])));
+    const body = hasDefinedFields
+      ? z.record(z.string().max(64), z.string().max(8192))
+      : z.strictObject(Object.fromEntries(names.map((name) => [name, field])));
     app.post(
       `${path}/:key`,
       {
@@ -71,7 +73,7 @@ export function formRoutes(app: App, deps: ConnectDeps): void {
             'definition of the provider names a call for it.',
           errors: formErrors,
           params: z.object({ key: integrationKey }),
-          body: names.length === 0 ? body.nullish() : body,
+          body: names.length === 0 && !hasDefinedFields ? body.nullish() : body,
           ...(example !== undefined && { example: { body: example } }),
           response: { 200: newConnection },
         },
@@ -154,12 +156,15 @@ function readForm(
   const mode = modeNamed(name);
   const read = mode.importSchema.safeParse({ ...body, type: name });
   const faults: FieldError[] = read.success
-    ? missingClient(read.data, integration)
+    ? credentialFaults(read.data, integration)
     : read.error.issues.map(({ code, message, path }) => ({ code, message, path: path.map(String) }));
-  const form = readFields(provider.credentials, body);
+  // Official clients add the type to the fields that a definition declares.
+  const { type: _type, ...entered } = body;
+  const form = readFields(provider.credentials, entered);
   const usesIntegrationClient =
     mode.client === 'optional' && read.success && ownClientOf(read.data) === undefined;
-  const isRefined = Object.keys(provider.credentials).length > 0 && !usesIntegrationClient;
+  const isRefined =
+    mode.form?.hasDefinedFields || (Object.keys(provider.credentials).length > 0 && !usesIntegrationClient);
   for (const { field, message } of isRefined && !form.ok ? form.issues : []) {
     if (!faults.some(({ path }) => path[0] === field))
       faults.push({ code: 'custom', message, path: [field] });

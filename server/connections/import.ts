@@ -24,11 +24,11 @@ import { tagsOf } from './store/tags.ts';
 import {
   asAppError,
   assertIntegrationUnchanged,
+  credentialFaults,
   type FirstTokenDeps,
   firstToken,
   firstTokenFailed,
   isJudged,
-  missingClient,
   type NewCredentials,
   testFailed,
   verify,
@@ -168,7 +168,7 @@ export function readImported(integration: Integration, given: Record<string, unk
     );
   }
   const read = mode.importSchema.safeParse(given);
-  const faults = read.success ? missingClient(read.data, integration) : read.error.issues;
+  const faults = read.success ? credentialFaults(read.data, integration) : read.error.issues;
   if (read.success && faults.length === 0) return read.data;
   throw new AppError('invalid_body', undefined, {
     errors: faults.map(({ code, message, path }) => ({

@@ -145,8 +145,8 @@ export type FirstTokenDeps = {
 };
 
 /**
- * Requests a token for a client that has none, or an expired one. Credentials of all other kinds are returned
- * unchanged. Throws TemplateError, and AppError if the address is not allowed or if there is no client.
+ * Requests a token for credentials that get one without a refresh token, and have none or an expired one. Credentials of
+ * all other kinds are returned unchanged. Throws TemplateError, and AppError if the address is not allowed or if there is no client.
  */
 export async function firstToken(
   given: NewCredentials,
@@ -154,16 +154,19 @@ export async function firstToken(
 ): Promise<FirstToken> {
   const { credentials } = given;
   const hasToken = !isRenewable(credentials) || !isExpired(credentials, now);
-  if (hasToken || grantTypeOf(credentials) !== 'client_credentials')
-    return { ok: true, credentials, grant: {} };
+  if (hasToken || grantTypeOf(credentials) === 'refresh_token') return { ok: true, credentials, grant: {} };
   const renewal = renewalOf(credentials);
   const secret = renewal.secretOf(credentials) ?? '';
   const outcome = await requestToken({ ...given, credentials }, { secret, fetch, now });
-  if (ownClientOf(credentials) === undefined) await onClientVerdict(outcome.ok ? undefined : outcome.fault);
+  if (usesIntegrationClient(credentials)) await onClientVerdict(outcome.ok ? undefined : outcome.fault);
   if (!outcome.ok) return outcome;
   const { tokens } = outcome;
   const grant = { accessExpiresAt: tokens.expiresAt, scopesGranted: tokens.scopes && [...tokens.scopes] };
   return { ok: true, credentials: renewal.after(tokens, { previous: credentials, secret }), grant };
+}
+
+function usesIntegrationClient(credentials: Credentials): boolean {
+  return grantTypeOf(credentials) === 'client_credentials' && ownClientOf(credentials) === undefined;
 }
 
 /** The provider judged the request, so a repetition would not help. */
@@ -182,22 +185,29 @@ export function firstTokenFailed(
     ...(fault.error !== undefined && { error: fault.error }),
   };
   const said = fault.error === undefined ? '' : ` (${fault.error})`;
-  const isOfIntegration = ownClientOf(credentials) === undefined || fault.kind === 'client_misconfigured';
+  const isOfIntegration = usesIntegrationClient(credentials) || fault.kind === 'client_misconfigured';
   if (isJudged(fault) && isOfIntegration) {
     const message = `${provider} refuses the client or a setting of the integration${said}.`;
     return new AppError('integration_misconfigured', message, { status: 400, payload });
   }
+  const refused = ownClientOf(credentials) === undefined ? 'these credentials' : 'this client ID and secret';
   const message = isJudged(fault)
-    ? `${provider} refused this client ID and secret${said}.`
+    ? `${provider} refused ${refused}${said}.`
     : `${provider} issued no token when the credentials were tested${said}, so their validity is unknown.`;
   return new AppError('connection_test_failed', message, { payload });
 }
 
+/** What the integration refuses about credentials that fit their mode. */
+export function credentialFaults(credentials: Credentials, integration: Integration): FieldError[] {
+  const faults = modeNamed(credentials.type).credentialFaults?.(credentials, integration.provider) ?? [];
+  return [
+    ...missingClient(credentials, integration),
+    ...faults.map(({ path, message }) => ({ code: 'custom', path, message })),
+  ];
+}
+
 /** The missing fields of credentials without a client, if the integration has no client either. */
-export function missingClient(
-  credentials: Credentials,
-  { client }: Pick<Integration, 'client'>,
-): FieldError[] {
+function missingClient(credentials: Credentials, { client }: Pick<Integration, 'client'>): FieldError[] {
   const mode = modeNamed(credentials.type);
   if (mode.client !== 'optional' || (ownClientOf(credentials) ?? client) !== undefined) return [];
   const error = { code: 'custom', message: 'is required' };

@@ -250,6 +250,52 @@ const tokenSchema = z.strictObject({
   errors: z.record(z.string(), z.enum([...FAULT_KINDS, 'client_refused'])).default({}),
 });
 
+/** A body with placeholders in its texts. A member whose placeholders have no value is not sent. */
+const jsonTemplate = z.union([z.record(z.string(), z.json()), z.array(z.json())]);
+const loginRequest = {
+  method: z.enum(['GET', 'POST', 'PUT']).default('POST'),
+  url: z.string(),
+  /** Sent unless they have a placeholder without a value. */
+  headers: z.record(headerName, z.string()).default({}),
+  /** User name and password as `Authorization: Basic` (RFC 7617). */
+  basic: z.strictObject({ username: z.string(), password: z.string() }).optional(),
+  /** The body: fields of a form, or JSON. */
+  form: z.record(z.string(), z.string()).optional(),
+  json: jsonTemplate.optional(),
+};
+const loginRequestSchema = z.strictObject(loginRequest);
+export type LoginRequest = z.output<typeof loginRequestSchema>;
+
+/** The request of `TWO_STEP` for a token, with the credentials of the connection; `auth-modes/two-step.ts` sends it. */
+const loginSchema = z.strictObject({
+  ...loginRequest,
+  timeout_ms: z.int().positive().max(120_000).default(30_000),
+  /** Paths in the response, a dot for each step inside; a number is an index of a list: `errors.0.type`. */
+  answer: z
+    .strictObject({
+      /** Absent if the whole response is the token, as a JSON text. */
+      token: fieldPath.optional(),
+      /** The lifetime. Without it and `expires_at`, it is `refresh.default_expires_in_s`. */
+      expires_in: fieldPath.optional(),
+      expires_in_unit: z.enum(['s', 'ms']).default('s'),
+      /** The expiry, an ISO 8601 date or Unix seconds. */
+      expires_at: fieldPath.optional(),
+      /** The secret that `renewal` sends. */
+      refresh_token: fieldPath.optional(),
+      /** The error code. A response that has one is an error, whatever its status. */
+      error: fieldPath.optional(),
+    })
+    .prefault({}),
+  /** Statuses that refuse the credentials. Many providers lock an account after repeated sign-ins that fail. */
+  refused: z.array(z.int().min(400).max(499)).default([400, 401, 403]),
+  /** The meaning of error codes, which decide before the status. */
+  errors: z
+    .record(z.string(), z.enum(['dead_grant', 'session_policy', 'blocked_by_admin', 'transient', 'protocol']))
+    .default({}),
+  /** The request that renews the token with `${credentials.refreshToken}`. */
+  renewal: loginRequestSchema.optional(),
+});
+
 /** The path of a field of the body, a dot for each step inside: `event.type`. */
 const fieldName = z.string().regex(/^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/, 'is no path of a field');
 /** The secret of the integration that authenticates the sender. */
@@ -439,6 +485,7 @@ const fields = z.strictObject({
     })
     .optional(),
   token: tokenSchema.optional(),
+  login: loginSchema.optional(),
   refresh: z
     .strictObject({
       /** If it differs from the token endpoint. */
@@ -638,6 +685,8 @@ export function addressesOf(definition: DefinitionFields): [string[], string][] 
     [['issuer', 'jwks_url'], definition.issuer?.jwks_url],
     [['authorization', 'url'], definition.authorization?.url],
     [['token', 'url'], definition.token?.url],
+    [['login', 'url'], definition.login?.url],
+    [['login', 'renewal', 'url'], definition.login?.renewal?.url],
     [['refresh', 'url'], definition.refresh.url],
     [['revocation', 'url'], definition.revocation?.url],
     [['security_events', 'jwks_url'], definition.security_events?.jwks_url],
@@ -658,7 +707,21 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
     texts.push([['token', 'params', name], value]);
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
-  return texts;
+  const { renewal, ...login } = definition.login ?? {};
+  return [...texts, ...stringsIn(login, ['login']), ...stringsIn(renewal, ['login', 'renewal'])];
+}
+
+/** The texts in headers and body of a login, with their paths. */
+function stringsIn(
+  { headers, basic, form, json }: Partial<LoginRequest> = {},
+  at: (string | number)[],
+): [(string | number)[], string][] {
+  const walk = (value: unknown, path: (string | number)[]): [(string | number)[], string][] => {
+    if (typeof value === 'string') return [[path, value]];
+    if (typeof value !== 'object' || value === null) return [];
+    return Object.entries(value).flatMap(([name, inner]) => walk(inner, [...path, name]));
+  };
+  return walk({ headers, basic, form, json }, at);
 }
 
 function isPattern(text: string): boolean {

@@ -287,6 +287,11 @@ export function fillHeader(template: string, given: { values: TemplateValues }):
   });
 }
 
+/** A text for a body that is encoded afterwards. Throws TemplateError if a value is missing or does not match its pattern. */
+export function fillText(template: string, given: Filling): string {
+  return joined(partsOf(template), (part) => givenValue(part, given));
+}
+
 /** A path or query text to append to a base address, with percent-encoded values. Throws TemplateError. */
 export function fillPath(template: string, given: Filling): string {
   const text = joined(partsOf(template), (part) => pathText(part, given));

@@ -295,7 +295,6 @@ describe('the client for browsers, each method', { skip: skipBrowser }, () => {
   test('credentials of modes without a provider are refused with an error that the client can read', async () => {
     for (const given of [
       { credentials: { token_id: 'a', token_secret: 'b' } },
-      { credentials: { type: 'TWO_STEP', name: 'a' } },
       { credentials: { type: 'JWT', privateKey: { id: 'a', secret: 'b' } } },
       { credentials: { type: 'SIGNATURE', username: 'a', password: 'b' } },
       { credentials: { type: 'AWS_SIGV4', role_arn: 'arn:aws:iam::1:role/a' } },

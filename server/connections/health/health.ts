@@ -140,8 +140,10 @@ export function causeOf(
   const { credentials, hasOwnClient } = connection;
   switch (fault.kind) {
     case 'dead_grant': {
-      // With the grant type `client_credentials`, the client is the only grant.
-      if (hasOwnClient && grantTypeOf(credentials) === 'client_credentials') return 'credentials_refused';
+      // With these grant types, the client or the credentials are the only grant.
+      const grantType = grantTypeOf(credentials);
+      if (grantType === 'own_credentials' || (hasOwnClient && grantType === 'client_credentials'))
+        return 'credentials_refused';
       const expiry = expiryOf(connection, provider);
       if (expiry === undefined || expiry.at > at) return 'grant_dead';
       return expiry.cause === 'testing_expiry' ? 'testing_expired' : 'access_time_ended';

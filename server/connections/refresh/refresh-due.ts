@@ -70,8 +70,9 @@ function expiryMs(credentials: RenewableCredentials): number {
   return expires_at === undefined ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
 }
 
-function marginMs({ raw }: RenewableCredentials): number {
-  const lifeMs = Number(lifeIn(raw)) * 1000;
+function marginMs(credentials: RenewableCredentials): number {
+  const life = 'life_s' in credentials ? credentials.life_s : lifeIn(credentials.raw);
+  const lifeMs = Number(life) * 1000;
   return Math.min(longestMarginMs, (lifeMs > 0 ? lifeMs : defaultLifeMs) / 10);
 }
 

@@ -27,9 +27,13 @@ export function requestToken(
   const { integration, connectionConfig, credentials } = given;
   const { provider: definition, scopes = definition.scopes.default } = integration;
   const renewal = renewalOf(credentials);
+  const client =
+    renewal.grantType === 'own_credentials'
+      ? { clientId: '', clientSecret: '' }
+      : (renewal.ownClientOf(credentials) ?? clientOf(integration));
   return renewal.request({
     definition,
-    client: { ...(renewal.ownClientOf(credentials) ?? clientOf(integration)), scopes },
+    client: { ...client, scopes },
     values: templateValues({ connectionConfig, integration }),
     credentials,
     secret,

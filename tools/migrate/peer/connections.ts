@@ -216,10 +216,13 @@ function credentialsOf(
 ): Credentials {
   const { auth_mode: mode } = integration.provider;
   const { importSchema, form } = modeNamed(mode);
+  const defined = form?.hasDefinedFields ? Object.keys(integration.provider.credentials) : [];
   const { properties = {} } = z.toJSONSchema(importSchema, { io: 'input' });
   const { type: _type, expires_at: _end, config_override, ...others } = properties;
   const fields = Object.fromEntries(
-    Object.keys(others).flatMap((name) => (given[name] == null ? [] : [[name, given[name]]])),
+    [...Object.keys(others), ...defined].flatMap((name) =>
+      given[name] == null ? [] : [[name, given[name]]],
+    ),
   );
   // A peer names no type for credentials without a field.
   const type = given.type ?? (form !== undefined && Object.keys(form.fields).length === 0 ? mode : undefined);

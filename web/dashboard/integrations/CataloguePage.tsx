@@ -176,6 +176,7 @@ const AUTH: Record<string, string> = {
   OAUTH2_CC: 'Client credentials',
   API_KEY: 'API key',
   BASIC: 'User and password',
+  TWO_STEP: 'Sign-in for a token',
   NONE: 'No credentials',
 };
 
