@@ -7,6 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { AccountChanges } from './account-changes.ts';
 import { Accounts, EXAMPLE_ACCOUNTS } from './accounts.ts';
 import { type Api, bearerToken, checkAccess } from './api.ts';
+import { answerAws } from './aws.ts';
 import { type Call, Calls, Refreshes } from './calls.ts';
 import { Clients } from './clients.ts';
 import { type Clock, createClock } from './clock.ts';
@@ -194,6 +195,10 @@ export async function serveSandbox(
     // The control routes and the page are not part of the provider, so they are not counted.
     if (path === '/' || path.startsWith(`${CONTROL_PREFIX}/`)) return route;
     if (route !== undefined) return counted(route, { name, calls, clock });
+    if (path.startsWith('/aws/')) {
+      const answer = (request: Incoming) => answerAws(request, parts);
+      return counted({ bodyLimitBytes: API_LIMIT, answer }, { name: `${method} /aws`, calls, clock });
+    }
     const api = mounted.apis.find((candidate) => candidate.matches(path));
     if (api === undefined) return undefined;
     const answer = (request: Incoming) => answerApi(request, { ...parts, api });

@@ -5,6 +5,8 @@
 export type Profile = {
   /** The place of ID and secret: in the header, in the body, or only the ID in the body. */
   clientAuth: 'basic' | 'post' | 'public';
+  /** The parameter with the ID, in an authorization and in a body. */
+  clientIdIn: string;
   tokenRequest: 'form' | 'json';
   /** Whether an authorization without an S256 challenge is refused. */
   needsChallenge: boolean;
@@ -57,6 +59,7 @@ export type Profile = {
 /** RFC 6749, with rotating refresh tokens. */
 export const standard: Profile = {
   clientAuth: 'post',
+  clientIdIn: 'client_id',
   tokenRequest: 'form',
   needsChallenge: false,
   needs: {},

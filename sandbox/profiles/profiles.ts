@@ -251,6 +251,13 @@ const departures: Record<string, Departures> = {
   stripe: { tokenType: 'bearer', life: 'absent', refresh: 'repeats' },
   supabase: { ...basic, ...challenge, grantedScopes: 'absent' },
   surveymonkey: { ...lasting, tokenType: 'bearer' },
+  tiktok: {
+    ...commas,
+    clientIdIn: 'client_key',
+    refreshLifeIn: 'refresh_expires_in',
+    grantedScopes: 'comma',
+    userinfo: { data: { user: { open_id: '77', display_name: 'Ada' } }, error: { code: 'ok' } },
+  },
   todoist: { ...lasting, ...commas },
   twitch: {
     ...claims,

@@ -105,9 +105,9 @@ class ProfileProvider {
   }
 
   #authorize(query: URLSearchParams): Reply {
-    const { needs, needsChallenge, requestedScopes, offline, issuer } = this.#profile;
+    const { clientIdIn, needs, needsChallenge, requestedScopes, offline, issuer } = this.#profile;
     const { client } = this.#setting;
-    const isOwn = query.get('client_id') === client.id && query.get('redirect_uri') === client.redirectUri;
+    const isOwn = query.get(clientIdIn) === client.id && query.get('redirect_uri') === client.redirectUri;
     if (!isOwn || query.get('response_type') !== 'code') return json(400, { error: 'invalid_request' });
     const back = new URL(client.redirectUri);
     back.searchParams.set('state', query.get('state') ?? '');
@@ -192,13 +192,13 @@ class ProfileProvider {
   }
 
   #isClient({ request, form }: Call): boolean {
-    const { clientAuth } = this.#profile;
+    const { clientAuth, clientIdIn } = this.#profile;
     const { id, secret } = this.#setting.client;
     const { authorization } = request.headers;
     if (clientAuth !== 'basic') {
       const isSecret =
         clientAuth === 'public' ? form.get('client_secret') === null : form.get('client_secret') === secret;
-      return authorization === undefined && form.get('client_id') === id && isSecret;
+      return authorization === undefined && form.get(clientIdIn) === id && isSecret;
     }
     const [name = '', ...rest] = Buffer.from(authorization?.replace(/^Basic /, '') ?? '', 'base64')
       .toString()

@@ -32,9 +32,10 @@ export type Schemas = {
   ChosenSheetResponse: { data: Schemas['ChosenSheet'] };
   ConfigValues: Record<string, string>;
   ConnectByApiKeyRequest: { apiKey: string };
+  ConnectByAwsKeyRequest: { access_key_id: string; secret_access_key: string; session_token?: string };
   ConnectByClientRequest: { client_id?: string; client_secret?: string };
   ConnectByPasswordRequest: { username: string; password: string };
-  ConnectChoice: { integration_id: string; unique_key: string; display_name: string; provider_display_name: string; logo: string; test: boolean; auth_mode: "OAUTH2" | "OAUTH2_CC" | "API_KEY" | "BASIC" | "TWO_STEP" | "NONE"; form_path: string | null; docs_connect: string | null; account: { email: string; rule: "same" | "replaceable" | "end_user" } | null; scopes: (Schemas['Scope'])[]; adds_scopes: boolean; fields: (Schemas['ConnectField'])[] };
+  ConnectChoice: { integration_id: string; unique_key: string; display_name: string; provider_display_name: string; logo: string; test: boolean; auth_mode: "OAUTH2" | "OAUTH2_CC" | "API_KEY" | "BASIC" | "TWO_STEP" | "AWS_SIGV4" | "NONE"; form_path: string | null; docs_connect: string | null; account: { email: string; rule: "same" | "replaceable" | "end_user" } | null; scopes: (Schemas['Scope'])[]; adds_scopes: boolean; fields: (Schemas['ConnectField'])[] };
   ConnectFailure: (Schemas['IntegrationSubject']) & ({ connection_id: string | null; tags: Record<string, string>; end_user: { id: string } | null; cause: "access_denied" | "blocked_by_admin" | "client_refused" | "code_refused" | "credentials_refused" | "provider_not_answering" | "unexpected_answer" | "another_account" | "account_unknown" | "another_browser" | "not_completed" | "cut_off" | "nothing_came_back"; evidence: Record<string, string | number>; begun_at: string; next_step: string });
   ConnectField: { name: string; title: string | null; description: string | null; secret: boolean; required: boolean | null; example: string | null };
   ConnectProgress: { state: "open" | "connected" | "expired"; expires_at: string; under_way: boolean; failure: { cause: string; type: string; evidence: Record<string, string | number>; at: string } | null; connection: { integration_id: string; provider_config_key: string; connection_id: string; display_name: string; provider_display_name: string; missing_scopes: (Schemas['Scope'])[] } | null; setup: "sheet" | null; return_url: string | null; settings?: Schemas['ConnectSettings'] };
@@ -389,6 +390,7 @@ export type Routes = {
   "PATCH /users/{id}": { path: { id: string }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ChangeUserRequest']; answer: Schemas['UserResponse'] };
   "POST /api-auth/api-key/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ConnectByApiKeyRequest']; answer: Schemas['NewConnection'] };
   "POST /api-auth/basic/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ConnectByPasswordRequest']; answer: Schemas['NewConnection'] };
+  "POST /auth/aws-sigv4/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ConnectByAwsKeyRequest']; answer: Schemas['NewConnection'] };
   "POST /auth/two-step/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: Record<string, string>; answer: Schemas['NewConnection'] };
   "POST /auth/unauthenticated/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ConnectWithoutCredentialsRequest']; answer: Schemas['NewConnection'] };
   "POST /cli/telemetry": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ReportCliStepRequest']; answer: undefined };

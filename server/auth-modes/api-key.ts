@@ -27,7 +27,10 @@ export const apiKey: AuthMode<ApiKeyCredentials> = {
   placeholders: ['apiKey'],
   templateValues: (credentials) => ({ apiKey: credentials.apiKey }),
   placement: [],
-  definitionFaults: ({ placement }) =>
-    placement.length === 0 ? [[['placement'], 'an API_KEY provider says where the key goes']] : [],
+  definitionFaults: ({ placement, api }) =>
+    // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of definitions
+    placement.length === 0 && !api.base_url.includes('${credentials.apiKey}')
+      ? [[['placement'], 'an API_KEY provider says where the key goes']]
+      : [],
   toWire: ({ type, apiKey }) => ({ type, apiKey }),
 };

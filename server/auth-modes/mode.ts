@@ -9,6 +9,7 @@
  */
 import type { z } from 'zod';
 import type { AuthModeRules, FormField, ProviderDefinition } from '../providers/definition.ts';
+import type { TemplateValues } from '../providers/template.ts';
 import type { Network, OAuthContext, TokenOutcome, Tokens } from './oauth2-request.ts';
 
 export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
@@ -24,12 +25,33 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
   ): readonly { path: string[]; message: string }[];
   /** The values of `placeholders`. */
   templateValues(credentials: C): Record<string, string>;
+  /** For credentials that sign each request instead of being placed on it. Throws TemplateError. */
+  signer?(
+    credentials: C,
+    context: { definition: ProviderDefinition; values: Omit<TemplateValues, 'credentials'> },
+  ): Signer;
   /** Where a request carries the credentials if the definition has no placement. */
   readonly placement: ProviderDefinition['placement'];
   /** As `GET /connections/{id}` shows them, without the secrets that renew them. */
   toWire(credentials: C): Record<string, unknown>;
   /** Absent if the credentials do not expire. */
   readonly renewal?: Renewal<C>;
+};
+
+/** Signs the requests of one connection. Each attempt is signed when it is sent. */
+export type Signer = {
+  /** Whether a signature covers the body, which must then be read whole. */
+  readonly coversBody: boolean;
+  /**
+   * The headers with the signature, in lower case; they replace those of the request with the same names. `headers` are
+   * names and values in turn; `body` is undefined for a body that is streamed. Throws `invalid_body` if it must be whole.
+   */
+  sign(request: {
+    method: string;
+    url: string;
+    headers: readonly string[];
+    body: Buffer | undefined;
+  }): Promise<Record<string, string>>;
 };
 
 /** A mode whose credentials hold a token that expires. */

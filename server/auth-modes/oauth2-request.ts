@@ -89,8 +89,9 @@ export function clientOf({ client, now }: OAuthContext & Partial<Network>): oaut
 
 /** The client authentication at the token endpoint (RFC 6749 §2.3.1). */
 export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAuth {
-  const method = tokenSection(definition).auth_method;
+  const { auth_method: method, client_id_param: idParam } = tokenSection(definition);
   if (method === 'none') return oauth.None();
+  if (idParam !== 'client_id') return renamedPost(idParam, client.clientSecret);
   return method === 'client_secret_basic'
     ? basicAuth(client.clientSecret)
     : oauth.ClientSecretPost(client.clientSecret);
@@ -105,6 +106,14 @@ function basicAuth(clientSecret: string): oauth.ClientAuth {
   return (_server, { client_id }, _body, headers) => {
     const pair = Buffer.from(`${encoded(client_id)}:${encoded(clientSecret)}`).toString('base64');
     headers.set('authorization', `Basic ${pair}`);
+  };
+}
+
+/** As `ClientSecretPost`, with another name for the ID. */
+function renamedPost(idParam: string, clientSecret: string): oauth.ClientAuth {
+  return (_server, { client_id }, body) => {
+    body.set(idParam, client_id);
+    body.set('client_secret', clientSecret);
   };
 }
 

@@ -37,7 +37,7 @@ export async function authorizationRequest(
   },
 ): Promise<{ url: string; state: string; codeVerifier: string | undefined }> {
   const { definition, client, redirectUri } = context;
-  const { authorization } = protocolOf(definition);
+  const { authorization, token } = protocolOf(definition);
   const state = context.state ?? oauth.generateRandomState();
   const codeVerifier = authorization.pkce === 'S256' ? oauth.generateRandomCodeVerifier() : undefined;
   const url = new URL(address(context, authorization.url));
@@ -49,7 +49,7 @@ export async function authorizationRequest(
     if (value !== undefined && new RegExp(`^(?:${pattern})$`, 'u').test(value)) params.set(name, value);
   }
   params.set('response_type', 'code');
-  params.set('client_id', client.clientId);
+  params.set(token.client_id_param, client.clientId);
   params.set('redirect_uri', redirectUri);
   if (client.scopes.length > 0)
     params.set(authorization.scope_param ?? 'scope', client.scopes.join(definition.scopes.separator));

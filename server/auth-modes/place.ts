@@ -14,6 +14,7 @@ import {
   TemplateError,
   type TemplateValues,
 } from '../providers/template.ts';
+import type { Signer } from './mode.ts';
 import { type Credentials, modeNamed } from './modes.ts';
 
 export type Placed = {
@@ -21,6 +22,8 @@ export type Placed = {
   readonly headers: Readonly<Record<string, string>>;
   /** Percent-encoded pairs without a leading `?`; empty if there are none. */
   readonly query: string;
+  /** For credentials that sign each request; absent: they are placed. */
+  readonly signer?: Signer;
   /** A field of the body, with its unescaped value; absent if there is none. */
   readonly body?: { readonly name: string; readonly value: string };
 };
@@ -48,6 +51,12 @@ export function placeCredentials(connection: Connection): Placed {
     fillHeader(value, { values }),
   ]);
   const headers = Object.fromEntries(fixed);
+  if (mode.signer !== undefined)
+    return {
+      headers,
+      query: '',
+      signer: mode.signer(credentials, { definition, values: connection.values }),
+    };
   const choices = definition.placement.length > 0 ? definition.placement : mode.placement;
   const choice = choices.find(({ name, value }) => isFillable(name, values) && isFillable(value, values));
   if (choice === undefined) {
@@ -76,8 +85,12 @@ function requireSendable(name: string, template: string): void {
 
 /** The base address of the connection's API, without a trailing slash. Throws TemplateError. */
 export function apiBase(connection: Connection): string {
+  return filledBase(connection.definition.api.base_url, connection);
+}
+
+function filledBase(template: string, connection: Connection): string {
   const { definition } = connection;
-  const filled = fillAddress(definition.api.base_url, {
+  const filled = fillAddress(template, {
     values: allValues(connection),
     fields: templateFields(definition),
   });
@@ -94,7 +107,8 @@ export function verificationRequest(connection: Connection): PlacedRequest | und
   if (verification === undefined || !isFillable(verification.path, values)) return undefined;
   const placed = placeCredentials(connection);
   const path = fillPath(verification.path, { values, fields: templateFields(connection.definition) });
-  return { ...placed, method: verification.method, url: withQuery(apiBase(connection) + path, placed.query) };
+  const base = filledBase(verification.base_url ?? connection.definition.api.base_url, connection);
+  return { ...placed, method: verification.method, url: withQuery(base + path, placed.query) };
 }
 
 /** Adds encoded pairs to an address or raw path, which is not changed otherwise. */

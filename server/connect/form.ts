@@ -57,10 +57,16 @@ export function formRoutes(app: App, deps: ConnectDeps): void {
     if (form === undefined) continue;
     const { path, operationId, summary, example, hasDefinedFields } = form;
     const names = Object.keys(form.fields);
-    const field = client === 'optional' ? z.string().optional() : z.string();
     const body = hasDefinedFields
       ? z.record(z.string().max(64), z.string().max(8192))
-      : z.strictObject(Object.fromEntries(names.map((name) => [name, field])));
+      : z.strictObject(
+          Object.fromEntries(
+            Object.entries(form.fields).map(([name, { required }]) => [
+              name,
+              client === 'optional' || required === false ? z.string().optional() : z.string(),
+            ]),
+          ),
+        );
     app.post(
       `${path}/:key`,
       {

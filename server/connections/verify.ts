@@ -80,14 +80,17 @@ export function testFailed(
  * address is not allowed, because the operator must see that.
  */
 async function statusOf(
-  request: { method: string; url: string; headers: Readonly<Record<string, string>> },
+  request: NonNullable<ReturnType<typeof verificationRequest>>,
   { fetch, timeoutMs }: { fetch: Fetch; timeoutMs: number },
 ): Promise<number | undefined> {
   const over = new AbortController();
   try {
-    const response = await fetch(request.url, {
-      method: request.method,
-      headers: { ...request.headers },
+    const { method, url, signer } = request;
+    const headers = Object.entries(request.headers).flat();
+    const signature = await signer?.sign({ method, url, headers, body: Buffer.alloc(0) });
+    const response = await fetch(url, {
+      method,
+      headers: { ...request.headers, ...signature },
       redirect: 'manual',
       signal: AbortSignal.any([over.signal, AbortSignal.timeout(timeoutMs)]),
     });

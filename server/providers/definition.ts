@@ -214,6 +214,11 @@ const tokenSchema = z.strictObject({
     .default({}),
   /** RFC 6749 §2.3.1, as named by RFC 7591. */
   auth_method: z.enum(['client_secret_post', 'client_secret_basic', 'none']).default('client_secret_post'),
+  /** The parameter with the client ID, also of an authorization request, if it is not `client_id`. */
+  client_id_param: z
+    .string()
+    .regex(/^[a-z_]+$/)
+    .default('client_id'),
   /** The encoding of a request; `form` if absent (RFC 6749 §4.1.3). */
   body: z.enum(['form', 'json']).optional(),
   timeout_ms: z.int().positive().max(120_000).default(30_000),
@@ -486,6 +491,8 @@ const fields = z.strictObject({
     .optional(),
   token: tokenSchema.optional(),
   login: loginSchema.optional(),
+  /** The scope of the signatures of `AWS_SIGV4` at hosts other than those of AWS, which name it. */
+  signature: z.strictObject({ service: z.string().min(1), region: z.string().min(1) }).optional(),
   refresh: z
     .strictObject({
       /** If it differs from the token endpoint. */
@@ -580,6 +587,8 @@ const fields = z.strictObject({
     .strictObject({
       method: z.enum(['GET', 'HEAD', 'POST']).default('GET'),
       path: z.string().startsWith('/'),
+      /** If it differs from that of the API. */
+      base_url: z.string().optional(),
     })
     .optional(),
   connection_config: form.default({}),
@@ -692,6 +701,7 @@ export function addressesOf(definition: DefinitionFields): [string[], string][] 
     [['security_events', 'jwks_url'], definition.security_events?.jwks_url],
     [['userinfo', 'url'], definition.userinfo?.url],
     [['api', 'base_url'], definition.api.base_url],
+    [['verification', 'base_url'], definition.verification?.base_url],
   ];
   return found.filter((entry): entry is [string[], string] => entry[1] !== undefined);
 }
@@ -707,6 +717,8 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
     texts.push([['token', 'params', name], value]);
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
+  for (const [name, value] of Object.entries(definition.signature ?? {}))
+    texts.push([['signature', name], value]);
   const { renewal, ...login } = definition.login ?? {};
   return [...texts, ...stringsIn(login, ['login']), ...stringsIn(renewal, ['login', 'renewal'])];
 }

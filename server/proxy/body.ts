@@ -12,6 +12,13 @@ import { firstValue, isChunked, withBodyLength } from './headers.ts';
 /** A body up to this size is kept: it can be sent again, or get the credentials. */
 const maxKeptBytes = 1024 * 1024;
 
+/** A signature needs the whole body first. The largest payload of AWS Lambda has this size. */
+const maxSignedBytes = 6 * 1024 * 1024;
+
+function tooLongToSign(): AppError {
+  return new AppError('invalid_body', 'The proxy signs the body of this call: send at most 6 MB.');
+}
+
 /** Why the head of the request rules out that its body is sent on; undefined: it can be. */
 export function bodyError({ headers }: IncomingMessage, maxBytes: number): AppError | undefined {
   const { 'content-length': length = 0, 'transfer-encoding': coding } = headers;
@@ -46,14 +53,18 @@ export class OutgoingBody {
   }
 
   /**
-   * Reads the whole body first. Rejects with `invalid_body` if it is longer than 1 MB, with the errors of `Limits`, and
-   * with the error that ends the caller's connection.
+   * Reads the whole body first. Rejects with `invalid_body` if it is longer than 1 MB, or 6 MB if it is to be signed; with
+   * the errors of `Limits`, and with the error that ends the caller's connection.
    */
-  static async whole(request: IncomingMessage, limits: Limits): Promise<OutgoingBody> {
+  static async whole(
+    request: IncomingMessage,
+    { isSigned, ...limits }: Limits & { readonly isSigned: boolean },
+  ): Promise<OutgoingBody> {
     const upload = new Upload(request, limits);
     const chunks: Buffer[] = [];
     for await (const chunk of upload) {
-      if (upload.sizeBytes > maxKeptBytes) throw unsuitableBody('with at most 1 MB');
+      if (upload.sizeBytes > (isSigned ? maxSignedBytes : maxKeptBytes))
+        throw isSigned ? tooLongToSign() : unsuitableBody('with at most 1 MB');
       chunks.push(chunk as Buffer);
     }
     return new OutgoingBody(Buffer.concat(chunks));

@@ -320,7 +320,9 @@ export class Exchange {
     const permit = status === 429 || status === 403 ? this.#permit : undefined;
     if (!(isObserved && observer) && permit === undefined) return undefined;
     const watch = new ResponseWatch(head, (sampled) => {
-      if (isObserved) observer?.observe(connection, { ...sampled, url: this.first.origin + this.first.path });
+      const { origin, path, secretPath = '' } = this.first;
+      if (isObserved)
+        observer?.observe(connection, { ...sampled, url: origin + path.slice(secretPath.length) });
       permit?.refused(sampled);
     });
     this.response.once('close', () => watch.end());
@@ -469,6 +471,8 @@ type ProxyRequest = {
 export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
   /** The credentials. Headers and path already include theirs. */
   readonly placed: Placed;
+  /** The part of the path that contains credentials; absent: none. It is never logged, stored or returned. */
+  readonly secretPath?: string;
 };
 
 /**
@@ -477,12 +481,16 @@ export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
  */
 function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest): Attempt {
   const address = addressOf(proxyRequest, credentials);
-  const base = chosenBase(proxyRequest, address) ?? address.base();
+  const chosen = chosenBase(proxyRequest, address);
+  const base = chosen ?? address.base();
+  const { base_url } = proxyRequest.connection.integration.provider.api;
+  const hasSecret = chosen === undefined && base_url.includes('${credentials.');
   const { origin, path } = targetAt(base, { rawUrl: proxyRequest.rawUrl, forbidQuery: address.forbidQuery });
   const headers = address.headerRules.headers(proxyRequest.rawHeaders);
   requirePermission(proxyRequest.rules, judgedCall(proxyRequest, address, { origin, path, headers }));
   const { placed } = address;
-  return { origin, path: withQuery(path, placed.query), headers, placed };
+  const attempt = { origin, path: withQuery(path, placed.query), headers, placed };
+  return hasSecret ? { ...attempt, secretPath: base.prefix } : attempt;
 }
 
 /**

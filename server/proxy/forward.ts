@@ -3,6 +3,7 @@
  * gets, and the end when one side breaks off. Nothing is buffered but the copy of a small body for another attempt.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Signer } from '../auth-modes/mode.ts';
 import { AppError } from '../errors.ts';
 import { hasBody } from '../http/server.ts';
 import type { OutboundCall } from '../outbound/outbound.ts';
@@ -11,7 +12,15 @@ import { bodyError, isShort, OutgoingBody, withCredentialField } from './body.ts
 import type { Outcome } from './call-log.ts';
 import { PhaseTimeout, responseTooLong, unreadableError, upstreamError } from './errors.ts';
 import type { Attempt, Exchange, Waits } from './exchange.ts';
-import { announcedBytes, firstValue, type Head, headersOf, reasonOf, withoutLength } from './headers.ts';
+import {
+  announcedBytes,
+  firstValue,
+  type Head,
+  headersOf,
+  reasonOf,
+  withoutLength,
+  withSignature,
+} from './headers.ts';
 import type { Permit } from './quota/quota.ts';
 import { decoderOf, Relay, type RelayEvents } from './response.ts';
 import { isIdempotent, isRepeatable, type Judged, NextAttempt } from './retry.ts';
@@ -44,8 +53,8 @@ class Forwarding implements RelayEvents {
   #attempt: Attempt;
   /** The body as the caller sends it. */
   #body: OutgoingBody | undefined;
-  /** The message with the credentials in its body; undefined: they belong elsewhere. */
-  #message: { headers: string[]; body: Buffer } | undefined;
+  /** The message with the credentials in its body, or with its signature; undefined: they belong elsewhere. */
+  #message: { headers: string[]; body?: Buffer } | undefined;
   #relay: Relay | undefined;
   /** The response to the previous attempt, whose rest is still being read. */
   #discarded: Relay | undefined;
@@ -95,11 +104,12 @@ class Forwarding implements RelayEvents {
     const { call, canRenew, first, method, request } = this.#exchange;
     const error = bodyError(request, this.maxBytes);
     const mayRetry = call.retries > 0 && isRepeatable(this.#exchange);
+    const isSigned = first.placed.signer?.coversBody === true;
     if (error !== undefined) {
       this.#fail(error);
-    } else if (first.placed.body !== undefined || (mayRetry && isShort(request))) {
-      // A body that gets the credentials, or may be sent again, must be complete.
-      OutgoingBody.whole(request, this).then(
+    } else if (first.placed.body !== undefined || isSigned || (mayRetry && isShort(request))) {
+      // A body that gets the credentials or a signature, or may be sent again, must be complete.
+      OutgoingBody.whole(request, { maxBytes: this.maxBytes, idleMs: this.idleMs, isSigned }).then(
         (body) => {
           if (this.#isOver) return;
           this.#body = body;
@@ -159,6 +169,28 @@ class Forwarding implements RelayEvents {
   }
 
   #dispatch(): void {
+    const { signer } = this.#attempt.placed;
+    if (signer === undefined) this.#transmit();
+    else
+      this.#sign(signer)
+        .then(() => {
+          if (!this.#isOver) this.#transmit();
+        })
+        .catch(this.#fail);
+  }
+
+  /** Signs the attempt as it is sent now: signatures expire after minutes. */
+  async #sign(signer: Signer): Promise<void> {
+    const { origin, path, headers } = this.#attempt;
+    const content = this.#body === undefined ? Buffer.alloc(0) : this.#body.content;
+    const body = Buffer.isBuffer(content) ? content : undefined;
+    const { method } = this.#exchange;
+    this.#message = {
+      headers: withSignature(headers, await signer.sign({ method, url: origin + path, headers, body })),
+    };
+  }
+
+  #transmit(): void {
     this.#permit?.sent();
     this.#isRefused = false;
     const { outbound, method, isTest, timeouts, trace, spans } = this.#exchange;

@@ -4,7 +4,7 @@
  */
 import { STATUS_CODES } from 'node:http';
 import type { Brand } from '../brand.ts';
-import { decodedPair, withoutPairs } from '../http/query.ts';
+import { decodedBytes, decodedPair, withoutPairs } from '../http/query.ts';
 import { normalizedHeaderName } from '../providers/credential-header.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
@@ -184,6 +184,11 @@ export function withBodyLength(rawHeaders: readonly string[], sizeBytes: number)
   return [...without(rawHeaders, describeBytes), 'content-length', String(sizeBytes)];
 }
 
+/** The headers of a request that is signed. */
+export function withSignature(rawHeaders: readonly string[], signature: Record<string, string>): string[] {
+  return [...without(rawHeaders, new Set(Object.keys(signature))), ...Object.entries(signature).flat()];
+}
+
 /** `links` hold addresses; `coding` defines how the message is framed. */
 type ResponseHeaderRule = 'kept' | 'dropped' | 'location' | 'links' | 'coding';
 
@@ -193,6 +198,8 @@ type ResponseSource = {
   readonly path: string;
   /** The credentials in the query, which the caller must never get; empty: none. */
   readonly placed: { readonly query: string };
+  /** The part of the path that contains credentials, as it was sent; absent: none. */
+  readonly secretPath?: string;
 };
 
 /**
@@ -270,13 +277,22 @@ function requireChunked(coding: string): void {
   if (!isChunked(coding)) throw new Error('the response has a transfer coding besides chunked');
 }
 
-/** Removes the pair with the credentials from each query in a text; a provider may repeat it. */
-function withoutPlaced(text: string, { placed }: ResponseSource): string {
+/** Removes the credentials from the addresses in a text; a provider may repeat them. */
+function withoutPlaced(text: string, from: ResponseSource): string {
+  const { placed, secretPath = '' } = from;
+  if (secretPath !== '') return withoutSecretPath(text, secretPath);
   if (placed.query === '') return text;
   const secret = decodedPair(placed.query);
   return text.replace(/\?[^\s#<>"]*/g, (query) =>
     withoutPairs(query, (pair) => decodedPair(pair) === secret),
   );
+}
+
+/** Empty if the credentials are still there in another spelling. */
+function withoutSecretPath(text: string, secretPath: string): string {
+  const secret = decodedBytes(secretPath);
+  const cut = text.replaceAll(secretPath, '').replaceAll(secret, '');
+  return decodedBytes(decodedBytes(cut)).includes(secret) ? '' : cut;
 }
 
 /** Node parses more characters than it sends. */

@@ -297,7 +297,6 @@ describe('the client for browsers, each method', { skip: skipBrowser }, () => {
       { credentials: { token_id: 'a', token_secret: 'b' } },
       { credentials: { type: 'JWT', privateKey: { id: 'a', secret: 'b' } } },
       { credentials: { type: 'SIGNATURE', username: 'a', password: 'b' } },
-      { credentials: { type: 'AWS_SIGV4', role_arn: 'arn:aws:iam::1:role/a' } },
       { credentials: { username: 'a', password: 'b', organization_id: 'c', dev_key: 'd' } },
       { installation: 'outbound', credentials: {} },
     ]) {
