@@ -134,7 +134,7 @@ test('headers and parameters of another signature do not reach AWS', async () =>
   assert.equal(answer.status, 200, answer.text);
 });
 
-test('a retry is signed anew, and twenty calls at once are all accepted', async () => {
+test('each retry has its own signature, and twenty calls at once are all accepted', async () => {
   await trellis.control('POST', 'faults', { case: 'api_503', times: 1 });
   const again = await proxied('/retried', { headers: { retries: '2' } });
   assert.equal(again.status, 200, again.text);
@@ -144,7 +144,8 @@ test('a retry is signed anew, and twenty calls at once are all accepted', async 
 
 test('a body is hashed up to 6 MB, and S3 takes a stream', async () => {
   const large = { data: 'x'.repeat(7 * 1024 * 1024) };
-  const refused = await proxied('/', { method: 'POST', body: large });
+  // Just above the limit: a client that still sends may read a reset connection instead of the response.
+  const refused = await proxied('/', { method: 'POST', body: { data: 'x'.repeat(6 * 1024 * 1024) } });
   assert.deepEqual([refused.status, errorOf(refused)], [400, 'invalid_body'], refused.text);
   assert.match(refused.text, /at most 6 MB/);
   const fits = await proxied('/', { method: 'POST', body: { data: 'x'.repeat(3 * 1024 * 1024) } });
