@@ -36,17 +36,31 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
 
   test('one shows its token as a bar, and refreshes it on demand', async () => {
     await dashboard.trellis.advance(1800);
-    await open(`/connections/google-sheet/${connectionId}`);
+    await open(`/connections/google-sheet/${connectionId}?tab=authorization`);
     await page.getByRole('heading', { name: 'ada@example.com' }).waitFor();
     await page.getByRole('progressbar', { name: /percent of its life left/ }).waitFor();
     const before = (await health()).token;
     await page.getByRole('button', { name: 'Refresh now' }).click();
     await page.getByText('The credentials are refreshed.').waitFor();
     assert.ok((await health()).token.expires_at > before.expires_at);
+    await picture(page, 'connection-authorization');
+  });
+
+  test('its tabs are reached by keyboard, and each has an address', async () => {
+    await page.getByRole('tab', { name: 'Authorization' }).focus();
+    for (const name of ['Syncs', 'Records', 'Activity', 'Settings', 'Overview']) {
+      await page.keyboard.press('ArrowRight');
+      await page.getByRole('tab', { name, selected: true }).and(page.locator(':focus')).waitFor();
+      const tab = name === 'Overview' ? null : name.toLowerCase();
+      await page.waitForURL((url) => url.searchParams.get('tab') === tab);
+    }
+    await page.goBack();
+    await page.getByRole('tab', { name: 'Settings', selected: true }).waitFor();
   });
 
   test('tags and metadata are edited as a whole', async () => {
     await page.getByRole('button', { name: 'Edit tags' }).click();
+    await page.getByRole('tab', { name: 'Settings', selected: true }).waitFor();
     const count = await page.getByLabel(/Name of tag/).count();
     if (count > 1 || (await page.getByLabel('Name of tag 1').inputValue()) !== '')
       await page.getByRole('button', { name: 'Add a tag' }).click();
@@ -79,13 +93,40 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
         ],
       },
     });
-    await open(`/connections/google-sheet/${connectionId}`);
+    // The address of the former page of its datasets.
+    await open(`/records/of/google-sheet/${connectionId}`);
+    await page.waitForURL(/\/connections\/google-sheet\/.*tab=records/);
     await page.getByRole('cell', { name: /City/ }).first().waitFor();
+    await picture(page, 'connection-records');
+    await page.getByRole('tab', { name: 'Activity' }).click();
     await page
       .getByRole('link', { name: /proxy|spreadsheets/ })
       .first()
       .waitFor();
+    await picture(page, 'connection-activity');
+  });
+
+  test('its timeline has what happened in one list, filtered by kind', async () => {
+    await open(`/connections/google-sheet/${connectionId}`);
+    const timeline = page.getByRole('list', { name: 'Timeline' });
+    const entries = () => timeline.getByRole('listitem').allInnerTexts();
+    await timeline.getByText('Token refreshed').waitFor();
+    const [failed = '', refreshed = '', connected = '', ...others] = await entries();
+    assert.match(failed, /^GET \/v4\/spreadsheets\/none answered 404/);
+    assert.match(refreshed, /^Token refreshed\s/);
+    assert.match(connected, /^Connected\s/);
+    assert.deepEqual(others, []);
     await picture(page, 'connection-used');
+    await page.getByRole('combobox', { name: 'Kind' }).click();
+    await page.getByRole('option', { name: 'Failures' }).click();
+    await page.waitForURL(/kind=failures/);
+    await timeline.getByText('Token refreshed').waitFor({ state: 'detached' });
+    assert.equal((await entries()).length, 1);
+    await page.reload();
+    await timeline.getByText('answered 404').waitFor();
+    await timeline.getByRole('link', { name: /spreadsheets/ }).click();
+    await page.getByRole('dialog', { name: 'Operation' }).waitFor();
+    await page.goBack();
   });
 
   test('a connection that needs its user shows the cause, the next step and a link to copy', async () => {
@@ -94,12 +135,20 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Not refreshed').waitFor();
     await page.getByText('Ask the user to connect again.').first().waitFor();
     await page.getByText('Reconnect needed').waitFor();
+    await page.getByRole('button', { name: 'Check again' }).click();
+    await page.getByText('Still rejected').waitFor();
+    await page.getByRole('tab', { name: 'Authorization' }).click();
     await page.getByText('It cannot be refreshed. The account must be reconnected.').waitFor();
     await page.getByRole('button', { name: 'Reconnect' }).click();
     await page.getByText('The connection keeps its ID').waitFor();
     await page.getByRole('button', { name: 'Copy the link' }).click();
     const link = String(await page.evaluate('navigator.clipboard.readText()'));
     assert.match(link, /^http.*session_token=/);
+    const mail = new URL(
+      String(await page.getByRole('link', { name: 'E-mail this link' }).getAttribute('href')),
+    );
+    assert.equal(decodeURIComponent(mail.pathname), 'ada@example.com');
+    assert.ok(mail.searchParams.get('body')?.includes(link));
     await picture(page, 'connection-reconnect');
     assert.equal(await page.getByRole('link', { name: 'Open' }).getAttribute('href'), link);
     await page.getByRole('button', { name: 'Done' }).click();
@@ -225,6 +274,8 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     assert.equal(await viewer.getByRole('button', { name: 'Add a test connection' }).count(), 0);
     await viewer.getByText('ada@example.com').click();
     await viewer.getByRole('heading', { name: 'ada@example.com' }).waitFor();
+    await viewer.getByRole('tab', { name: 'Settings' }).click();
+    await viewer.getByRole('heading', { name: 'Tags' }).waitFor();
     for (const name of ['Refresh now', 'Reconnect', 'Edit', 'Edit tags', 'Delete']) {
       assert.equal(await viewer.getByRole('button', { name, exact: true }).count(), 0, name);
     }
@@ -237,7 +288,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
   });
 
   test('a deletion names what it deletes, and deletes it', async () => {
-    await open(`/connections/google-sheet/${connectionId}`);
+    await open(`/connections/google-sheet/${connectionId}?tab=settings`);
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByText('2 cached records in 1 dataset').waitFor();
     await picture(page, 'connection-delete');

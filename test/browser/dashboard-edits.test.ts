@@ -75,13 +75,15 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
   };
 
   test('unsaved edits of one connection are not shown on the next one', async () => {
-    await open('/connections/key/bob');
+    await open('/connections/key/bob?tab=settings');
     await page.getByText('"kept_for": "bob"').waitFor();
     await palette('alice');
+    await page.getByRole('tab', { name: 'Settings' }).click();
     await page.getByText('"kept_for": "alice"').waitFor();
     await press('Edit');
     await press('Edit tags');
     await palette('bob');
+    await page.getByRole('tab', { name: 'Settings' }).click();
     await page.getByText('"kept_for": "bob"').waitFor();
     await page.getByText('of: bob').waitFor();
     assert.equal(await page.getByRole('button', { name: 'Save' }).count(), 0);
@@ -192,7 +194,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
 
   test('a deletion is possible only after its extent is loaded', async () => {
     await page.route('**/records/datasets*', (route) => route.fulfill({ status: 503, body: '' }));
-    await open('/connections/key/alice');
+    await open('/connections/key/alice?tab=settings');
     await press('Delete');
     await page.getByRole('dialog').getByRole('button', { name: 'Try again' }).waitFor();
     assert.equal(await page.getByRole('button', { name: 'Delete permanently' }).isDisabled(), true);

@@ -118,7 +118,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
 
   test('deployed functions are listed and searched by the service, with the filters in the URL', async () => {
     ({ connectionId } = await connect(dashboard.trellis));
-    await open(`/connections/google-sheet/${connectionId}`);
+    await open(`/connections/google-sheet/${connectionId}?tab=syncs`);
     await page.getByText('No sync is deployed for google-sheet.').waitFor();
     await deploy([sync('rows', rows())]);
     const onEvents = [{ name: 'hello', fileBody: { js: hello }, event: 'post-connection-creation' }];
@@ -231,7 +231,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
   });
 
   test('a run is followed live, line by line, and cancelled', async () => {
-    await open(`/connections/google-sheet/${connectionId}`);
+    await open(`/connections/google-sheet/${connectionId}?tab=syncs`);
     const card = page.getByRole('region', { name: 'Syncs' });
     await card.getByText('Not started').waitFor();
     await picture(page, 'connection-syncs');
@@ -350,7 +350,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
       ['/functions/of/google-sheet/sync/rows?tab=syncs', '1 in all: 1 paused'],
       ['/functions/of/google-sheet/sync/rows?tab=versions', 'Runs'],
       ['/functions/of/google-sheet/action/greet?tab=try', 'Viewers cannot call actions'],
-      [`/connections/google-sheet/${connectionId}`, 'slow'],
+      [`/connections/google-sheet/${connectionId}?tab=syncs`, 'slow'],
     ] as const) {
       await open(path, viewer);
       await viewer.getByText(seen, { exact: true }).first().waitFor();

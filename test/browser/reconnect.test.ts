@@ -120,7 +120,7 @@ describe('a sync that stopped, in a browser', { skip: skipBrowser }, () => {
 
   test('the dialog notices that the account is connected again, and the sync runs at once without its old error', async () => {
     await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
-    await open(`/connections/google-sheet/${connectionId}`);
+    await open(`/connections/google-sheet/${connectionId}?tab=syncs`);
     await page.getByRole('button', { name: 'Refresh now' }).click();
     await page.getByText('Reconnect needed').waitFor();
     await dashboard.trellis.control('DELETE', 'faults');

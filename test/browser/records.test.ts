@@ -91,7 +91,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
   test('an unknown connection is reported as such', async () => {
     dashboard.expectComplaint(/status of 40\d/);
     await open(`/of/${at.integration}/nobody`);
-    await page.getByRole('alert').filter({ hasText: 'unknown_connection' }).waitFor();
+    await page.getByRole('alert').filter({ hasText: 'not_found' }).waitFor();
     await picture(page, 'datasets-error');
   });
 

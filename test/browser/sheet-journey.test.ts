@@ -184,7 +184,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
     });
 
     test('the sheet is paused and removed, with its records on request', async () => {
-      await open(root);
+      await open(`${root}?tab=syncs`);
       const sheets = region('Sheets');
       await sheets.getByText('4 records').waitFor();
       await picture(page, 'sheets');

@@ -76,7 +76,7 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
       path: `/connections/google-sheet/${connectionId}`,
       asks: /\/connections\/[^?]+\?/,
       heading: connectionId,
-      full: 'Latest activity',
+      full: 'Connection ID',
     },
   ];
 

@@ -10,6 +10,7 @@ import {
 import { createLink } from '@tanstack/react-router';
 import { BackLink as BackAnchor } from '../ui/BackLink.tsx';
 import { type Guide, guides } from './guides.ts';
+import type { ConnectionTab } from './search.ts';
 
 /** Links between pages: addresses checked by the router, styles from Mantine. */
 export const AnchorLink = createLink((props: AnchorProps & ElementProps<'a', keyof AnchorProps>) => (
@@ -36,8 +37,12 @@ export function GuideLink({ to }: { to: Guide }) {
 type At = { integration: string; id: string };
 
 /** The addresses of pages with many links to them, for a link or a navigation. */
-export const connectionPage = (environment: string, { integration, id }: At) =>
-  ({ to: '/$environment/connections/$integration/$id', params: { environment, integration, id } }) as const;
+export const connectionPage = (environment: string, { integration, id }: At, tab?: ConnectionTab) =>
+  ({
+    to: '/$environment/connections/$integration/$id',
+    params: { environment, integration, id },
+    search: { tab },
+  }) as const;
 export const integrationPage = (environment: string, key: string) =>
   ({ to: '/$environment/integrations/of/$key', params: { environment, key } }) as const;
 export const runPage = (environment: string, run: string) =>

@@ -12,6 +12,7 @@ import { healthQuery } from './home/queries.ts';
 import {
   activitySearchOf,
   catalogueSearchOf,
+  connectionSearchOf,
   connectionsSearchOf,
   datasetSearchOf,
   eventsSearchOf,
@@ -122,6 +123,7 @@ const connections = createRoute({
 const connection = createRoute({
   getParentRoute: () => inside,
   path: '/connections/$integration/$id',
+  validateSearch: connectionSearchOf,
   component: lazyRouteComponent(() => import('./connections/ConnectionPage.tsx'), 'ConnectionPage'),
 });
 
@@ -174,10 +176,13 @@ const retention = createRoute({
   path: '/records/retention',
   component: lazyRouteComponent(() => import('./records/RetentionPage.tsx'), 'RetentionPage'),
 });
+/** Leads to the tab of the connection with its datasets. */
 const datasets = createRoute({
   getParentRoute: () => inside,
   path: '/records/of/$integration/$id',
-  component: lazyRouteComponent(() => import('./records/DatasetsPage.tsx'), 'DatasetsPage'),
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: '/$environment/connections/$integration/$id', params, search: { tab: 'records' } });
+  },
 });
 
 const dataset = createRoute({

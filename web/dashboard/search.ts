@@ -49,6 +49,18 @@ export const connectionsSearchOf = optional((given) => ({
 }));
 export type ConnectionsSearch = ReturnType<typeof connectionsSearchOf>;
 
+const connectionTabs = ['authorization', 'syncs', 'records', 'activity', 'settings'] as const;
+export const timelineKinds = ['connects', 'refreshes', 'syncs', 'events', 'failures'] as const;
+export type TimelineKind = (typeof timelineKinds)[number];
+export const connectionSearchOf = optional(({ tab, kind }) => ({
+  /** Undefined: the overview. */
+  tab: connectionTabs.find((one) => one === tab),
+  /** The kind of entries in the timeline. */
+  kind: timelineKinds.find((one) => one === kind),
+}));
+
+export type ConnectionTab = ReturnType<typeof connectionSearchOf>['tab'];
+
 export const setUpSearchOf = optional(({ spreadsheet, tab, edit }) => ({
   /** A link or an ID, and the ID of a tab. */
   spreadsheet: textOf(spreadsheet),

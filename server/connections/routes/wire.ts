@@ -46,6 +46,8 @@ export const connectionWire = z.object({
   ...wireFields,
   connection_config: json,
   webhook_url_override: z.string().nullable(),
+  /** When the provider is next asked for credentials without a caller; null without a fault, or if only the user can end it. */
+  next_check_at: z.string().nullable(),
   created_at: z.string(),
   updated_at: z.string(),
   last_fetched_at: z.string().nullable(),
@@ -76,6 +78,7 @@ export function toWire(
     ...commonFields(connection, catalog),
     connection_config: connection.connectionConfig,
     webhook_url_override: connection.webhookUrlOverride ?? null,
+    next_check_at: nextCheckOf(connection)?.toISOString() ?? null,
     created_at: connection.createdAt.toISOString(),
     updated_at: connection.updatedAt.toISOString(),
     last_fetched_at: connection.lastFetchedAt?.toISOString() ?? null,
@@ -92,6 +95,12 @@ export function renewableCredentialsToWire({ credentials }: Connection): Record<
   return isRenewable(credentials)
     ? renewalOf(credentials).toWireWithSecret(credentials)
     : modeNamed(credentials.type).toWire(credentials);
+}
+
+/** The end of the pause after a failed refresh. */
+function nextCheckOf({ status, refreshNotBefore, suspendedUntil }: Connection): Date | undefined {
+  if (status === 'needs_reauth') return undefined;
+  return status === 'active' ? (suspendedUntil ?? refreshNotBefore) : refreshNotBefore;
 }
 
 function commonFields(connection: ListedConnection, catalog: Catalog) {

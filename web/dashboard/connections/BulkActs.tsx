@@ -8,6 +8,7 @@ import { IconAlertTriangle, IconCheck, IconPlayerStop } from '../../ui/icons.tsx
 import { counted } from '../../ui/size.ts';
 import { retryFailedSyncs } from '../functions/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
+import { accountName } from './EndUser.tsx';
 import { type At, type Connection, deleteConnection, newReconnectLink } from './queries.ts';
 
 /** An action on each of the selected connections. Its result is a line of the summary, or a number that is added up. */
@@ -26,7 +27,6 @@ const atOf = ({ provider_config_key: integration, connection_id: id }: Connectio
   integration,
   id,
 });
-const nameOf = ({ account, connection_id: id }: Connection) => account?.email ?? id;
 
 const acts: Act[] = [
   {
@@ -39,7 +39,7 @@ const acts: Act[] = [
         ...atOf(connection),
         health: connection.health,
       });
-      return `${nameOf(connection)} ${link}`;
+      return `${accountName(connection)} ${link}`;
     },
     summary: (links) => `${counted(links.length, 'link')} created.`,
   },
@@ -145,7 +145,7 @@ function BulkDialog({
         try {
           results = [...results, await act.run(environment, connection)];
         } catch (error) {
-          failures = [...failures, { name: nameOf(connection), message: (error as Error).message }];
+          failures = [...failures, { name: accountName(connection), message: (error as Error).message }];
         }
         setOutcome({ results, failures });
       }

@@ -1,4 +1,4 @@
-import { Alert, Button, Group, Loader, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Anchor, Button, Group, Loader, Stack, Text, TextInput } from '@mantine/core';
 import { type UseMutationResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
@@ -10,17 +10,18 @@ import { LoadingRows } from '../../ui/Loading.tsx';
 import { useNow } from '../../ui/time.ts';
 import { IntegrationSelect } from '../integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
-import { ButtonLink } from '../links.tsx';
+import { ButtonLink, connectionPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
+import { accountName, emailOf } from './EndUser.tsx';
 import {
   type At,
   connectProgressQuery,
-  type Health,
   isLinkOver,
   newConnectLink,
   newestConnectionQuery,
   newReconnectLink,
   type ReconnectLink,
+  type WholeConnection,
 } from './queries.ts';
 
 type Begun = { link: string; integration: string; endUser: string; before: number | undefined };
@@ -115,13 +116,12 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
     return (
       <Stack>
         <ConnectedNotice title="Connected" missing={newest.health.missing_scopes}>
-          {newest.account?.email ?? newest.connection_id}
+          {accountName(newest)}
         </ConnectedNotice>
         <Group justify="flex-end">
           <ButtonLink
             variant="default"
-            to="/$environment/connections/$integration/$id"
-            params={{ environment, integration: begun.integration, id: newest.connection_id }}
+            {...connectionPage(environment, { integration: begun.integration, id: newest.connection_id })}
           >
             Open the connection
           </ButtonLink>
@@ -138,7 +138,7 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
         Open the link, or send it to the owner of the account. The link creates one connection and expires in
         30 minutes.
       </Text>
-      <Copyable value={begun.link} what="the link" />
+      <LinkToSend link={begun.link} subject="Connect your account" to="" />
       <Group gap="xs" role="status">
         <Loader size="xs" aria-hidden />
         <Dimmed>Waiting for the account</Dimmed>
@@ -187,6 +187,23 @@ function ConnectedNotice({
   );
 }
 
+/** A link to copy, or to send by e-mail. */
+function LinkToSend({ link, subject, to }: { link: string; subject: string; to: string }) {
+  const text = `Open this link within 30 minutes to grant access:\n\n${link}\n`;
+  return (
+    <Stack gap={6}>
+      <Copyable value={link} what="the link" />
+      <Anchor
+        size="sm"
+        w="fit-content"
+        href={`mailto:${encodeURIComponent(to)}?subject=${encodeURIComponent(subject)}&body=${encodeURIComponent(text)}`}
+      >
+        E-mail this link
+      </Anchor>
+    </Stack>
+  );
+}
+
 function isNew(id: number | undefined, before: number | undefined): boolean {
   return id !== undefined && id !== before;
 }
@@ -210,11 +227,14 @@ type LinkMutation = Pick<
 /** The link to reconnect an account, and its progress. */
 function ReconnectDialog({
   title,
+  to,
   link,
   opened,
   onClose,
 }: {
   title: string;
+  /** The e-mail address of the owner. */
+  to: string;
   link: LinkMutation;
   opened: boolean;
   onClose: () => void;
@@ -227,7 +247,7 @@ function ReconnectDialog({
           {link.error !== null && <FaultNotice error={link.error} onRetry={() => link.mutate()} />}
         </Stack>
       ) : (
-        <ReconnectProgress link={link.data} onRenew={() => link.mutate()} onDone={onClose} />
+        <ReconnectProgress link={link.data} to={to} onRenew={() => link.mutate()} onDone={onClose} />
       )}
     </Dialog>
   );
@@ -235,10 +255,12 @@ function ReconnectDialog({
 
 function ReconnectProgress({
   link: { link, token },
+  to,
   onRenew,
   onDone,
 }: {
   link: ReconnectLink;
+  to: string;
   onRenew: () => void;
   onDone: () => void;
 }) {
@@ -310,7 +332,7 @@ function ReconnectProgress({
         The owner of the account opens this link and grants access again. The connection keeps its ID, its
         metadata and its records. The link expires in 30 minutes.
       </Text>
-      <Copyable value={link} what="the link" />
+      <LinkToSend link={link} subject="Connect your account again" to={to} />
       {failure}
       {unanswered || (
         <Group gap="xs" role="status">
@@ -350,7 +372,8 @@ function failureText(cause: string, { isOver }: { isOver: boolean }): string {
 }
 
 /** Creates a link with which the owner of the account grants access again. */
-export function ReconnectButton({ at, health }: { at: At; health: Health }) {
+export function ReconnectButton({ at, connection }: { at: At; connection: WholeConnection }) {
+  const { health } = connection;
   const environment = useEnvironment();
   const [isOpen, setOpen] = useState(false);
   const link = useMutation({
@@ -375,6 +398,7 @@ export function ReconnectButton({ at, health }: { at: At; health: Health }) {
       </Button>
       <ReconnectDialog
         title={link.data?.title ?? title}
+        to={emailOf(connection) ?? ''}
         link={link}
         opened={isOpen}
         onClose={() => setOpen(false)}

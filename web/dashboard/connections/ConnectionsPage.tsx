@@ -19,7 +19,7 @@ import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { BulkActs } from './BulkActs.tsx';
 import { ConnectDialog } from './ConnectDialog.tsx';
-import { EndUser } from './EndUser.tsx';
+import { accountName, EndUser } from './EndUser.tsx';
 import { HealthBadge } from './HealthBadge.tsx';
 import { type Connection, connectionsQuery, exportConnections } from './queries.ts';
 
@@ -237,27 +237,30 @@ function ConnectionsTable({
         selection !== undefined && selectColumn(connections, selection),
         {
           title: 'Account',
-          cell: ({ connection_id: id, provider_config_key: integration, account, end_user, health }) => (
-            <>
-              <Link className="fill-link" {...connectionPage(environment, { integration, id })}>
-                <Text span fw={550} size="sm" className="wrap">
-                  {account?.email ?? id}
-                </Text>
-              </Link>
-              {account?.email && (
-                <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
-                  {id}
-                </Text>
-              )}
-              <EndUser of={end_user} />
-              <Group hiddenFrom="xs" gap={6} mt={4}>
-                <HealthBadge health={health} />
-                <Text size="xs" c="dimmed">
-                  {integration}
-                </Text>
-              </Group>
-            </>
-          ),
+          cell: (connection) => {
+            const { connection_id: id, provider_config_key: integration, end_user, health } = connection;
+            return (
+              <>
+                <Link className="fill-link" {...connectionPage(environment, { integration, id })}>
+                  <Text span fw={550} size="sm" className="wrap">
+                    {accountName(connection)}
+                  </Text>
+                </Link>
+                {accountName(connection) !== id && (
+                  <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
+                    {id}
+                  </Text>
+                )}
+                <EndUser of={end_user} />
+                <Group hiddenFrom="xs" gap={6} mt={4}>
+                  <HealthBadge health={health} />
+                  <Text size="xs" c="dimmed">
+                    {integration}
+                  </Text>
+                </Group>
+              </>
+            );
+          },
         },
         { title: 'Status', visibleFrom: 'xs', cell: ({ health }) => <HealthBadge health={health} /> },
         {
@@ -298,12 +301,12 @@ function selectColumn(connections: Connection[], { selected, onChange }: Selecti
       />
     ),
     w: 1,
-    cell: ({ id, account, connection_id: name }: Connection) => (
+    cell: (connection: Connection) => (
       <Checkbox
         className="above"
-        aria-label={`Select ${account?.email ?? name}`}
-        checked={selected.has(id)}
-        onChange={() => onChange(selected.symmetricDifference(new Set([id])))}
+        aria-label={`Select ${accountName(connection)}`}
+        checked={selected.has(connection.id)}
+        onChange={() => onChange(selected.symmetricDifference(new Set([connection.id])))}
       />
     ),
   };

@@ -1,5 +1,7 @@
-import { queryOptions } from '@tanstack/react-query';
+import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { type Answer, call, type ExportFormat, exportList, type Query, send } from '../../api/client.ts';
+import type { Operation } from '../activity/queries.ts';
+import { type TimelineKind, timelineKinds } from '../search.ts';
 
 export type Connection = Answer<'GET /connections'>['connections'][number];
 export type WholeConnection = Answer<'GET /connections/{id}'>;
@@ -31,6 +33,44 @@ export const connectionQuery = (environment: string, { integration, id }: At) =>
         path: { id },
         query: { integration_id: integration },
       }),
+  });
+
+/** The operations of each kind of entries in the timeline of a connection. */
+const timelineFilters: Record<TimelineKind, Query<'GET /operations'>> = {
+  connects: { type: 'connect' },
+  refreshes: { type: 'refresh' },
+  syncs: { type: 'run' },
+  events: { type: 'delivery' },
+  failures: { status: 'failed' },
+};
+
+/** The newest operations of one kind or of all, newest first; `isWhole` if there are no older ones. */
+export const timelineQuery = (environment: string, { integration, id }: At, kind: TimelineKind | undefined) =>
+  queryOptions({
+    queryKey: [environment, 'connection', integration, id, 'timeline', kind],
+    queryFn: async ({ signal }) => {
+      const of = { integration_id: integration, connection_id: id, limit: 50 };
+      const pages = await Promise.all(
+        (kind === undefined ? timelineKinds : [kind]).map((one) =>
+          call('GET /operations', { environment, signal, query: { ...of, ...timelineFilters[one] } }),
+        ),
+      );
+      // One list may have more entries before this time than were read.
+      const from =
+        pages
+          .map(({ searched_until: until }) => until ?? '')
+          .sort()
+          .at(-1) ?? '';
+      const found = new Map<string, Operation>(
+        pages.flatMap(({ operations }) => operations.map((one) => [one.id, one])),
+      );
+      const operations = [...found.values()]
+        .filter(({ created_at: at }) => at >= from)
+        .sort((one, other) => other.id.localeCompare(one.id));
+      return { operations, isWhole: from === '' };
+    },
+    refetchInterval: 10_000,
+    placeholderData: keepPreviousData,
   });
 
 /** The key of its deletion: the connection is not fetched while it runs. */

@@ -1,17 +1,16 @@
-import { Card, NumberInput, Stack, Switch, Tabs, Text, TextInput, Title } from '@mantine/core';
+import { Card, NumberInput, Stack, Switch, Text, TextInput, Title } from '@mantine/core';
 import { useForm } from '@mantine/form';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useSearch } from '@tanstack/react-router';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { SaveBar } from '../../ui/SaveBar.tsx';
-import { TabRow } from '../../ui/TabRow.tsx';
 import { GuideLink } from '../links.tsx';
-import type { EventsSearch } from '../search.ts';
+import { PageTabs } from '../PageTabs.tsx';
 import { type Settings, settingsQuery } from '../settings/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
@@ -21,17 +20,16 @@ import { FeedTab } from './FeedTab.tsx';
 import { changeSettings } from './queries.ts';
 import { SigningTab } from './SigningTab.tsx';
 
-const tabs = {
-  endpoints: { label: 'Endpoints', Content: EndpointsTab },
-  deliveries: { label: 'Deliveries', Content: DeliveriesTab },
-  feed: { label: 'Feed', Content: FeedTab },
-  signing: { label: 'Signing key', Content: SigningTab },
-  addresses: { label: 'Nango webhooks', Content: AddressesTab },
-} as const;
+const tabs = [
+  { name: 'endpoints', label: 'Endpoints', content: () => <EndpointsTab /> },
+  { name: 'deliveries', label: 'Deliveries', content: () => <DeliveriesTab /> },
+  { name: 'feed', label: 'Feed', content: () => <FeedTab /> },
+  { name: 'signing', label: 'Signing key', content: () => <SigningTab /> },
+  { name: 'addresses', label: 'Nango webhooks', content: () => <AddressesTab /> },
+];
 
 export function EventsPage() {
-  const { tab = 'endpoints' } = useSearch({ from: '/$environment/events' });
-  const navigate = useNavigate({ from: '/$environment/events' });
+  const { tab } = useSearch({ from: '/$environment/events' });
   return (
     <Page
       title="Events"
@@ -42,26 +40,7 @@ export function EventsPage() {
         </>
       }
     >
-      <Tabs
-        value={tab}
-        keepMounted={false}
-        onChange={(next) =>
-          void navigate({ search: next === 'endpoints' ? {} : { tab: next as EventsSearch['tab'] } })
-        }
-      >
-        <TabRow open={tab}>
-          {Object.entries(tabs).map(([name, { label }]) => (
-            <Tabs.Tab key={name} value={name}>
-              {label}
-            </Tabs.Tab>
-          ))}
-        </TabRow>
-        {Object.entries(tabs).map(([name, { Content }]) => (
-          <Tabs.Panel key={name} value={name}>
-            <Content />
-          </Tabs.Panel>
-        ))}
-      </Tabs>
+      <PageTabs tabs={tabs} open={tab} />
     </Page>
   );
 }

@@ -10,7 +10,6 @@ import {
   Skeleton,
   Stack,
   Table,
-  Tabs,
   Text,
   Title,
 } from '@mantine/core';
@@ -31,8 +30,8 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { counted } from '../../ui/size.ts';
-import { TabRow } from '../../ui/TabRow.tsx';
 import { AnchorLink, BackLink, ButtonLink, functionPage, integrationPage } from '../links.tsx';
+import { LoadingTabs, PageTabs } from '../PageTabs.tsx';
 import type { FunctionSearch } from '../search.ts';
 import { useActors } from '../settings/actors.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -57,15 +56,6 @@ import { fieldsOf, typeWords } from './schema.ts';
 import { TryTab } from './TryTab.tsx';
 import { types, whenOf } from './words.ts';
 
-const tabs = {
-  declared: { label: 'Overview', of: ['sync', 'action', 'on-event'] },
-  code: { label: 'Code', of: ['sync', 'action', 'on-event'] },
-  syncs: { label: 'Connections', of: ['sync'] },
-  try: { label: 'Call', of: ['action'] },
-  runs: { label: 'Runs', of: ['sync', 'action', 'on-event'] },
-  versions: { label: 'Versions', of: ['sync', 'action', 'on-event'] },
-} as const;
-
 /** One function: its declaration, code, connections, runs and versions. */
 export function FunctionPage() {
   const environment = useEnvironment();
@@ -83,8 +73,6 @@ export function FunctionPage() {
     });
   const query = useQuery(functionQuery(environment, at));
   const { data: found } = query;
-  const shown = Object.entries(tabs).filter(([, { of }]) => of.some((type) => type === at.type));
-  const tab = shown.find(([name]) => name === search.tab)?.[0] ?? 'declared';
   return (
     <Page
       title={at.name}
@@ -110,55 +98,48 @@ export function FunctionPage() {
     >
       <Loaded query={query} loading={<LoadingTabs />}>
         {(loaded) => (
-          <Tabs
-            value={tab}
-            keepMounted={false}
-            onChange={(next) =>
-              void navigate({ search: next === 'declared' ? {} : { tab: next as FunctionSearch['tab'] } })
-            }
-          >
-            <TabRow open={tab}>
-              {shown.map(([name, { label }]) => (
-                <Tabs.Tab key={name} value={name}>
-                  {label}
-                </Tabs.Tab>
-              ))}
-            </TabRow>
-            <Tabs.Panel value="declared">
-              <DeclaredTab found={loaded} integration={at.integration} />
-            </Tabs.Panel>
-            <Tabs.Panel value="code">
-              <CodeTab at={at} current={loaded.version} />
-            </Tabs.Panel>
-            <Tabs.Panel value="syncs">
-              <SyncsList of={at} search={search} onChange={change} />
-            </Tabs.Panel>
-            <Tabs.Panel value="try">
-              <TryTab at={at} found={loaded} mayCall={mayWrite} />
-            </Tabs.Panel>
-            <Tabs.Panel value="runs">
-              <RunsList of={at} search={search} onChange={change} />
-            </Tabs.Panel>
-            <Tabs.Panel value="versions">
-              <VersionsTab at={at} mayWrite={mayWrite} />
-            </Tabs.Panel>
-          </Tabs>
+          <PageTabs
+            open={search.tab}
+            tabs={[
+              {
+                name: 'declared',
+                label: 'Overview',
+                content: () => <DeclaredTab found={loaded} integration={at.integration} />,
+              },
+              { name: 'code', label: 'Code', content: () => <CodeTab at={at} current={loaded.version} /> },
+              ...(at.type === 'sync'
+                ? [
+                    {
+                      name: 'syncs',
+                      label: 'Connections',
+                      content: () => <SyncsList of={at} search={search} onChange={change} />,
+                    },
+                  ]
+                : []),
+              ...(at.type === 'action'
+                ? [
+                    {
+                      name: 'try',
+                      label: 'Call',
+                      content: () => <TryTab at={at} found={loaded} mayCall={mayWrite} />,
+                    },
+                  ]
+                : []),
+              {
+                name: 'runs',
+                label: 'Runs',
+                content: () => <RunsList of={at} search={search} onChange={change} />,
+              },
+              {
+                name: 'versions',
+                label: 'Versions',
+                content: () => <VersionsTab at={at} mayWrite={mayWrite} />,
+              },
+            ]}
+          />
         )}
       </Loaded>
     </Page>
-  );
-}
-
-/** The placeholder of the tabs and the first two cards. */
-function LoadingTabs() {
-  return (
-    <Stack gap="lg" role="status" aria-label="Loading">
-      <Skeleton h={38} radius="md" />
-      <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-        <Skeleton h={270} radius="md" />
-        <Skeleton h={270} radius="md" />
-      </SimpleGrid>
-    </Stack>
   );
 }
 

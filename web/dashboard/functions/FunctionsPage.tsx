@@ -8,7 +8,6 @@ import {
   Group,
   List,
   Stack,
-  Tabs,
   Text,
   ThemeIcon,
   Title,
@@ -27,9 +26,9 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { NumberedPages } from '../../ui/NumberedPages.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { TabRow } from '../../ui/TabRow.tsx';
 import { functionPage, GuideLink } from '../links.tsx';
 import { defined, type Filter, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
+import { PageTabs } from '../PageTabs.tsx';
 import type { FunctionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { functionsQuery, type ListedFunction } from './queries.ts';
@@ -42,7 +41,6 @@ export function FunctionsPage() {
   const search = useSearch({ from: '/$environment/functions' });
   const navigate = useNavigate({ from: '/$environment/functions' });
   const [isOpen, { open, close }] = useDisclosure();
-  const { tab = 'deployed' } = search;
   const change = (next: FunctionsSearch) =>
     void navigate({
       search: (former) => ({ ...former, cursor: undefined, after: undefined, ...next }),
@@ -63,28 +61,22 @@ export function FunctionsPage() {
         </Button>
       }
     >
-      <Tabs
-        value={tab}
-        keepMounted={false}
-        onChange={(next) =>
-          void navigate({ search: next === 'runs' || next === 'syncs' ? { tab: next } : {} })
-        }
-      >
-        <TabRow open={tab}>
-          <Tabs.Tab value="deployed">Deployed</Tabs.Tab>
-          <Tabs.Tab value="syncs">Syncs</Tabs.Tab>
-          <Tabs.Tab value="runs">Runs</Tabs.Tab>
-        </TabRow>
-        <Tabs.Panel value="deployed">
-          <FunctionsTab />
-        </Tabs.Panel>
-        <Tabs.Panel value="syncs">
-          <SyncsList of={undefined} search={search} onChange={change} />
-        </Tabs.Panel>
-        <Tabs.Panel value="runs">
-          <RunsList of={undefined} search={search} onChange={change} />
-        </Tabs.Panel>
-      </Tabs>
+      <PageTabs
+        open={search.tab}
+        tabs={[
+          { name: 'deployed', label: 'Deployed', content: () => <FunctionsTab /> },
+          {
+            name: 'syncs',
+            label: 'Syncs',
+            content: () => <SyncsList of={undefined} search={search} onChange={change} />,
+          },
+          {
+            name: 'runs',
+            label: 'Runs',
+            content: () => <RunsList of={undefined} search={search} onChange={change} />,
+          },
+        ]}
+      />
       <Dialog opened={isOpen} onClose={close} title="How to deploy" size="lg">
         <DeployHelp />
       </Dialog>

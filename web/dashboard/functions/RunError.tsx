@@ -2,7 +2,7 @@ import { Accordion, Alert, Code, Spoiler, Stack, Text } from '@mantine/core';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { IconAlertTriangle } from '../../ui/icons.tsx';
 import { sentence } from '../../ui/words.ts';
-import { AnchorLink, functionPage } from '../links.tsx';
+import { AnchorLink, connectionPage, functionPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { type Advice, adviceOn, heldText, stackOf, thrownWith } from './advice.ts';
 import { type FunctionType, isOver, type Run } from './queries.ts';
@@ -105,13 +105,13 @@ function WhereTo({ advice, run, type }: { advice: Advice; run: Run; type: Functi
       </AnchorLink>
     );
   }
-  const to =
-    advice.leadsTo === 'records'
-      ? '/$environment/records/of/$integration/$id'
-      : '/$environment/connections/$integration/$id';
+  const isOfRecords = advice.leadsTo === 'records';
   return (
-    <AnchorLink {...looks} to={to} params={{ environment, integration, id }}>
-      {advice.leadsTo === 'records' ? 'Open the records' : 'Open the connection'}
+    <AnchorLink
+      {...looks}
+      {...connectionPage(environment, { integration, id }, isOfRecords ? 'records' : undefined)}
+    >
+      {isOfRecords ? 'Open the records' : 'Open the connection'}
     </AnchorLink>
   );
 }

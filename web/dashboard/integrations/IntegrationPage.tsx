@@ -18,23 +18,23 @@ import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
+import { CauseAlert } from '../../ui/CauseAlert.tsx';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { focusInvalid } from '../../ui/focus-invalid.ts';
-import { IconAlertTriangle, IconChevronLeft, IconFlask, IconPlugConnected } from '../../ui/icons.tsx';
+import { IconFlask, IconPlugConnected } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
-import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
 import { causeName } from '../connections/causes.ts';
-import { AnchorLink } from '../links.tsx';
+import { NextCheck } from '../connections/NextCheck.tsx';
+import { AnchorLink, BackLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
-import { useChange } from '../use-change.ts';
 import {
   ClientFields,
   type ClientValues,
@@ -79,11 +79,9 @@ export function IntegrationPage() {
     <Page
       title={integration?.display_name ?? key}
       before={
-        <AnchorLink size="sm" c="dimmed" to="/$environment/integrations" params={{ environment }}>
-          <Group gap={4} mb={6}>
-            <IconChevronLeft size={14} /> Integrations
-          </Group>
-        </AnchorLink>
+        <BackLink to="/$environment/integrations" params={{ environment }}>
+          Integrations
+        </BackLink>
       }
       about={
         integration ? (
@@ -109,29 +107,21 @@ export function IntegrationPage() {
         {(loaded) => (
           <Stack gap="lg">
             {loaded.fault && (
-              <Alert
+              <CauseAlert
                 color="red"
-                icon={<IconAlertTriangle size={18} />}
-                title={
-                  <>
-                    {causeName(loaded.fault.cause)}
-                    <Text span size="sm" c="dimmed" fw={400}>
-                      {' '}
-                      since <RelativeTime at={loaded.fault.since} />
-                    </Text>
-                  </>
-                }
+                title={causeName(loaded.fault.cause)}
+                at={loaded.fault.since}
+                nextStep={loaded.fault.next_step}
+                evidence={loaded.fault.evidence}
               >
-                <Text size="sm">{loaded.fault.next_step}</Text>
-                <NextCheck integration={key} at={loaded.fault.next_check_at} mayWrite={mayWrite} />
-                <Text size="sm" c="dimmed" mt={4} component="div">
-                  {Object.entries(loaded.fault.evidence).map(([name, value]) => (
-                    <Code key={name} mr={6} className="wrap">
-                      {name}: {String(value)}
-                    </Code>
-                  ))}
-                </Text>
-              </Alert>
+                {loaded.fault.next_check_at !== null && (
+                  <NextCheck
+                    at={loaded.fault.next_check_at}
+                    check={() => tryClient(environment, key)}
+                    stale={[[environment, 'integrations']]}
+                  />
+                )}
+              </CauseAlert>
             )}
             {loaded.usage && <SunsetNotice integration={key} sunsets={loaded.usage.sunsets} />}
             {provider.isPending && <LoadingRows rows={2} height={180} />}
@@ -164,36 +154,6 @@ export function IntegrationPage() {
       </Loaded>
       <ConnectDialog integration={key} isOpen={isOpen} onClose={close} />
     </Page>
-  );
-}
-
-/** When the client is tried next, and a button that tries it now. Nothing for faults that no try disproves. */
-function NextCheck({
-  integration,
-  at,
-  mayWrite,
-}: {
-  integration: string;
-  at: string | null;
-  mayWrite: boolean;
-}) {
-  const environment = useEnvironment();
-  const check = useChange(() => tryClient(environment, integration), {
-    stale: [[environment, 'integrations']],
-    failed: 'Still rejected',
-  });
-  if (at === null) return null;
-  return (
-    <Group gap="xs" mt={4}>
-      <Text size="sm">
-        Next automatic check <RelativeTime at={at} />.
-      </Text>
-      {mayWrite && (
-        <Button size="compact-sm" variant="default" loading={check.isPending} onClick={() => check.mutate()}>
-          Check again
-        </Button>
-      )}
-    </Group>
   );
 }
 

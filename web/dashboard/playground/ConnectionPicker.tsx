@@ -3,9 +3,11 @@ import { useDebouncedValue } from '@mantine/hooks';
 import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { IconPlugConnected } from '../../ui/icons.tsx';
+import { accountName } from '../connections/EndUser.tsx';
 import { HealthBadge } from '../connections/HealthBadge.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
+import type { Chosen } from './Playground.tsx';
 
 /** The connection that makes the call, found by ID, e-mail or end user. */
 export function ConnectionPicker({
@@ -15,7 +17,7 @@ export function ConnectionPicker({
 }: {
   /** Only connections of this integration; undefined: all. */
   integration?: string | undefined;
-  chosen: Pick<Connection, 'connection_id' | 'provider_config_key' | 'account'> | undefined;
+  chosen: Chosen | undefined;
   onChoose: (connection: Connection) => void;
 }) {
   const environment = useEnvironment();
@@ -75,5 +77,4 @@ export function ConnectionPicker({
 
 const keyOf = (one: Pick<Connection, 'connection_id' | 'provider_config_key'>) =>
   `${one.provider_config_key}/${one.connection_id}`;
-const nameOf = (one: Pick<Connection, 'connection_id' | 'provider_config_key' | 'account'>) =>
-  `${one.account?.email ?? one.connection_id} · ${one.provider_config_key}`;
+const nameOf = (one: Chosen) => `${accountName(one)} · ${one.provider_config_key}`;

@@ -55,7 +55,7 @@ import { type CallTarget, clientOf, curlOf, fetchOf } from './snippets.ts';
 /** The fields of the connection that the page uses. */
 export type Chosen = Pick<
   Connection,
-  'connection_id' | 'provider_config_key' | 'provider' | 'test' | 'account'
+  'connection_id' | 'provider_config_key' | 'provider' | 'test' | 'account' | 'end_user'
 >;
 
 export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chosen }) {

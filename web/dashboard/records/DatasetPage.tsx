@@ -11,7 +11,6 @@ import {
   Skeleton,
   Stack,
   Switch,
-  Tabs,
   TagsInput,
   Text,
   Title,
@@ -19,7 +18,7 @@ import {
 import { useForm } from '@mantine/form';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
+import { useParams, useSearch } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -31,11 +30,12 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { spellSize } from '../../ui/size.ts';
-import { TabRow } from '../../ui/TabRow.tsx';
 import { useNow } from '../../ui/time.ts';
+import { accountName } from '../connections/EndUser.tsx';
 import { connectionQuery, datasetsQuery } from '../connections/queries.ts';
 import { ExportMenu } from '../ExportMenu.tsx';
-import { BackLink } from '../links.tsx';
+import { BackLink, connectionPage } from '../links.tsx';
+import { PageTabs } from '../PageTabs.tsx';
 import { keysQuery } from '../settings/keys/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay, useMayWrite } from '../sign-in/queries.ts';
@@ -59,8 +59,7 @@ export function DatasetPage() {
   const from = '/$environment/records/of/$integration/$id/$model';
   const { integration, id, model } = useParams({ from });
   const search = useSearch({ from });
-  const { variant = 'base', tab = 'records' } = search;
-  const navigate = useNavigate({ from });
+  const { variant = 'base' } = search;
   const at: DatasetAt = { integration, id, model, variant };
   const [target, setTarget] = useState<PruneTarget>();
   const { data: connection } = useQuery(connectionQuery(environment, at));
@@ -71,8 +70,8 @@ export function DatasetPage() {
     <Page
       title={model}
       before={
-        <BackLink to="/$environment/records/of/$integration/$id" params={{ environment, integration, id }}>
-          Records of {connection?.account?.email ?? id}
+        <BackLink {...connectionPage(environment, at, 'records')}>
+          Records of {connection === undefined ? id : accountName(connection)}
         </BackLink>
       }
       about={
@@ -117,40 +116,36 @@ export function DatasetPage() {
             <Stack gap="lg">
               <Counts dataset={dataset} />
               {dataset.delete_tracking === 'held' && <Held />}
-              <Tabs
-                value={tab}
-                onChange={(next) =>
-                  void navigate({
-                    search: ({ variant: own }) => ({
-                      variant: own,
-                      tab: next === 'consumers' || next === 'settings' ? next : undefined,
-                    }),
-                  })
-                }
-                keepMounted={false}
-              >
-                <TabRow open={tab}>
-                  <Tabs.Tab value="records">Records</Tabs.Tab>
-                  <Tabs.Tab value="consumers">Consumers</Tabs.Tab>
-                  <Tabs.Tab value="settings">Settings</Tabs.Tab>
-                </TabRow>
-                <Tabs.Panel value="records">
-                  <RecordsTab
-                    at={at}
-                    onPrune={
-                      mayWrite
-                        ? ({ cursor, id: record }) => setTarget({ cursor, name: `record ${record}` })
-                        : undefined
-                    }
-                  />
-                </Tabs.Panel>
-                <Tabs.Panel value="consumers">
-                  <ConsumersTab at={at} mayWrite={mayWrite} />
-                </Tabs.Panel>
-                <Tabs.Panel value="settings">
-                  <SettingsTab at={at} dataset={dataset} mayWrite={mayWrite} />
-                </Tabs.Panel>
-              </Tabs>
+              <PageTabs
+                open={search.tab}
+                kept={{ variant: search.variant }}
+                tabs={[
+                  {
+                    name: 'records',
+                    label: 'Records',
+                    content: () => (
+                      <RecordsTab
+                        at={at}
+                        onPrune={
+                          mayWrite
+                            ? ({ cursor, id: record }) => setTarget({ cursor, name: `record ${record}` })
+                            : undefined
+                        }
+                      />
+                    ),
+                  },
+                  {
+                    name: 'consumers',
+                    label: 'Consumers',
+                    content: () => <ConsumersTab at={at} mayWrite={mayWrite} />,
+                  },
+                  {
+                    name: 'settings',
+                    label: 'Settings',
+                    content: () => <SettingsTab at={at} dataset={dataset} mayWrite={mayWrite} />,
+                  },
+                ]}
+              />
             </Stack>
           )
         }

@@ -10,12 +10,12 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted, spellSize } from '../../ui/size.ts';
-import { EndUser } from '../connections/EndUser.tsx';
+import { accountName, EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery, datasetsQuery } from '../connections/queries.ts';
-import { AnchorLink, ButtonLink, GuideLink } from '../links.tsx';
+import { AnchorLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { hasNoEntries } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { DatasetLink } from './DatasetsCard.tsx';
+import { DatasetLink } from './DatasetsTab.tsx';
 import { type Consumer, consumersQuery, type Dataset } from './queries.ts';
 
 /** Few, because each connection is asked for its datasets. */
@@ -179,17 +179,16 @@ const atOf = ({ provider_config_key: integration, connection_id: id }: Connectio
 /** The account of a connection, with a link to all its datasets. */
 function Owner({ connection, total }: { connection: Connection; total: number }) {
   const environment = useEnvironment();
-  const { account, connection_id: id, provider_config_key: integration, end_user, test } = connection;
+  const { provider_config_key: integration, end_user, test } = connection;
   return (
     <>
       <AnchorLink
         className="above wrap"
         size="sm"
         fw={550}
-        to="/$environment/records/of/$integration/$id"
-        params={{ environment, integration, id }}
+        {...connectionPage(environment, atOf(connection), 'records')}
       >
-        {account?.email ?? id}
+        {accountName(connection)}
       </AnchorLink>
       <Group gap={6}>
         <Text size="xs" c="dimmed">

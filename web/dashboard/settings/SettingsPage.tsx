@@ -1,9 +1,8 @@
-import { Tabs } from '@mantine/core';
-import { useNavigate, useSearch } from '@tanstack/react-router';
+import { useSearch } from '@tanstack/react-router';
 import type { ComponentType } from 'react';
 import { Page } from '../../ui/Page.tsx';
-import { TabRow } from '../../ui/TabRow.tsx';
 import { GuideLink } from '../links.tsx';
+import { PageTabs } from '../PageTabs.tsx';
 import type { SettingsTab } from '../search.ts';
 import { AuditTab } from './AuditTab.tsx';
 import { AccountTab } from './account/AccountTab.tsx';
@@ -26,7 +25,6 @@ const contents: Record<SettingsTab, ComponentType> = {
 
 export function SettingsPage() {
   const { tab } = useSearch({ from: '/$environment/settings' });
-  const navigate = useNavigate({ from: '/$environment/settings' });
   const shown = useSettingsTabs();
   const current = shown.some((one) => one.tab === tab) ? tab : shown[0]?.tab;
   return (
@@ -39,27 +37,13 @@ export function SettingsPage() {
         </>
       }
     >
-      <Tabs
-        value={current ?? null}
-        keepMounted={false}
-        onChange={(next) => void navigate({ search: { tab: next as SettingsTab } })}
-      >
-        <TabRow open={current}>
-          {shown.map(({ tab: name, label }) => (
-            <Tabs.Tab key={name} value={name}>
-              {label}
-            </Tabs.Tab>
-          ))}
-        </TabRow>
-        {shown.map(({ tab: name }) => {
+      <PageTabs
+        tabs={shown.map(({ tab: name, label }) => {
           const Content = contents[name];
-          return (
-            <Tabs.Panel key={name} value={name}>
-              <Content />
-            </Tabs.Panel>
-          );
+          return { name, label, content: () => <Content /> };
         })}
-      </Tabs>
+        open={current}
+      />
     </Page>
   );
 }

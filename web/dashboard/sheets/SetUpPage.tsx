@@ -23,6 +23,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { accountName } from '../connections/EndUser.tsx';
 import { type At, connectionQuery, datasetsQuery, type WholeConnection } from '../connections/queries.ts';
 import { syncsQuery } from '../functions/queries.ts';
 import { spelled } from '../functions/words.ts';
@@ -66,7 +67,7 @@ export function SetUpPage() {
   const mayWrite = may('functions:write') && may('connections:write');
   const connection = useQuery(connectionQuery(environment, at));
   const ready = useQuery({ ...readyQuery(environment, at), enabled: mayWrite });
-  const account = connection.data?.account?.email ?? at.id;
+  const account = connection.data === undefined ? at.id : accountName(connection.data);
   return (
     <Page
       title={edit === undefined ? 'Add a sheet' : 'Edit a sheet'}
@@ -75,7 +76,7 @@ export function SetUpPage() {
           Each row of a tab becomes a record. The preview does not change the sheet. <GuideLink to="sheets" />
         </>
       }
-      before={<BackLink {...connectionPage(environment, at)}>{account}</BackLink>}
+      before={<BackLink {...connectionPage(environment, at, 'syncs')}>{account}</BackLink>}
     >
       {!mayWrite ? (
         <Text c="dimmed">Your role is read-only. A developer or an owner can add sheets.</Text>

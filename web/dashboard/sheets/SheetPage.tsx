@@ -10,6 +10,7 @@ import { IconAlertTriangle, IconPencil, IconPlayerTrackNext, IconTrash } from '.
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { accountName } from '../connections/EndUser.tsx';
 import { type At, connectionQuery } from '../connections/queries.ts';
 import { isOver, type Run, resetSync, runQuery, type Sync, syncsQuery } from '../functions/queries.ts';
 import { RunError } from '../functions/RunError.tsx';
@@ -45,7 +46,9 @@ export function SheetPage() {
     <Page
       title={sheet === undefined ? variant : nameOf(sheet)}
       before={
-        <BackLink {...connectionPage(environment, at)}>{connection.data?.account?.email ?? at.id}</BackLink>
+        <BackLink {...connectionPage(environment, at, 'syncs')}>
+          {connection.data === undefined ? at.id : accountName(connection.data)}
+        </BackLink>
       }
     >
       <Loaded query={connection}>
@@ -119,7 +122,7 @@ function RemoveSheet({
   const remove = useMutation({
     mutationFn: ({ variant }: ChosenSheet) => removeSheet(environment, { at, variant, records }),
     onSuccess: async () => {
-      await navigate(connectionPage(environment, at));
+      await navigate(connectionPage(environment, at, 'syncs'));
       await queries.invalidateQueries({ queryKey: [environment] });
     },
   });

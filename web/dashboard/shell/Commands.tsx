@@ -22,10 +22,13 @@ import {
   IconSun,
 } from '../../ui/icons.tsx';
 import { Logo } from '../../ui/Logo.tsx';
+import { counted } from '../../ui/size.ts';
+import { accountName } from '../connections/EndUser.tsx';
 import { connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { functionsQuery } from '../functions/queries.ts';
 import { types } from '../functions/words.ts';
 import { integrationsQuery } from '../integrations/queries.ts';
+import { connectionPage } from '../links.tsx';
 import { useSettingsTabs } from '../settings/tabs.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useEnvironment } from './environment.ts';
@@ -139,19 +142,21 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
     },
     {
       group: 'Connections',
-      actions: found.map(({ connection_id, provider_config_key, account }) => ({
-        id: `connection:${provider_config_key}:${connection_id}`,
-        label: account?.email ?? connection_id,
-        description: `${provider_config_key} · ${connection_id}`,
+      actions: found.map((connection) => ({
+        id: `connection:${connection.id}`,
+        label: accountName(connection),
+        description: `${connection.provider_config_key} · ${connection.connection_id}`,
         // The service has already filtered; its results are shown even if their label does not contain the
         // words.
         keywords: [typed],
         leftSection: <IconPlugConnected size={18} />,
         onClick: () =>
-          void navigate({
-            to: '/$environment/connections/$integration/$id',
-            params: { environment, integration: provider_config_key, id: connection_id },
-          }),
+          void navigate(
+            connectionPage(environment, {
+              integration: connection.provider_config_key,
+              id: connection.connection_id,
+            }),
+          ),
       })),
     },
     {
@@ -171,17 +176,22 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
     },
     {
       group: 'Datasets',
-      actions: found.flatMap(({ connection_id: id, provider_config_key: integration, account }, index) =>
+      actions: found.flatMap((connection, index) =>
         (datasets[index]?.data ?? []).map(({ model, variant, records }) => ({
-          id: `dataset:${integration}:${id}:${model}:${variant}`,
+          id: `dataset:${connection.id}:${model}:${variant}`,
           label: variant === 'base' ? model : `${model} · ${variant}`,
-          description: `${records === 1 ? '1 record' : `${records.toLocaleString()} records`} of ${account?.email ?? id}`,
+          description: `${counted(records, 'record')} of ${accountName(connection)}`,
           keywords: [typed],
           leftSection: <IconDatabase size={18} />,
           onClick: () =>
             void navigate({
               to: '/$environment/records/of/$integration/$id/$model',
-              params: { environment, integration, id, model },
+              params: {
+                environment,
+                integration: connection.provider_config_key,
+                id: connection.connection_id,
+                model,
+              },
               search: variant === 'base' ? {} : { variant },
             }),
         })),

@@ -1,68 +1,69 @@
-import { Box, Card, Code, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import { Badge, Box, Card, Code, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { lazyRouteComponent, useParams } from '@tanstack/react-router';
+import { Link, lazyRouteComponent } from '@tanstack/react-router';
 import { Suspense } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
-import { IconDatabase, IconPlugConnected } from '../../ui/icons.tsx';
+import { IconDatabase } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { spellSize } from '../../ui/size.ts';
-import { type At, connectionQuery, datasetsQuery } from '../connections/queries.ts';
-import { BackLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
+import { type At, datasetsQuery } from '../connections/queries.ts';
+import { GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { DatasetLink } from './DatasetsCard.tsx';
 import type { Dataset } from './queries.ts';
 
 const DatasetsChart = lazyRouteComponent(() => import('./DatasetsChart.tsx'), 'DatasetsChart');
 
 /** The datasets of one connection. */
-export function DatasetsPage() {
+export function DatasetsTab({ at }: { at: At }) {
   const environment = useEnvironment();
-  const at: At = useParams({ from: '/$environment/records/of/$integration/$id' });
-  const { data: connection } = useQuery(connectionQuery(environment, at));
   const datasets = useQuery({ ...datasetsQuery(environment, at), refetchInterval: 10_000 });
   return (
-    <Page
-      title={`Records of ${connection?.account?.email ?? at.id}`}
-      before={
-        <BackLink to="/$environment/records" params={{ environment }}>
-          Records
-        </BackLink>
+    <Loaded query={datasets} loading={<Waiting />}>
+      {(found) =>
+        found.length === 0 ? (
+          <NoRecords at={at} />
+        ) : (
+          <Stack gap="lg">
+            <Suspense fallback={<WaitingCharts />}>
+              <DatasetsChart datasets={found} />
+            </Suspense>
+            <Sliced items={found}>{(shown) => <DatasetsTable datasets={shown} at={at} />}</Sliced>
+          </Stack>
+        )
       }
-      about={
-        <>
-          {at.integration} · <span className="wrap">{at.id}</span>
-        </>
-      }
-      actions={
-        <ButtonLink
-          variant="default"
-          leftSection={<IconPlugConnected size={16} />}
-          {...connectionPage(environment, at)}
-        >
-          Open the connection
-        </ButtonLink>
-      }
-    >
-      <Loaded query={datasets} loading={<Waiting />}>
-        {(found) =>
-          found.length === 0 ? (
-            <NoRecords at={at} />
-          ) : (
-            <Stack gap="lg">
-              <Suspense fallback={<WaitingCharts />}>
-                <DatasetsChart datasets={found} />
-              </Suspense>
-              <Sliced items={found}>{(shown) => <DatasetsTable datasets={shown} at={at} />}</Sliced>
-            </Stack>
-          )
-        }
-      </Loaded>
-    </Page>
+    </Loaded>
+  );
+}
+
+/** The name of a dataset with its state, as a link. */
+export function DatasetLink({
+  at,
+  dataset: { model, variant, delete_tracking: tracking },
+}: {
+  at: At;
+  dataset: Pick<Dataset, 'model' | 'variant' | 'delete_tracking'>;
+}) {
+  const environment = useEnvironment();
+  return (
+    <Group gap={6}>
+      <Link
+        className="fill-link"
+        to="/$environment/records/of/$integration/$id/$model"
+        params={{ environment, ...at, model }}
+        search={{ variant: variant === 'base' ? undefined : variant }}
+      >
+        <Text span fw={550} size="sm" className="wrap">
+          {model}
+        </Text>
+      </Link>
+      {variant !== 'base' && <Badge color="gray">{variant}</Badge>}
+      {tracking === 'held' && <Badge color="orange">deletion held</Badge>}
+      {tracking === 'open' && <Badge color="teal">full sync runs</Badge>}
+    </Group>
   );
 }
 

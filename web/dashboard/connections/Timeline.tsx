@@ -1,0 +1,202 @@
+import { Card, Group, Timeline as Line, Stack, Text, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useNavigate, useSearch } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
+import { Dimmed } from '../../ui/Dimmed.tsx';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { LoadingRows } from '../../ui/Loading.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { counted } from '../../ui/size.ts';
+import type { Operation } from '../activity/queries.ts';
+import { AnchorLink, runPage } from '../links.tsx';
+import { FilterBar } from '../lists.tsx';
+import { type TimelineKind, timelineKinds } from '../search.ts';
+import { useEnvironment } from '../shell/environment.ts';
+import { type At, timelineQuery, type WholeConnection } from './queries.ts';
+
+const labels: Record<TimelineKind, string> = {
+  connects: 'Connected and reconnected',
+  refreshes: 'Token refreshes',
+  syncs: 'Runs of functions',
+  events: 'Delivered events',
+  failures: 'Failures',
+};
+const options = timelineKinds.map((value) => ({ value, label: labels[value] }));
+
+/** What happened to a connection, newest first: one list, filtered by kind. */
+export function Timeline({ at, connection }: { at: At; connection: WholeConnection }) {
+  const environment = useEnvironment();
+  const from = '/$environment/connections/$integration/$id';
+  const search = useSearch({ from });
+  const navigate = useNavigate({ from });
+  const query = useQuery(timelineQuery(environment, at, search.kind));
+  const createdMs = Date.parse(connection.created_at);
+  const wants = (kind: TimelineKind) => search.kind === undefined || search.kind === kind;
+  return (
+    <Card>
+      <Group justify="space-between" mb="md" gap="xs">
+        <Title order={2}>Timeline</Title>
+        <FilterBar
+          search={search}
+          filters={[{ name: 'kind', label: 'Kind', placeholder: 'Every kind', options }]}
+          isEmpty={false}
+          onChange={(next) => void navigate({ search: (former) => ({ ...former, ...next }), replace: true })}
+        />
+      </Group>
+      <Loaded query={query} loading={<LoadingRows rows={6} height={24} />}>
+        {({ operations, isWhole }) => {
+          const entries = grouped(operations, createdMs);
+          const hasCreation = isWhole && wants('connects') && !entries.some(({ title }) => title === created);
+          return (
+            <Stack>
+              {entries.length === 0 && !hasCreation && <Dimmed>No entries of this kind.</Dimmed>}
+              <Line
+                bulletSize={10}
+                lineWidth={2}
+                active={entries.length}
+                role="list"
+                aria-label="Timeline"
+                className="timeline"
+              >
+                {entries.map((entry) => (
+                  <Line.Item
+                    key={entry.operation.id}
+                    role="listitem"
+                    bullet={<span />}
+                    color={entry.color}
+                    title={<EntryLine entry={entry} at={at} />}
+                  />
+                ))}
+                {hasCreation && (
+                  <Line.Item
+                    role="listitem"
+                    bullet={<span />}
+                    color="teal"
+                    title={<LineOf title="Created" times={<RelativeTime at={connection.created_at} />} />}
+                  />
+                )}
+              </Line>
+              {!isWhole && (
+                <AnchorLink
+                  size="sm"
+                  to="/$environment/activity"
+                  params={{ environment }}
+                  search={{ integration: at.integration, connection: at.id }}
+                >
+                  View older entries in the activity log
+                </AnchorLink>
+              )}
+            </Stack>
+          );
+        }}
+      </Loaded>
+    </Card>
+  );
+}
+
+/** The title of the authorization that created the connection. */
+const created = 'Connected';
+
+type Entry = {
+  /** The newest of them. */
+  operation: Operation;
+  title: string;
+  detail: string | undefined;
+  color: string;
+  count: number;
+};
+
+function EntryLine({ entry: { operation, title, detail, count }, at }: { entry: Entry; at: At }) {
+  const environment = useEnvironment();
+  const { id, type, request_id: run, error_code: code } = operation;
+  const page =
+    type === 'run' && run !== null
+      ? runPage(environment, run)
+      : ({
+          to: '/$environment/activity',
+          params: { environment },
+          search: { integration: at.integration, connection: at.id, operation: id },
+        } as const);
+  return (
+    <LineOf
+      title={
+        <AnchorLink inherit c="inherit" {...page}>
+          {title}
+        </AnchorLink>
+      }
+      detail={[detail, code].filter(Boolean).join(' · ')}
+      times={
+        <>
+          {count > 1 && `${counted(count, 'time')}, last `}
+          <RelativeTime at={operation.created_at} />
+        </>
+      }
+    />
+  );
+}
+
+function LineOf({ title, detail, times }: { title: ReactNode; detail?: string; times: ReactNode }) {
+  return (
+    <Group justify="space-between" gap="xs" component="span">
+      <Text span size="sm" fw={550} className="wrap">
+        {title}
+        {detail && (
+          <Text span size="sm" c="dimmed" fw={400}>
+            {` ${detail}`}
+          </Text>
+        )}
+      </Text>
+      <Text span size="sm" c="dimmed" fw={400}>
+        {times}
+      </Text>
+    </Group>
+  );
+}
+
+/** Equal entries that follow each other are one entry. */
+function grouped(operations: readonly Operation[], createdMs: number): Entry[] {
+  const entries: Entry[] = [];
+  for (const operation of operations) {
+    const entry = entryOf(operation, createdMs);
+    const last = entries.at(-1);
+    const isSame = last?.title === entry.title && last.operation.error_code === operation.error_code;
+    if (last === undefined || !isSame) entries.push(entry);
+    else last.count += 1;
+  }
+  return entries;
+}
+
+/** The authorization that created the connection is logged within this time. */
+const creationMs = 60_000;
+
+function entryOf(operation: Operation, createdMs: number): Entry {
+  const { type, status, method, path, http_status: httpStatus, details } = operation;
+  const isGood = status === 'success';
+  const entry = (title: string, color: string, detail?: string): Entry => ({
+    ...{ operation, title, detail, count: 1 },
+    color: isGood ? color : 'red',
+  });
+  switch (type) {
+    case 'connect': {
+      const isFirst = Math.abs(Date.parse(operation.created_at) - createdMs) < creationMs;
+      if (!isGood) return entry('Connecting failed', 'red');
+      return entry(isFirst ? created : 'Reconnected', 'teal');
+    }
+    case 'refresh':
+      return entry(isGood ? 'Token refreshed' : 'Token refresh failed', 'trellis');
+    case 'run':
+      return entry(`${path ?? 'Run'} ${isGood ? 'succeeded' : 'failed'}`, 'green');
+    case 'delivery':
+      return entry(
+        `${String(details.event_type)} ${isGood ? 'delivered' : 'not delivered'}`,
+        'violet',
+        path ?? '',
+      );
+    default:
+      return entry(
+        [method ?? type, path].filter(Boolean).join(' '),
+        'gray',
+        httpStatus === null ? undefined : `answered ${httpStatus}`,
+      );
+  }
+}
