@@ -23,6 +23,13 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
     credentials: C,
     definition: ProviderDefinition,
   ): readonly { path: string[]; message: string }[];
+  /** What is wrong with the secret of an integration's client; undefined: nothing. */
+  clientSecretFault?(clientSecret: string, definition: ProviderDefinition): string | undefined;
+  /**
+   * Whether the integration's client opens the account that the configuration of a connection names. Then the
+   * application chooses the configuration, since an end user could name the account of another.
+   */
+  readonly clientOpensAccounts?: true;
   /** The values of `placeholders`. */
   templateValues(credentials: C): Record<string, string>;
   /** For credentials that sign each request instead of being placed on it. Throws TemplateError. */
@@ -70,10 +77,16 @@ type ConnectForm = {
    * By the name in the body, which is also that in `importSchema`. The form fields of the provider's definition add to
    * them. If the integration may have an OAuth client instead, the body may omit all of them.
    */
-  readonly fields: Readonly<Record<string, Partial<FormField> & Pick<FormField, 'secret'>>>;
+  readonly fields: Readonly<Record<string, ModeField>>;
   /** The fields are those that the definition declares under `credentials`. */
   readonly hasDefinedFields?: true;
 };
+
+type ModeField = Partial<FormField> &
+  Pick<FormField, 'secret'> & {
+    /** A page has the field only if the provider's definition declares it under `credentials`. */
+    readonly ifDeclared?: true;
+  };
 
 /** How a token that expires is replaced. */
 export type Renewal<C> = {
@@ -91,7 +104,7 @@ export type Renewal<C> = {
   secretOf(credentials: C): string | undefined;
   /** The connection's own OAuth client; undefined if it uses the integration's. */
   ownClientOf(credentials: C): { clientId: string; clientSecret: string } | undefined;
-  /** Requests another token. Throws TemplateError, and AppError when the address may not be reached. */
+  /** Requests another token, or makes one. Throws TemplateError, and AppError when the address may not be reached. */
   request(context: OAuthContext & Network & { credentials: C; secret: string }): Promise<TokenOutcome>;
   /** The credentials to store after a request with `secret` has returned these tokens. */
   after(tokens: Tokens, from: { previous: C; secret: string }): C;

@@ -60,8 +60,8 @@ export type SeenAnswer = {
   sent: readonly string[];
 };
 
-/** RFC 6749 §2.3.1, §4.1.3 and §6, RFC 7009 §2.1, RFC 7636 §4.5. */
-const secretFields = ['client_secret', 'code', 'code_verifier', 'refresh_token', 'token'];
+/** RFC 6749 §2.3.1, §4.1.3 and §6, RFC 7009 §2.1, RFC 7523 §2.1, RFC 7636 §4.5. */
+const secretFields = ['assertion', 'client_secret', 'code', 'code_verifier', 'refresh_token', 'token'];
 
 /**
  * A `customFetch` for oauth4webapi. It returns RFC 6749 JSON, whatever the provider sent; `seen()` returns the decoded
@@ -230,9 +230,11 @@ function conformToken(found: JsonObject, answer: Departures, now: Date): JsonObj
     answer.refresh_expires_in === undefined ? refresh_token_expires_in : at(found, answer.refresh_expires_in),
   );
   const type = typeof token_type === 'string' && token_type !== '' ? token_type : answer.default_token_type;
+  const accessToken = answer.access_token === undefined ? undefined : at(found, answer.access_token);
   const isBearer = type !== undefined && answer.bearer_token_types.includes(type);
   return {
     ...Object.fromEntries(Object.entries(others).filter(([, value]) => value !== null)),
+    ...(accessToken !== undefined && { access_token: accessToken }),
     ...(type !== undefined && { token_type: isBearer ? 'bearer' : type }),
     // A lifetime of 0 would cause a refresh for each call, so it counts as absent.
     ...(expiresIn && { expires_in: expiresIn }),

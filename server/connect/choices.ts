@@ -23,6 +23,8 @@ const field = z.object({
   title: z.string().nullable(),
   description: z.string().nullable(),
   secret: z.boolean(),
+  /** Whether the value may have several lines. */
+  multiline: z.literal(true).optional(),
   /** Null: neither is marked. */
   required: z.boolean().nullable(),
   example: z.string().nullable(),
@@ -131,8 +133,11 @@ function expectedAccount(target: Target): Choice['account'] {
   return isFixed && endUser?.email ? { email: endUser.email, rule: 'end_user' } : null;
 }
 
-/** Fields that neither the application nor the connection has set. */
-function configFields({ session, integration, current }: Target): Field[] {
+/** Fields that neither the application nor the connection has set, and that the end user may set. */
+function configFields(target: Target): Field[] {
+  const { session, integration, current } = target;
+  const mode = modeNamed(integration.provider.auth_mode);
+  if (mode.clientOpensAccounts && usesIntegrationClient(target)) return [];
   const known = {
     ...current?.connectionConfig,
     ...fixedConfig(session.settings.integrations_config_defaults?.[integration.key]),
@@ -142,15 +147,19 @@ function configFields({ session, integration, current }: Target): Field[] {
     .map(([name, given]) => toField(`params[${name}]`, given));
 }
 
-function credentialFields({ integration, current }: Target): Field[] {
-  const { provider } = integration;
-  const { client, form } = modeNamed(provider.auth_mode);
-  // A connection with a client of its own is renewed by a client of its own.
+/** A connection with a client of its own is renewed by a client of its own. */
+function usesIntegrationClient({ integration, current }: Target): boolean {
   const hasOwnClient = current !== undefined && ownClientOf(current.credentials) !== undefined;
-  if (client === 'optional' && integration.client !== undefined && !hasOwnClient) return [];
-  return Object.entries(form?.hasDefinedFields ? provider.credentials : (form?.fields ?? {})).map(
-    ([name, field]) => toField(name, { ...field, ...provider.credentials[name] }),
-  );
+  return integration.client !== undefined && !hasOwnClient;
+}
+
+function credentialFields(target: Target): Field[] {
+  const { provider } = target.integration;
+  const { client, form } = modeNamed(provider.auth_mode);
+  if (client === 'optional' && usesIntegrationClient(target)) return [];
+  return Object.entries(form?.hasDefinedFields ? provider.credentials : (form?.fields ?? {}))
+    .filter(([name, field]) => !('ifDeclared' in field) || Object.hasOwn(provider.credentials, name))
+    .map(([name, field]) => toField(name, { ...field, ...provider.credentials[name] }));
 }
 
 function toField(name: string, given: Partial<FormField> & Pick<FormField, 'secret'>): Field {
@@ -159,6 +168,7 @@ function toField(name: string, given: Partial<FormField> & Pick<FormField, 'secr
     title: given.title ?? null,
     description: given.description || null,
     secret: given.secret,
+    ...(given.multiline && { multiline: true }),
     required: given.required ?? null,
     example: given.example ?? null,
   };

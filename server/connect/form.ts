@@ -75,8 +75,7 @@ export function formRoutes(app: App, deps: ConnectDeps): void {
           operationId,
           summary,
           description:
-            'For a connect page: creates the connection from the fields of the form. Credentials are tested first if the ' +
-            'definition of the provider names a call for it.',
+            'For a connect page: creates the connection. Credentials are tested first if the provider has a call for it.',
           errors: formErrors,
           params: z.object({ key: integrationKey }),
           body: names.length === 0 && !hasDefinedFields ? body.nullish() : body,
@@ -146,12 +145,22 @@ async function submit(
   const query = readConnectQuery(request.url);
   if (query.ownClient !== undefined)
     throw fieldError('invalid_query_params', ['credentials'], 'must be in the body of the form');
-  const connectionConfig = readConfig(target, query.config);
   const credentials = readForm(integration, request);
+  requireApplicationsConfig(credentials, query.config);
+  const connectionConfig = readConfig(target, query.config);
   const tried = { integration, credentials, connectionConfig };
   const result = await authorizationFrom(deps, tried).catch((error) => Promise.reject(asAppError(error)));
   const authorization = { ...result, connectionConfig };
   return saveConnection(deps, { session, tried: integration, authorization });
+}
+
+/** Throws `invalid_query_params` if an end user would choose the account that the integration's client opens. */
+function requireApplicationsConfig(credentials: Credentials, wished: Record<string, string>): void {
+  const [name] = Object.keys(wished);
+  const isFixed = modeNamed(credentials.type).clientOpensAccounts && ownClientOf(credentials) === undefined;
+  if (!isFixed || name === undefined) return;
+  const message = 'must be set by the application, in integrations_config_defaults of the session';
+  throw fieldError('invalid_query_params', [`params[${name}]`], message);
 }
 
 function readForm(

@@ -193,7 +193,8 @@ export function firstTokenFailed(
     const message = `${provider} refuses the client or a setting of the integration${said}.`;
     return new AppError('integration_misconfigured', message, { status: 400, payload });
   }
-  const refused = ownClientOf(credentials) === undefined ? 'these credentials' : 'this client ID and secret';
+  const hasClientForm = Object.hasOwn(modeNamed(credentials.type).form?.fields ?? {}, 'client_secret');
+  const refused = hasClientForm ? 'this client ID and secret' : 'these credentials';
   const message = isJudged(fault)
     ? `${provider} refused ${refused}${said}.`
     : `${provider} issued no token when the credentials were tested${said}, so their validity is unknown.`;
@@ -214,7 +215,9 @@ function missingClient(credentials: Credentials, { client }: Pick<Integration, '
   const mode = modeNamed(credentials.type);
   if (mode.client !== 'optional' || (ownClientOf(credentials) ?? client) !== undefined) return [];
   const error = { code: 'custom', message: 'is required' };
-  return Object.keys(mode.form?.fields ?? {}).map((name) => ({ ...error, path: [name] }));
+  return Object.entries(mode.form?.fields ?? {})
+    .filter(([, { required }]) => required)
+    .map(([name]) => ({ ...error, path: [name] }));
 }
 
 /** Converts the error of a placeholder that cannot be filled to an error for callers; returns other errors unchanged. */

@@ -48,7 +48,7 @@ export function readSettings(
     ...(isTest && { isTest: true }),
     ...(scopes && { scopes }),
     ...(credentials?.type === 'OAUTH2' && {
-      client: clientOf(credentials, before),
+      client: clientOf(credentials, { provider, before }),
       ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
     }),
   };
@@ -68,12 +68,14 @@ function requireUsableSecret(
 /** The client in a body, with the stored secret if the body has none. */
 function clientOf(
   given: { client_id: string; client_secret?: string | undefined },
-  before: Integration | undefined,
+  { provider, before }: { provider: ProviderDefinition; before: Integration | undefined },
 ): OAuthClient {
   const clientSecret = given.client_secret ?? (before?.isTest ? undefined : before?.client?.clientSecret);
   if (clientSecret === undefined) {
     throw fieldError('invalid_body', ['credentials', 'client_secret'], 'No secret is stored yet.');
   }
+  const fault = modeNamed(provider.auth_mode).clientSecretFault?.(clientSecret, provider);
+  if (fault !== undefined) throw fieldError('invalid_body', ['credentials', 'client_secret'], fault);
   return { clientId: given.client_id, clientSecret };
 }
 

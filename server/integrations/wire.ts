@@ -17,7 +17,8 @@ const webhookSecret = text({ min: 1, max: 1024 }).optional();
 const ownClient = z.strictObject({
   type: z.literal('OAUTH2'),
   client_id: text({ min: 1, max: 1024 }).trim().min(1),
-  client_secret: text({ min: 1, max: 1024 }).trim().min(1),
+  /** For a provider of the mode JWT, the private key. */
+  client_secret: text({ min: 1, max: 16_384 }).trim().min(1),
   /** Comma-separated; absent: the provider's default scopes. */
   scopes: text({ max: 8192 }).optional(),
   webhook_secret: webhookSecret,

@@ -5,6 +5,7 @@
  * `source.ts` reads the files, `catalog.ts` collects all faults at start, `template.ts` has the rules for placeholders.
  */
 import { z } from 'zod';
+import { assertionSchema, assertionTexts } from './assertion.ts';
 import { addressFaults, placementFaults, type TemplateFields, textFaults } from './template.ts';
 
 /** A regular expression, read with the flag `u`. */
@@ -228,6 +229,8 @@ const tokenSchema = z.strictObject({
       format: z.enum(['json', 'form']).default('json'),
       /** The path of the token object, for example `authed_user`. A response without it is the token object itself. */
       token_path: z.string().optional(),
+      /** The field with the access token, if it is not `access_token`. */
+      access_token: z.string().optional(),
       /** For a provider that omits `token_type`. */
       default_token_type: z.string().optional(),
       /** The provider's own token types that are sent as Bearer, too. */
@@ -397,7 +400,9 @@ const formField = z.strictObject({
   example: z.string().optional(),
   required: z.boolean().default(true),
   secret: z.boolean().default(false),
-  max_length: z.int().positive().max(8192).default(1024),
+  /** Whether the value may have several lines. */
+  multiline: z.boolean().optional(),
+  max_length: z.int().positive().max(16_384).default(1024),
 });
 const form = z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no field name'), formField);
 
@@ -491,6 +496,8 @@ const fields = z.strictObject({
     .optional(),
   token: tokenSchema.optional(),
   login: loginSchema.optional(),
+  /** What a provider of the mode JWT gets instead of a client's secret. */
+  assertion: assertionSchema.optional(),
   /** The scope of the signatures of `AWS_SIGV4` at hosts other than those of AWS, which name it. */
   signature: z.strictObject({ service: z.string().min(1), region: z.string().min(1) }).optional(),
   refresh: z
@@ -715,6 +722,9 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
   }
   for (const [name, value] of Object.entries(definition.token?.params ?? {})) {
     texts.push([['token', 'params', name], value]);
+  }
+  for (const [path, text] of definition.assertion ? assertionTexts(definition.assertion) : []) {
+    texts.push([['assertion', ...path], text]);
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
   for (const [name, value] of Object.entries(definition.signature ?? {}))

@@ -34,7 +34,8 @@ export function readFields(
 function valueFault(field: FormField, value: string): string | undefined {
   if (value.length > field.max_length) return `must be at most ${field.max_length} characters`;
   // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
-  if (/[\u0000-\u001f\u007f]/.test(value)) return 'must not contain control characters';
+  if (/[\u0000-\u001f\u007f]/.test(field.multiline ? value.replaceAll(/[\t\r\n]/g, '') : value))
+    return 'must not contain control characters';
   if (field.pattern !== undefined && !patternExpression(field.pattern).test(value))
     return 'does not match the pattern';
   if (field.format !== undefined && !FORMATS[field.format].test(value))

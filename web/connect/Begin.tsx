@@ -1,4 +1,4 @@
-import { Button, PasswordInput, TextInput } from '@mantine/core';
+import { Button, PasswordInput, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
@@ -188,6 +188,8 @@ function FormFields({
           wrong: Object.fromEntries(Object.entries(form.wrong).filter(([name]) => name !== field.name)),
         }),
     };
+    // A field for passwords has one line, and browsers take the line breaks out of what is pasted there.
+    if (field.multiline) return <Textarea key={field.name} {...props} rows={6} className="key-text" />;
     return field.secret ? (
       <PasswordInput
         key={field.name}
@@ -216,9 +218,15 @@ function readRefusal(
 ): Pick<Form, 'wrong' | 'refusal'> {
   const { code, fields, message } =
     error instanceof Fault ? error : { code: 'unknown', fields: [], message: '' };
-  const names = new Set(choice.fields.map(({ name }) => name));
+  const known = new Map(choice.fields.map((field) => [field.name, field]));
   const wrong = Object.fromEntries(
-    fields.filter(({ path }) => names.has(path)).map(({ path }) => [path, say('doesNotFit')]),
+    fields
+      .filter(({ path }) => known.has(path))
+      // The reason that a key is refused is not obvious.
+      .map(({ path, message }) => [
+        path,
+        known.get(path)?.multiline ? `${say('doesNotFit')} (${message})` : say('doesNotFit'),
+      ]),
   );
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
   const refusal = {

@@ -1,5 +1,6 @@
 import { type RenewableCredentials, renewalOf } from '../../auth-modes/modes.ts';
 import type { Network, TokenOutcome } from '../../auth-modes/oauth2-request.ts';
+import { verificationRequest } from '../../auth-modes/place.ts';
 import type { Queryable } from '../../db/pool.ts';
 import { clientOf, type Integration } from '../../integrations/store.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
@@ -94,6 +95,8 @@ export function createSendRefresh(given: {
         timeoutMs: isPatient ? 2 * limitMs : limitMs,
         signal: ended.signal,
       });
+      if (!isSent && outcome.ok)
+        return confirmed(connection, { outcome, secret: token, fetch, signal: ended.signal });
       return isSent ? outcome : undefined;
     } finally {
       isAnswered = true;
@@ -102,3 +105,35 @@ export function createSendRefresh(given: {
     }
   };
 }
+
+/**
+ * A token that no endpoint has issued, since the service signed it: the call that verifies credentials says whether the
+ * key is still accepted. Anything but a 401 proves nothing.
+ */
+async function confirmed(
+  connection: Renewable,
+  {
+    outcome,
+    secret,
+    ...network
+  }: { outcome: TokenOutcome & { ok: true }; secret: string; fetch: Fetch; signal: AbortSignal },
+): Promise<TokenOutcome> {
+  const { integration, connectionConfig, credentials: previous } = connection;
+  const credentials = renewalOf(previous).after(outcome.tokens, { previous, secret });
+  const values = templateValues({ connectionConfig, integration });
+  const request = verificationRequest({ definition: integration.provider, credentials, values });
+  if (request === undefined) return outcome;
+  const { method, url, headers } = request;
+  const over = new AbortController();
+  const signal = AbortSignal.any([over.signal, network.signal, AbortSignal.timeout(confirmMs)]);
+  const answer = await network
+    .fetch(url, { method, headers: { ...headers }, redirect: 'manual', signal })
+    .catch(() => undefined);
+  // The body is not used, and it may never end.
+  over.abort();
+  if (answer?.status !== 401) return outcome;
+  return { ok: false, fault: { kind: 'dead_grant', error: 'invalid_token', httpStatus: 401 } };
+}
+
+/** Shorter than the lease of a connection whose provider has no token endpoint. */
+const confirmMs = 5000;

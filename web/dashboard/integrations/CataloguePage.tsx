@@ -177,6 +177,7 @@ const AUTH: Record<string, string> = {
   API_KEY: 'API key',
   BASIC: 'User and password',
   TWO_STEP: 'Sign-in for a token',
+  JWT: 'Private key',
   AWS_SIGV4: 'AWS signatures',
   NONE: 'No credentials',
 };

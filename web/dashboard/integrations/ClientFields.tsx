@@ -25,7 +25,7 @@ export function ClientFields({
         {...form.getInputProps('client_id')}
       />
       <PasswordInput
-        label="Client secret"
+        label={provider.auth_mode === 'JWT' ? 'Private key' : 'Client secret'}
         description={
           hasSecret
             ? 'A secret is stored, encrypted. Leave this field empty to keep it.'
@@ -162,8 +162,9 @@ export function useClientForm(
           : /^[a-zA-Z0-9~:.@ _-]+$/.test(key)
             ? null
             : 'Use letters, digits, spaces and ~ : . @ _ -',
+      // The issuer of an assertion has another form, such as an e-mail address.
       client_id: (id, { isTest }) =>
-        isTest || id.trim() === '' || id.trim() === storedId
+        isTest || id.trim() === '' || id.trim() === storedId || provider.auth_mode === 'JWT'
           ? null
           : faultOfClientId(provider.name, id.trim()),
       client_secret: (secret, { isTest, client_id }) =>
