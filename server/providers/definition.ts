@@ -422,6 +422,15 @@ const scope = z.strictObject({
   aliases: z.array(z.string()).default([]),
 });
 
+const setupStep = z
+  .string()
+  .min(1)
+  .max(250)
+  .refine(
+    (text) => !/[{}]/.test(text.replace('{redirect_uri}', '')),
+    'has a placeholder besides {redirect_uri}',
+  );
+
 /** A place for credentials on a request. The first of a list whose placeholders all have values is used. */
 const placement = z.strictObject({
   in: z.enum(['header', 'query', 'body']),
@@ -463,6 +472,14 @@ const fields = z.strictObject({
   /** The file in `providers/logos/`, by default named after the provider. `routes.ts` draws a missing one. */
   logo: z.string().regex(/^[a-z0-9-]+\.svg$/),
   auth_mode: z.string(),
+  /** How to get a client of one's own: what to do in the provider's console, in order. `url` is its address. */
+  setup: z
+    .strictObject({
+      url: z.url({ protocol: /^https$/ }).optional(),
+      /** Plain English sentences; `{redirect_uri}` stands for the address of the callback. */
+      steps: z.array(setupStep).min(1).max(8),
+    })
+    .optional(),
 
   /** The provider's identity: `iss` of its authorization responses (RFC 9207) and its id_tokens (OpenID Connect). */
   issuer: z

@@ -6,9 +6,30 @@ import { authModes } from '../auth-modes/modes.ts';
 import { brandNames } from '../brand.ts';
 import { createHttp } from '../http/server.ts';
 import { loadCatalog } from './catalog.ts';
-import { providerRoutes } from './routes.ts';
+import { providerRoutes, toWire } from './routes.ts';
 
 const directory = join(import.meta.dirname, '../../providers');
+
+test('the steps of a set-up name the redirect URI of this installation', async (t) => {
+  const catalog = loadCatalog(directory, authModes);
+  const wire = {
+    ...{ logosUrl: 'https://trellis.example.com/providers/logos', modes: catalog.modes },
+    redirectUri: 'https://trellis.example.com/oauth/callback',
+  };
+  const withSteps = catalog.list().filter(({ setup }) => setup !== undefined);
+  assert.ok(withSteps.length >= 25, String(withSteps.length));
+  for (const definition of withSteps) {
+    await t.test(definition.name, () => {
+      const steps = toWire(definition, wire).setup?.steps ?? [];
+      assert.equal(
+        steps.filter((step) => step.endsWith(`: ${wire.redirectUri}`)).length,
+        1,
+        steps.join('\n'),
+      );
+      assert.ok(steps.every((step) => !step.includes('{')));
+    });
+  }
+});
 
 test('a logo is the drawing in the folder, else a monogram of the provider, else nothing', async (t) => {
   const baseUrl = 'http://localhost:1';

@@ -129,7 +129,7 @@ export function toWire(
   { logosUrl, redirectUri, modes }: { logosUrl: string; redirectUri: string; modes: AuthModeTable },
 ) {
   const client = modes.get(definition.auth_mode)?.client ?? 'none';
-  const { authorization, token, refresh, scopes, api, verification } = definition;
+  const { authorization, token, refresh, scopes, api, verification, setup } = definition;
   return {
     name: definition.name,
     display_name: definition.display_name,
@@ -148,6 +148,9 @@ export function toWire(
       redirect_uri: redirectUri,
       authorization_params: { response_type: 'code', ...authorization.params },
       ...(authorization.pkce === 'none' && { disable_pkce: true }),
+    }),
+    ...(setup && {
+      setup: { ...setup, steps: setup.steps.map((step) => step.replace('{redirect_uri}', redirectUri)) },
     }),
     ...(token && {
       token_url: token.url,

@@ -50,6 +50,18 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'HubSpot' }).waitFor();
   });
 
+  test('other providers have the steps in their console, with the address to register', async () => {
+    await open('/integrations/new?provider=slack');
+    await page.getByRole('button', { name: 'How to create an OAuth client at Slack' }).click();
+    const steps = page.locator('.mantine-Timeline-item');
+    await steps.nth(4).waitFor();
+    const { baseUrl } = dashboard.trellis;
+    await steps.nth(1).getByText(`${baseUrl}/oauth/callback`).waitFor();
+    const console = page.getByRole('link', { name: 'api.slack.com' });
+    assert.equal(await console.getAttribute('href'), 'https://api.slack.com/apps');
+    await picture(page, 'integration-create-slack');
+  });
+
   test('a client of one’s own is put in at once, with the addresses to register beside it', async () => {
     const { trellis } = dashboard;
     const taken = { provider: 'google-sheet', unique_key: 'taken' };

@@ -36,15 +36,14 @@ import {
   takesClient,
   useClientForm,
 } from './ClientFields.tsx';
-import { GoogleSteps } from './GoogleGuide.tsx';
 import {
   createIntegration,
   createTestIntegration,
   integrationsQuery,
-  isGoogle,
   type Provider,
   providersQuery,
 } from './queries.ts';
+import { consoleOf, hasSetupGuide, SetupSteps } from './SetupGuide.tsx';
 
 /** All providers, with a search and categories. */
 export function CataloguePage() {
@@ -339,12 +338,14 @@ function CreateDialog({
           <ConfigFields form={form} provider={provider} />
           {takesClient(provider) && (
             <>
-              {isGoogle(provider.name) && (
+              {hasSetupGuide(provider) && (
                 <Accordion variant="contained" chevronPosition="left">
                   <Accordion.Item value="guide">
-                    <Accordion.Control>How to create an OAuth client at Google</Accordion.Control>
+                    <Accordion.Control>
+                      How to create an OAuth client at {consoleOf(provider)}
+                    </Accordion.Control>
                     <Accordion.Panel>
-                      <GoogleSteps provider={provider} />
+                      <SetupSteps provider={provider} />
                     </Accordion.Panel>
                   </Accordion.Item>
                 </Accordion>

@@ -1,24 +1,13 @@
-import { Alert, Anchor, Badge, Card, Code, Group, List, Stack, Text, Timeline, Title } from '@mantine/core';
+import { Alert, Anchor, Badge, Code, Group, List, Stack, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 import { adviceAtGoogle, whyNotAtGoogle } from '../../../server/providers/google-address.ts';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
 import { IconAlertTriangle, IconInfoCircle } from '../../ui/icons.tsx';
+import { Steps } from '../../ui/Steps.tsx';
 import { installationOf, type Provider } from './queries.ts';
 
 const library = 'https://console.cloud.google.com/apis/library';
-
-/** How to create an OAuth client at Google for this installation. */
-export function GoogleGuide({ provider }: { provider: Provider }) {
-  return (
-    <Card>
-      <Title order={2} mb="md">
-        Set-up at Google
-      </Title>
-      <GoogleSteps provider={provider} />
-    </Card>
-  );
-}
 
 /** The six steps, in the order of Google's console. */
 export function GoogleSteps({ provider }: { provider: Provider }) {
@@ -82,23 +71,7 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
       <AddressNotice
         baseUrl={provider.redirect_uri?.replace(/\/oauth\/callback$/, '') ?? installation.baseUrl}
       />
-      <Timeline bulletSize={26} lineWidth={2} active={-1}>
-        {steps.map(({ title, body }, index) => (
-          <Timeline.Item
-            key={title}
-            title={title}
-            bullet={
-              <Text size="xs" fw={600}>
-                {index + 1}
-              </Text>
-            }
-          >
-            <Text size="sm" component="div" c="dimmed">
-              {body}
-            </Text>
-          </Timeline.Item>
-        ))}
-      </Timeline>
+      <Steps steps={steps} />
     </>
   );
 }

@@ -48,19 +48,18 @@ import {
   takesClient,
   useClientForm,
 } from './ClientFields.tsx';
-import { GoogleGuide } from './GoogleGuide.tsx';
 import { QuotaBar } from './QuotaBar.tsx';
 import {
   changeIntegration,
   deleteIntegration,
   type Integration,
   integrationQuery,
-  isGoogle,
   type Provider,
   providerQuery,
   tryClient,
   type Usage,
 } from './queries.ts';
+import { hasSetupGuide, SetupGuide } from './SetupGuide.tsx';
 import { SunsetNotice } from './SunsetNotice.tsx';
 
 export function IntegrationPage() {
@@ -74,7 +73,7 @@ export function IntegrationPage() {
     enabled: query.data !== undefined,
   });
   const { data: integration } = query;
-  const hasGuide = integration !== undefined && isGoogle(integration.provider);
+  const hasGuide = provider.data !== undefined && hasSetupGuide(provider.data);
   return (
     <Page
       title={integration?.display_name ?? key}
@@ -142,7 +141,7 @@ export function IntegrationPage() {
               </Grid.Col>
               {hasGuide && provider.data && (
                 <Grid.Col span={{ base: 12, lg: 6 }}>
-                  <GoogleGuide provider={provider.data} />
+                  <SetupGuide provider={provider.data} />
                 </Grid.Col>
               )}
             </Grid>

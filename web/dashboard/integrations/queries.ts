@@ -24,6 +24,8 @@ export type Provider = {
   /** How far the facts of the definition reach: `verified`, `documented` or `community`. */
   level?: string;
   source?: { on: string; page: string };
+  /** What to do in the provider's console at `url`, with the redirect URI of this installation. */
+  setup?: { url?: string; steps: string[] };
   integration_config?: Record<
     string,
     { title?: string; description?: string; example?: string; optional?: boolean }
