@@ -40,14 +40,14 @@ export function createFunctions(app: App, parts: Parts) {
   const runtime = createRuntime(sdkParts, { maxProcesses: maxQueued + maxWaitedFor });
   const candidates = createUnsavedConnections(reader, { vault, now });
   const executing = {
-    ...{ db, vault, brand, baseUrl, webhookBaseUrl, reader, credentials, outbound, runtime },
+    ...{ db, vault, brand, baseUrl, webhookBaseUrl, reader, credentials, outbound, runtime, activity },
     proxy: createInnerProxy({
       brand,
       createFront: (known, causeOf) =>
         createProxy({ ...proxying, connections: candidates.reader, authenticate: known, causeOf }),
     }),
   };
-  const runner = createRunner({ ...executing, log, activity, nowMs, limits: { max: maxQueued } });
+  const runner = createRunner({ ...executing, log, nowMs, limits: { max: maxQueued } });
   let ran: Promise<void> | undefined;
   app.addHook('preClose', async () => {
     ran = runner.stop(config.drainMs);

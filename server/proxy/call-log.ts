@@ -85,12 +85,18 @@ export class CallTrace {
 
   /** The line for the activity log; to be called at the end. */
   operation(
-    { id, caller, request }: { id: string; caller: ProxyCaller; request: IncomingMessage },
+    {
+      id,
+      caller,
+      request,
+      run,
+    }: { id: string; caller: ProxyCaller; request: IncomingMessage; run?: string | undefined },
     { outcome, error }: Ended,
   ): Operation {
     this.#leaveQueue();
     const endedAt = this.#endedAt();
     const status = this.#statusAfter(error);
+    const isCutShort = outcome !== undefined && outcome !== 'answered';
     const isSuccess = outcome === 'answered' && status !== undefined && status < 400;
     const { headers, method, url = '' } = request;
     return {
@@ -116,7 +122,10 @@ export class CallTrace {
       connectMs: this.#connectMs,
       firstByteMs: this.#firstByteMs,
       bodyMs: this.#bodyMs,
-      details: outcome === undefined || outcome === 'answered' ? undefined : { outcome },
+      details:
+        isCutShort || run !== undefined
+          ? { ...(isCutShort && { outcome }), ...(run !== undefined && { run }) }
+          : undefined,
     };
   }
 

@@ -251,7 +251,7 @@ function settle({ activity }: ProxyState, inFlight: InFlightCall, how: Ended): v
   callsInFlight.add(-1);
   trace.count(provider?.name, how);
   if (caller !== undefined && !isTooOften(how.error))
-    activity?.log(trace.operation({ id, caller, request }, how));
+    activity?.log(trace.operation({ id, caller, request, run: cause.runId }, how));
   if (cause.span === undefined) return;
   cause.span.set({
     ...(response.headersSent && { 'http.response.status_code': response.statusCode }),

@@ -258,10 +258,13 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
 
   test('a run that went well shows what it changed, and can be run again', async () => {
     await open('/functions/of/google-sheet/sync/rows?tab=runs&state=succeeded');
-    await page.getByRole('link', { name: connectionId }).first().click();
+    await page.getByRole('link', { name: 'ada@example.com' }).first().click();
     const changes = page.getByRole('region', { name: 'Records' });
     await changes.getByRole('link', { name: 'Row' }).waitFor();
     await page.getByText('One row has no number').waitFor();
+    const calls = page.getByRole('list', { name: 'Calls of the run' }).getByRole('listitem');
+    await calls.filter({ hasText: 'Save 2 of Row' }).waitFor();
+    await page.getByRole('region', { name: 'Last runs' }).getByRole('img').nth(1).waitFor();
     await picture(page, 'run-succeeded');
     const log = page.getByRole('region', { name: 'Log' });
     await log.getByRole('textbox', { name: 'Search the log' }).fill('has no number');
@@ -296,6 +299,12 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await timeline.getByText('Attempt 2 began').waitFor();
     await timeline.getByText('Succeeded').waitFor();
     await page.getByText('2 of 3', { exact: true }).waitFor();
+    // Both attempts have called the provider: an outage, then an unknown spreadsheet.
+    const calls = page.getByRole('list', { name: 'Calls of the run' }).getByRole('listitem');
+    await calls.nth(1).waitFor();
+    assert.equal(await calls.count(), 2);
+    assert.match(await calls.first().innerText(), /^GET \/v4\/spreadsheets\/none/);
+    await picture(page, 'run-calls');
   });
 
   test('a sync that cannot start shows what it waits for', async () => {

@@ -1,5 +1,7 @@
 /** Calls of a sync for its records. Writes are made one after the other. */
 import { z } from 'zod';
+import type { OperationDetails } from '../../activity/operations.ts';
+import { logged } from '../../activity/writer.ts';
 import { limitConcurrency } from '../../concurrency.ts';
 import type { LiveConnection } from '../../connections/store/reader.ts';
 import type { Db, Tx } from '../../db/pool.ts';
@@ -16,6 +18,7 @@ import {
 import { readOnThread, readPartsOnThread } from '../../records/codec/thread.ts';
 import { findDataset } from '../../records/dataset.ts';
 import { defaultRestore } from '../../records/retention/policy.ts';
+import { savedCounts } from '../../records/routes/wire.ts';
 import { deleteRecords } from '../../records/write/delete.ts';
 import { NewerChanges, RunReads } from '../../records/write/run-positions.ts';
 import { saveRecords } from '../../records/write/save.ts';
@@ -71,7 +74,7 @@ const starting = inModel.extend({ next: z.boolean().default(false) });
 const merging = inModel.extend({ strategy: z.enum(['override', 'ignore_if_modified_after']) });
 
 export function recordCalls(
-  { db, brand }: ContextDeps,
+  { db, brand, activity }: ContextDeps,
   { fenced, connection, facts, touched, beginning, forgetCheckpoint }: RecordCallParts,
 ): [string, ServiceCall][] {
   const { variant, counts } = facts;
@@ -108,15 +111,30 @@ export function recordCalls(
     });
   }
 
+  /** Logs a write in the activity log, under the ID of the run. */
+  function loggedWrite<T>(
+    type: 'records.save' | 'records.update' | 'records.delete',
+    { model: name, detailsOf }: { model: string; detailsOf: (result: T) => OperationDetails },
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const details = { model: name, variant, run: facts.right.id };
+    const { environmentId, integrationKey: integration, connectionId } = facts;
+    const about = { type, environmentId, integration, connection: connectionId, details };
+    const of = (result: T) => ({ details: { ...details, ...detailsOf(result) } });
+    return logged(activity, { ...about, of }, work);
+  }
+
   async function save(checked: CheckedRecords, { model: name, connection: of }: Into) {
     const sum = countsOf(name);
-    const saved = await saveRecords(fenced, {
-      connection: of,
-      ...{ model: name, variant },
-      records: checked,
-      restore: await defaultRestore(db, of),
-      ...{ leaves: leftAlone(name), reads: readsOf(name) },
-    });
+    const restore = await defaultRestore(db, of);
+    const saved = await loggedWrite('records.save', { model: name, detailsOf: savedCounts }, () =>
+      saveRecords(fenced, {
+        connection: of,
+        ...{ model: name, variant, restore },
+        records: checked,
+        ...{ leaves: leftAlone(name), reads: readsOf(name) },
+      }),
+    );
     sum.added += saved.added.length;
     sum.updated += saved.updated.length;
     sum.unchanged += saved.unchangedCount;
@@ -124,11 +142,17 @@ export function recordCalls(
   }
   async function update(parts: readonly CheckedPart[], { model: name, connection: of }: Into) {
     const sum = countsOf(name);
-    const updated = await updateRecords(fenced, {
-      connection: of,
-      ...{ model: name, variant, parts },
-      ...{ leaves: leftAlone(name), reads: readsOf(name) },
+    const countsOfUpdate = ({ updatedCount, unchangedCount }: Awaited<ReturnType<typeof updateRecords>>) => ({
+      updated: updatedCount,
+      unchanged: unchangedCount,
     });
+    const updated = await loggedWrite('records.update', { model: name, detailsOf: countsOfUpdate }, () =>
+      updateRecords(fenced, {
+        connection: of,
+        ...{ model: name, variant, parts },
+        ...{ leaves: leftAlone(name), reads: readsOf(name) },
+      }),
+    );
     sum.updated += updated.updatedCount;
     sum.unchanged += updated.unchangedCount;
     const { missing, deleted, pruned } = updated;
@@ -192,7 +216,11 @@ export function recordCalls(
       const ids = args.records.map((record) => idOf(record));
       const leaves = leftAlone(args.model);
       const name = { connection: of.id, model: args.model, variant };
-      const { count } = await deleteRecords(fenced, { ...name, ids, leaves });
+      const { count } = await loggedWrite(
+        'records.delete',
+        { model: args.model, detailsOf: ({ count: deleted }) => ({ count: deleted }) },
+        () => deleteRecords(fenced, { ...name, ids, leaves }),
+      );
       sum.deleted += count;
       return null;
     }),

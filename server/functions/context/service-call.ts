@@ -1,5 +1,6 @@
 /** The types and helpers of a call from the code of a run to the service. */
 import type { z } from 'zod';
+import type { Activity } from '../../activity/writer.ts';
 import type { Brand } from '../../brand.ts';
 import type { CredentialSource } from '../../connections/refresh/credentials.ts';
 import type { ConnectionReader, LiveConnection } from '../../connections/store/reader.ts';
@@ -22,6 +23,7 @@ export type ContextDeps = {
   credentials: Pick<CredentialSource, 'fresh' | 'refreshedLiving'>;
   outbound: Pick<Outbound, 'fetchWhole'>;
   proxy: InnerProxy;
+  activity: Activity;
 };
 
 /** The run that a context belongs to. */

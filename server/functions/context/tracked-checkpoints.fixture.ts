@@ -1,6 +1,7 @@
 // A sync with delete tracking and checkpoints, run statement by statement against PostgreSQL, and a source whose items come and go.
 
 import assert from 'node:assert/strict';
+import { noActivity } from '../../activity/writer.ts';
 import { brandNames } from '../../brand.ts';
 import { AppError } from '../../errors.ts';
 import { setDatasetSettings } from '../../records/datasets.ts';
@@ -72,6 +73,7 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
       brand: brandNames('trellis'),
       reader: bench.one.reader,
       proxy: bench.one.proxy,
+      activity: noActivity,
     },
     baseUrl: 'http://localhost',
     webhookBaseUrl: 'http://localhost',

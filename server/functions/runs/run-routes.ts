@@ -26,6 +26,7 @@ const runWire = z.object({
   provider_config_key: z.string(),
   /** Null if the connection is deleted. */
   connection_id: z.string().nullable(),
+  account_email: z.string().nullable(),
   function: z.string(),
   version: z.number(),
   kind: z.enum(['sync', 'webhook', 'action', 'on-event']),
@@ -212,6 +213,7 @@ function toWire(
     id: run.id,
     provider_config_key: run.integrationKey,
     connection_id: run.connectionId,
+    account_email: run.accountEmail,
     function: run.function,
     version: run.version,
     kind: wireKind(run.kind),

@@ -25,6 +25,7 @@ export type RunView = {
   id: string;
   integrationKey: string;
   connectionId: string | null;
+  accountEmail: string | null;
   function: string;
   version: number;
   kind: RunKind;
@@ -112,6 +113,7 @@ const runViewSql = `
     run.id,
     integration.key as "integrationKey",
     connection.connection_id as "connectionId",
+    connection.account_email as "accountEmail",
     function.name as function,
     version.number as version,
     run.kind,
@@ -134,7 +136,7 @@ const runViewSql = `
   join function_version version on version.id = run.version_id
   join integration on integration.id = function.integration_id
   left join lateral (
-    select connection_id
+    select connection_id, account_email
     from connection
     where id = run.connection_id and deleted_at is null
     offset 0

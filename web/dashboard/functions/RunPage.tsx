@@ -45,7 +45,9 @@ import {
   syncsQuery,
   triggerSync,
 } from './queries.ts';
+import { RunCalls } from './RunCalls.tsx';
 import { RunError } from './RunError.tsx';
+import { RunTrend } from './RunTrend.tsx';
 import { RunBadge } from './StateBadge.tsx';
 import { AllowDeletesDialog } from './SyncActs.tsx';
 import { runKinds, runStates, spellTime, triggerWords } from './words.ts';
@@ -112,6 +114,8 @@ export function RunPage() {
                 {typeOf(loaded) === 'sync' && <ChangesCard run={loaded} />}
               </Stack>
             </SimpleGrid>
+            <RunCalls run={loaded} />
+            <RunTrend run={loaded} />
             <RunLog run={loaded} />
             {!mayWrite && typeOf(loaded) === 'action' && (
               <Dimmed>
@@ -247,7 +251,7 @@ export function RunFacts({ run, type }: { run: Run; type: FunctionType }) {
             'deleted'
           ) : (
             <AnchorLink inherit {...connectionPage(environment, { integration, id })}>
-              {id}
+              {run.account_email ?? id}
             </AnchorLink>
           )}
         </Fact>

@@ -126,7 +126,7 @@ function RunsTable({
               <Group gap={6}>
                 <Link className="fill-link" {...runPage(environment, run.id)}>
                   <Text span size="sm" fw={550} className="wrap">
-                    {isOfOne ? (run.connection_id ?? 'deleted connection') : run.function}
+                    {isOfOne ? accountOf(run) : run.function}
                   </Text>
                 </Link>
                 {run.kind !== 'sync' && (!isOfOne || run.kind === 'webhook') && (
@@ -136,7 +136,7 @@ function RunsTable({
               </Group>
               {!isOfOne && (
                 <Text size="xs" c="dimmed" className="wrap">
-                  {run.provider_config_key} · {run.connection_id ?? 'deleted connection'}
+                  {run.provider_config_key} · {accountOf(run)}
                 </Text>
               )}
               {run.error !== null && (
@@ -174,6 +174,8 @@ function RunsTable({
     />
   );
 }
+
+const accountOf = (run: Run) => run.account_email ?? run.connection_id ?? 'deleted connection';
 
 function tookOf({ started_at: began, ended_at: ended }: Run): string {
   return began === null || ended === null ? '' : spellTime(Date.parse(ended) - Date.parse(began));

@@ -105,6 +105,31 @@ export const runQuery = (environment: string, id: string) =>
     },
   });
 
+/** The activity log is written in batches, so entries may come after the end of the run. */
+const loggedAfterMs = 5_000;
+const maxCalls = 1_000;
+
+/** The last proxied calls and saves of a run, oldest first. */
+export const callsQuery = (environment: string, { id, ...run }: Run) =>
+  queryOptions({
+    queryKey: [environment, 'runs', 'one', id, 'calls'],
+    queryFn: async ({ signal }) => {
+      const of = { integration_id: run.provider_config_key, connection_id: run.connection_id ?? '' };
+      const ended = run.ended_at === null ? undefined : Date.parse(run.ended_at) + loggedAfterMs;
+      const { operations } = await call('GET /operations', {
+        environment,
+        signal,
+        query: {
+          ...{ ...of, from: run.queued_at, limit: maxCalls },
+          ...(ended !== undefined && { to: new Date(ended).toISOString() }),
+        },
+      });
+      return operations.filter(({ type, details }) => type !== 'run' && details.run === id).reverse();
+    },
+    refetchInterval: () =>
+      run.ended_at !== null && Date.now() - Date.parse(run.ended_at) > loggedAfterMs ? false : 2_000,
+  });
+
 /** All lines of a run; each request fetches those after the last known line. */
 export const linesQuery = (environment: string, id: string, queries: QueryClient) => {
   const queryKey = [environment, 'runs', 'one', id, 'lines'];
