@@ -181,10 +181,18 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     assert.equal((await stored('own-sheets')).test, true);
     await connect(dashboard.trellis, { integration: 'own-sheets' });
     await page.reload();
+    // The guide was needed until now.
+    await page.getByText('1 active').waitFor();
+    await page.getByRole('link', { name: 'ada@example.com' }).waitFor();
+    await page.getByText('No function is deployed for this integration.').waitFor();
+    await page.getByRole('region', { name: 'Calls, 24 hours' }).getByRole('img').first().waitFor();
+    assert.equal(await page.getByText('Set-up at Google').count(), 0);
+    await picture(page, 'integration-overview');
+    await page.getByRole('tab', { name: 'Settings' }).click();
+    await page.waitForURL(/tab=settings/);
     await page.getByText('You cannot change this while the integration has connections').waitFor();
     assert.ok(await toggle.isDisabled());
     assert.ok(await page.getByRole('button', { name: 'Delete', exact: true }).isDisabled());
-    await page.getByText('1 active').waitFor();
   });
 
   test('a fault of an integration is shown on its page and its card, with the next step', async () => {
@@ -223,7 +231,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations`);
     await viewer.getByText('own-sheets').waitFor();
     assert.equal(await viewer.getByRole('link', { name: 'Add an integration' }).count(), 0);
-    await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations/of/own-sheets`);
+    await viewer.goto(`${dashboard.trellis.baseUrl}/app/dev/integrations/of/own-sheets?tab=settings`);
     await viewer.getByText('Your role is read-only').waitFor();
     for (const name of ['Save', 'Delete', 'Add a test connection']) {
       assert.equal(await viewer.getByRole('button', { name }).count(), 0, name);

@@ -58,7 +58,7 @@ describe('pages in their four states', { skip: skipBrowser }, () => {
     },
     {
       name: 'integration',
-      path: '/integrations/of/google-sheet',
+      path: '/integrations/of/google-sheet?tab=settings',
       asks: /\/integrations\/google-sheet/,
       heading: 'google-sheet',
       full: 'This integration uses the sandbox',

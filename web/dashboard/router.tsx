@@ -18,6 +18,7 @@ import {
   eventsSearchOf,
   functionSearchOf,
   functionsSearchOf,
+  integrationSearchOf,
   integrationsSearchOf,
   playgroundSearchOf,
   recordsSearchOf,
@@ -111,6 +112,7 @@ const catalogue = createRoute({
 const integration = createRoute({
   getParentRoute: () => inside,
   path: '/integrations/of/$key',
+  validateSearch: integrationSearchOf,
   component: lazyRouteComponent(() => import('./integrations/IntegrationPage.tsx'), 'IntegrationPage'),
 });
 

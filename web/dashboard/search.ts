@@ -29,6 +29,11 @@ export const integrationsSearchOf = optional(({ search, faulty }) => ({
   faulty: faulty === true || undefined,
 }));
 
+export const integrationSearchOf = optional(({ tab }) => ({
+  /** Undefined: the overview. */
+  tab: tab === 'settings' ? tab : undefined,
+}));
+
 export const catalogueSearchOf = optional(({ search, category, provider }) => ({
   search: textOf(search),
   category: textOf(category),

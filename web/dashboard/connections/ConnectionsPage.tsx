@@ -219,13 +219,13 @@ function Empty({
 type Selection = { selected: ReadonlySet<number>; onChange: (next: ReadonlySet<number>) => void };
 
 /** A list of connections. Each row is a link to the connection. Those on the page can be selected. */
-function ConnectionsTable({
+export function ConnectionsTable({
   connections,
   selection,
 }: {
   connections: Connection[];
-  /** Undefined if the user may not change connections. */
-  selection: Selection | undefined;
+  /** Undefined if no connection can be selected. */
+  selection?: Selection | undefined;
 }) {
   const environment = useEnvironment();
   return (

@@ -184,7 +184,7 @@ function NoFunctions() {
 }
 
 /** A list of functions. Each row is a link to the function. */
-function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
+export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
   const environment = useEnvironment();
   return (
     <ListTable

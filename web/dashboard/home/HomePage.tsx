@@ -1,7 +1,6 @@
 import { Alert, Badge, Box, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, type LinkProps, lazyRouteComponent } from '@tanstack/react-router';
-import { Suspense } from 'react';
+import { Link, type LinkProps } from '@tanstack/react-router';
 import { IconCheck, IconChecklist } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
@@ -12,26 +11,15 @@ import { Sliced } from '../../ui/Sliced.tsx';
 import { counted } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
 import { sentence } from '../../ui/words.ts';
-import { duration } from '../activity/OperationsTable.tsx';
 import { hostOf } from '../events/words.ts';
 import { progressQuery, stepsLeft } from '../getting-started/queries.ts';
 import { QuotaBar } from '../integrations/QuotaBar.tsx';
 import { AnchorLink, functionPage, integrationPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import {
-  countProblems,
-  type Health,
-  healthQuery,
-  maxCounted,
-  type Proxied,
-  proxiedQuery,
-} from './queries.ts';
-
-const ActivityCharts = lazyRouteComponent(() => import('../activity/ActivityCharts.tsx'), 'ActivityCharts');
+import { lastSteps, ProxiedCard } from './ProxiedCard.tsx';
+import { countProblems, type Health, healthQuery, maxCounted } from './queries.ts';
 
 type To = Pick<LinkProps, 'to' | 'params' | 'search'>;
-const hourMs = 3_600_000;
-const dayMs = 24 * hourMs;
 /** From this share on, the use of a quota is a problem. */
 const highUse = 0.8;
 
@@ -40,10 +28,6 @@ export function HomePage() {
   const environment = useEnvironment();
   const query = useQuery(healthQuery(environment));
   const nowMs = useNow();
-  const lastOf = (count: number, stepMs: number) => ({
-    from: new Date((Math.floor(nowMs / stepMs) - count + 1) * stepMs).toISOString(),
-    stepS: stepMs / 1000,
-  });
   return (
     <Page title="Home">
       <SetUpLeft />
@@ -58,8 +42,8 @@ export function HomePage() {
           </>
         )}
       </Loaded>
-      <ProxiedCard title="Proxied calls, 24 hours" {...lastOf(24, hourMs)} />
-      <ProxiedCard title="Proxied calls, 14 days" {...lastOf(14, dayMs)} />
+      <ProxiedCard title="Proxied calls, 24 hours" {...lastSteps(nowMs, '24 hours')} />
+      <ProxiedCard title="Proxied calls, 14 days" {...lastSteps(nowMs, '14 days')} />
     </Page>
   );
 }
@@ -269,54 +253,6 @@ function Quotas({ quotas }: { quotas: Health['quotas'] }) {
         </Stack>
       </Card>
     </Stack>
-  );
-}
-
-/** Count, failures and durations of the proxied calls since a time. */
-function ProxiedCard({ title, from, stepS }: { title: string; from: string; stepS: number }) {
-  const environment = useEnvironment();
-  const query = useQuery(proxiedQuery(environment, { from, stepS }));
-  const waiting = <Skeleton h={170} />;
-  return (
-    <Card component="section" aria-label={title}>
-      <Group justify="space-between" mb="xs" gap="xs" mih={26}>
-        <Title order={2}>{title}</Title>
-        {query.data && <Totals of={query.data} from={from} />}
-      </Group>
-      <Loaded query={query} loading={waiting}>
-        {({ points }) => (
-          <Suspense fallback={waiting}>
-            <ActivityCharts points={points} stepS={stepS} />
-          </Suspense>
-        )}
-      </Loaded>
-    </Card>
-  );
-}
-
-function Totals({ of: { count, failed, p50, p95 }, from }: { of: Proxied; from: string }) {
-  const environment = useEnvironment();
-  const at = { to: '/$environment/activity', params: { environment } } as const;
-  const search = { type: 'proxy', from };
-  return (
-    <Group gap="md">
-      <AnchorLink size="sm" {...at} search={search}>
-        {counted(count, 'call')}
-      </AnchorLink>
-      <AnchorLink
-        size="sm"
-        c={failed > 0 ? 'var(--mantine-color-error)' : 'dimmed'}
-        {...at}
-        search={{ ...search, status: 'failed' }}
-      >
-        {failed.toLocaleString()} failed
-      </AnchorLink>
-      {p50 !== null && p95 !== null && (
-        <AnchorLink size="sm" c="dimmed" {...at} search={search}>
-          p50 {duration(p50)}, p95 {duration(p95)}
-        </AnchorLink>
-      )}
-    </Group>
   );
 }
 

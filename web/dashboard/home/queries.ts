@@ -47,12 +47,24 @@ export type Proxied = {
 };
 
 /** Proxied calls since a time: by step, and for the whole time. */
-export const proxiedQuery = (environment: string, { from, stepS }: { from: string; stepS: number }) =>
+export const proxiedQuery = (
+  environment: string,
+  { integration, from, stepS }: { integration?: string | undefined; from: string; stepS: number },
+) =>
   queryOptions({
-    queryKey: [environment, 'operations', 'proxied', from, stepS],
+    queryKey: [environment, 'operations', 'proxied', integration, from, stepS],
     queryFn: async ({ signal }): Promise<Proxied> => {
       const measure = (query: { step_s: 3600 | 86400 } | { by: 'type' }) =>
-        call('GET /operations/stats', { environment, signal, query: { type: 'proxy', from, ...query } });
+        call('GET /operations/stats', {
+          environment,
+          signal,
+          query: {
+            type: 'proxy',
+            from,
+            ...(integration !== undefined && { integration_id: integration }),
+            ...query,
+          },
+        });
       const [{ series = [] }, { groups = [] }] = await Promise.all([
         measure({ step_s: stepS as 3600 }),
         measure({ by: 'type' }),

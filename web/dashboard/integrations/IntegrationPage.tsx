@@ -7,6 +7,7 @@ import {
   Grid,
   Group,
   Progress,
+  SimpleGrid,
   Skeleton,
   Stack,
   Switch,
@@ -15,13 +16,14 @@ import {
 } from '@mantine/core';
 import { useDisclosure } from '@mantine/hooks';
 import { notifications } from '@mantine/notifications';
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { useNavigate, useParams } from '@tanstack/react-router';
+import { type UseQueryResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
 import { useState } from 'react';
 import { CauseAlert } from '../../ui/CauseAlert.tsx';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { Fact, Facts } from '../../ui/Facts.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { focusInvalid } from '../../ui/focus-invalid.ts';
 import { IconFlask, IconPlugConnected } from '../../ui/icons.tsx';
@@ -29,10 +31,18 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { useNow } from '../../ui/time.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
+import { ConnectionsTable } from '../connections/ConnectionsPage.tsx';
 import { causeName } from '../connections/causes.ts';
 import { NextCheck } from '../connections/NextCheck.tsx';
+import { connectionsQuery } from '../connections/queries.ts';
+import { FunctionsTable } from '../functions/FunctionsPage.tsx';
+import { functionsQuery } from '../functions/queries.ts';
+import { lastSteps, ProxiedCard } from '../home/ProxiedCard.tsx';
 import { AnchorLink, BackLink } from '../links.tsx';
+import { PageTabs } from '../PageTabs.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import {
@@ -66,6 +76,7 @@ export function IntegrationPage() {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
   const { key } = useParams({ from: '/$environment/integrations/of/$key' });
+  const { tab } = useSearch({ from: '/$environment/integrations/of/$key' });
   const [isOpen, { open, close }] = useDisclosure();
   const query = useQuery(integrationQuery(environment, key));
   const provider = useQuery({
@@ -73,7 +84,6 @@ export function IntegrationPage() {
     enabled: query.data !== undefined,
   });
   const { data: integration } = query;
-  const hasGuide = provider.data !== undefined && hasSetupGuide(provider.data);
   return (
     <Page
       title={integration?.display_name ?? key}
@@ -123,30 +133,24 @@ export function IntegrationPage() {
               </CauseAlert>
             )}
             {loaded.usage && <SunsetNotice integration={key} sunsets={loaded.usage.sunsets} />}
-            {provider.isPending && <LoadingRows rows={2} height={180} />}
-            {provider.isError && <FaultNotice error={provider.error} />}
-            <Grid gap="lg">
-              <Grid.Col span={{ base: 12, lg: hasGuide ? 6 : 12 }}>
-                <Stack gap="lg">
-                  {provider.data && (
-                    <CredentialsCard
-                      key={loaded.updated_at}
-                      integration={loaded}
-                      provider={provider.data}
-                      mayWrite={mayWrite}
-                    />
-                  )}
-                  {loaded.usage && <UsageCard integration={key} usage={loaded.usage} />}
-                </Stack>
-              </Grid.Col>
-              {hasGuide && provider.data && (
-                <Grid.Col span={{ base: 12, lg: 6 }}>
-                  <SetupGuide provider={provider.data} />
-                </Grid.Col>
-              )}
-            </Grid>
-            {mayWrite && (
-              <DeleteIntegration integration={key} connections={loaded.usage?.connections.total ?? 0} />
+            {loaded.usage && loaded.usage.connections.total > 0 ? (
+              <PageTabs
+                open={tab}
+                tabs={[
+                  {
+                    name: 'overview',
+                    label: 'Overview',
+                    content: () => <Overview integration={loaded} usage={loaded.usage!} />,
+                  },
+                  {
+                    name: 'settings',
+                    label: 'Settings',
+                    content: () => <SettingsTab integration={loaded} provider={provider} />,
+                  },
+                ]}
+              />
+            ) : (
+              <SettingsTab integration={loaded} provider={provider} />
             )}
           </Stack>
         )}
@@ -290,23 +294,135 @@ function Shown({ integration, provider }: CredentialsProps) {
   );
 }
 
-/** The number and states of connections, and the used quota of the client. */
-function UsageCard({ integration, usage }: { integration: string; usage: Usage }) {
+/** The credentials and, before the first connection, the steps of the set-up at the provider. */
+function SettingsTab({
+  integration,
+  provider,
+}: {
+  integration: Integration;
+  provider: UseQueryResult<Provider>;
+}) {
+  const mayWrite = useMayWrite();
+  const total = integration.usage?.connections.total ?? 0;
+  const needsGuide = (of: Provider) => total === 0 && !integration.test && hasSetupGuide(of);
+  return (
+    <Stack gap="lg">
+      <Loaded query={provider} loading={<LoadingRows rows={2} height={180} />}>
+        {(of) => (
+          <SimpleGrid cols={{ base: 1, lg: needsGuide(of) ? 2 : 1 }} spacing="lg">
+            <Stack gap="lg">
+              <CredentialsCard
+                key={integration.updated_at}
+                integration={integration}
+                provider={of}
+                mayWrite={mayWrite}
+              />
+              {mayWrite && <DeleteIntegration integration={integration.unique_key} connections={total} />}
+            </Stack>
+            {needsGuide(of) && <SetupGuide provider={of} />}
+          </SimpleGrid>
+        )}
+      </Loaded>
+    </Stack>
+  );
+}
+
+/** The size of the lists, which have a link to the whole list. */
+const maxShown = 10;
+
+/** Usage, error rate, functions and connections, with the key facts beside them. */
+function Overview({ integration, usage }: { integration: Integration; usage: Usage }) {
   const environment = useEnvironment();
+  const nowMs = useNow();
+  const { unique_key: key } = integration;
+  const of = { integration_id: key, limit: maxShown };
+  const functions = useQuery(functionsQuery(environment, of));
+  const connections = useQuery(connectionsQuery(environment, of));
+  const params = { environment };
+  const search = { integration: key };
+  return (
+    <Grid gap="lg">
+      <Grid.Col span={{ base: 12, lg: 4 }} order={{ base: 1, lg: 2 }}>
+        <Stack gap="lg">
+          <About integration={integration} />
+          <UsageCard usage={usage} />
+        </Stack>
+      </Grid.Col>
+      <Grid.Col span={{ base: 12, lg: 8 }} order={{ base: 2, lg: 1 }}>
+        <Stack gap="lg">
+          <ProxiedCard title="Calls, 24 hours" integration={key} {...lastSteps(nowMs, '24 hours')} />
+          <Stack gap="xs" component="section" aria-label="Functions">
+            <Group justify="space-between">
+              <Title order={2}>Functions</Title>
+              <AnchorLink size="sm" to="/$environment/functions" params={params} search={search}>
+                View all
+              </AnchorLink>
+            </Group>
+            {functions.isError ? (
+              <Dimmed>{functions.error.message}</Dimmed>
+            ) : (
+              <Loaded query={functions} loading={<LoadingRows rows={2} />}>
+                {({ data }) =>
+                  data.length === 0 ? (
+                    <Dimmed>No function is deployed for this integration.</Dimmed>
+                  ) : (
+                    <FunctionsTable functions={data} />
+                  )
+                }
+              </Loaded>
+            )}
+          </Stack>
+          <Stack gap="xs" component="section" aria-label="Connections">
+            <Group justify="space-between">
+              <Title order={2}>Connections</Title>
+              <AnchorLink size="sm" to="/$environment/connections" params={params} search={search}>
+                View all {usage.connections.total.toLocaleString()}
+              </AnchorLink>
+            </Group>
+            <Loaded query={connections} loading={<LoadingRows rows={3} />}>
+              {(page) => <ConnectionsTable connections={page.connections} />}
+            </Loaded>
+          </Stack>
+        </Stack>
+      </Grid.Col>
+    </Grid>
+  );
+}
+
+function About({ integration }: { integration: Integration }) {
+  return (
+    <Card>
+      <Title order={2} mb="xs">
+        About
+      </Title>
+      <Facts>
+        <Fact name="Provider">{integration.provider}</Fact>
+        <Fact name="Integration ID">
+          <Copyable value={integration.unique_key} what="the integration ID" />
+        </Fact>
+        {integration.client_id !== null && !integration.test && (
+          <Fact name="Client ID">
+            <Copyable value={integration.client_id} what="the client ID" />
+          </Fact>
+        )}
+        <Fact name="Scopes">{integration.scopes.length === 0 ? 'none' : integration.scopes.join(', ')}</Fact>
+        <Fact name="Created">
+          <RelativeTime at={integration.created_at} />
+        </Fact>
+        <Fact name="Changed">
+          <RelativeTime at={integration.updated_at} />
+        </Fact>
+      </Facts>
+    </Card>
+  );
+}
+
+/** The number of connections by state, and the used quota of the client. */
+function UsageCard({ usage }: { usage: Usage }) {
   return (
     <Card>
       <Stack>
-        <Group justify="space-between">
-          <Title order={2}>Connections</Title>
-          <AnchorLink
-            size="sm"
-            to="/$environment/connections"
-            params={{ environment }}
-            search={{ integration }}
-          >
-            Show all
-          </AnchorLink>
-        </Group>
+        <Title order={2}>Usage</Title>
         <Shares connections={usage.connections} />
         {usage.quota.length > 0 && (
           <>
@@ -322,9 +438,6 @@ function UsageCard({ integration, usage }: { integration: string; usage: Usage }
 }
 
 function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<Usage, 'connections'>) {
-  if (total === 0) {
-    return <Dimmed>No accounts are connected yet.</Dimmed>;
-  }
   const shares = [
     { name: 'active', count: active, color: 'teal' },
     { name: 'reconnect needed', count: needs_reauth, color: 'red' },

@@ -1,0 +1,82 @@
+import { Card, Group, Skeleton, Title } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { lazyRouteComponent } from '@tanstack/react-router';
+import { Suspense } from 'react';
+import { Loaded } from '../../ui/Loaded.tsx';
+import { counted } from '../../ui/size.ts';
+import { duration } from '../activity/OperationsTable.tsx';
+import { AnchorLink } from '../links.tsx';
+import type { ActivitySearch } from '../search.ts';
+import { useEnvironment } from '../shell/environment.ts';
+import { type Proxied, proxiedQuery } from './queries.ts';
+
+const ActivityCharts = lazyRouteComponent(() => import('../activity/ActivityCharts.tsx'), 'ActivityCharts');
+
+const hourMs = 3_600_000;
+const spans = { '24 hours': { count: 24, stepMs: hourMs }, '14 days': { count: 14, stepMs: 24 * hourMs } };
+const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 1 });
+
+/** Whole steps up to now. */
+export function lastSteps(nowMs: number, span: keyof typeof spans): { from: string; stepS: number } {
+  const { count, stepMs } = spans[span];
+  const from = new Date((Math.floor(nowMs / stepMs) - count + 1) * stepMs).toISOString();
+  return { from, stepS: stepMs / 1000 };
+}
+
+/** Count, failures and durations of the proxied calls since a time: of one integration or of all. */
+export function ProxiedCard({
+  title,
+  integration,
+  from,
+  stepS,
+}: {
+  title: string;
+  integration?: string;
+  from: string;
+  stepS: number;
+}) {
+  const environment = useEnvironment();
+  const query = useQuery(proxiedQuery(environment, { integration, from, stepS }));
+  const waiting = <Skeleton h={170} />;
+  return (
+    <Card component="section" aria-label={title}>
+      <Group justify="space-between" mb="xs" gap="xs" mih={26}>
+        <Title order={2}>{title}</Title>
+        {query.data && <Totals of={query.data} search={{ type: 'proxy', from, integration }} />}
+      </Group>
+      <Loaded query={query} loading={waiting}>
+        {({ points }) => (
+          <Suspense fallback={waiting}>
+            <ActivityCharts points={points} stepS={stepS} />
+          </Suspense>
+        )}
+      </Loaded>
+    </Card>
+  );
+}
+
+function Totals({ of: { count, failed, p50, p95 }, search }: { of: Proxied; search: ActivitySearch }) {
+  const environment = useEnvironment();
+  const at = { to: '/$environment/activity', params: { environment } } as const;
+  return (
+    <Group gap="md">
+      <AnchorLink size="sm" {...at} search={search}>
+        {counted(count, 'call')}
+      </AnchorLink>
+      <AnchorLink
+        size="sm"
+        c={failed > 0 ? 'var(--mantine-color-error)' : 'dimmed'}
+        {...at}
+        search={{ ...search, status: 'failed' }}
+      >
+        {failed.toLocaleString()} failed
+        {count > 0 && failed > 0 && ` (${percent.format(failed / count)})`}
+      </AnchorLink>
+      {p50 !== null && p95 !== null && (
+        <AnchorLink size="sm" c="dimmed" {...at} search={search}>
+          p50 {duration(p50)}, p95 {duration(p95)}
+        </AnchorLink>
+      )}
+    </Group>
+  );
+}
