@@ -200,7 +200,7 @@ const departures: Record<string, Departures> = {
     refreshLifeIn: 'refresh_token_expires_in',
     userinfo: { id: 77, contact: { email: 'ada@example.com' } },
   },
-  'sage-intacct': {},
+  'sage-intacct': offlineScope('offline_access'),
   salesforce: {
     ...challenge,
     ...offlineScope('refresh_token'),
@@ -209,7 +209,7 @@ const departures: Record<string, Departures> = {
     revocationAuth: 'none',
     userinfo: { sub: 'https://login.salesforce.com/id/00D/77', user_id: '77', email: 'ada@example.com' },
   },
-  salesloft: { userinfo: { data: { id: 77, email: 'ada@example.com' } } },
+  salesloft: {},
   sentry: { grantedScopes: 'absent' },
   'sharepoint-online': microsoft,
   servicenow: {},

@@ -84,6 +84,8 @@ const paginateSchema = z.discriminatedUnion('type', [
 /** The API that the proxy calls: its address, the headers of a call, the form of its responses. */
 const apiSchema = z.strictObject({
   base_url: z.string(),
+  /** `cut`: a caller's path that begins with the path of `base_url` is sent with it once, not twice. */
+  repeated_base_path: z.enum(['cut']).optional(),
   /**
    * Further addresses of the provider that a Base-Url-Override may name without a setting of the integration. Read as
    * a map to the address that is called: the same one, or that of the sandbox.

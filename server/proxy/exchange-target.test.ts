@@ -55,6 +55,54 @@ test("the provider's base address keeps its path and may be repeated by the call
   assert.equal(target(`/proxy/${google}.evil.example/x`), `${google}/${google}.evil.example/x`);
 });
 
+test("the base address's path may be repeated where the definition says so, and is cut once", () => {
+  const at = (path: string, baseUrl = 'https://api.example.com/api/v1') =>
+    targetAt(baseOf(baseUrl), { rawUrl: path, forbidQuery: new Set(), cutsBasePath: true }).path;
+  for (const path of ['/proxy/users?x=%2F', '/proxy/api/v1/users?x=%2F', '/api/v1/users?x=%2F']) {
+    assert.equal(at(path), '/api/v1/users?x=%2F');
+  }
+  assert.equal(at('/proxy/https://api.example.com/api/v1/users'), '/api/v1/users');
+  assert.equal(at('/proxy/api/v1'), '/api/v1/');
+  assert.equal(at('/proxy/api/v1?x'), '/api/v1/?x');
+  assert.equal(at('/proxy/api/v1/api/v1/users'), '/api/v1/api/v1/users');
+  for (const path of ['/api/v10/users', '/api', '/API/v1/users', '/api%2Fv1/users', '/users/api/v1']) {
+    assert.equal(at(`/proxy${path}`), `/api/v1${path}`);
+  }
+  assert.equal(at('/proxy/users', 'https://api.example.com'), '/users');
+  for (const path of ['/proxy/api/v1/../users', '/proxy/api/v1//other.example/x', '/proxy/api/v1/%2e%2e/x']) {
+    assert.throws(() => at(path), refused('invalid_proxy_path'));
+  }
+  assert.equal(
+    target('/proxy/api/v1/users', { baseUrl: 'https://api.example.com/api/v1' }).slice(23),
+    '/api/v1/api/v1/users',
+  );
+});
+
+test('each definition that cuts its base path has one, and both spellings lead to the same address', () => {
+  const cutting = loadCatalog(providers, authModes)
+    .list()
+    .filter(({ api }) => api.repeated_base_path === 'cut');
+  const names = [
+    'asana',
+    'close',
+    'discord',
+    'docusign',
+    'docusign-jwt',
+    'pinterest',
+    'supabase',
+    'zoho-desk',
+  ];
+  assert.deepEqual(cutting.map(({ name }) => name).sort(), names);
+  for (const { api } of cutting) {
+    const base = baseOf(api.base_url.replace(/\$\{[^}]*\}/g, 'com'));
+    assert.notEqual(base.prefix, '');
+    const at = (rawUrl: string) =>
+      targetAt(base, { rawUrl, forbidQuery: new Set(), cutsBasePath: true }).path;
+    assert.equal(at(`/proxy${base.prefix}/things`), `${base.prefix}/things`);
+    assert.equal(at('/proxy/things'), `${base.prefix}/things`);
+  }
+});
+
 test('a path without our prefix is sent whole', () => {
   assert.equal(target('/v4/spreadsheets/S1?fields=a'), `${google}/v4/spreadsheets/S1?fields=a`);
 });

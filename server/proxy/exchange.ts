@@ -480,12 +480,16 @@ export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
  * `integration_misconfigured` (424) if the provider's address needs a setting that is missing.
  */
 function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest): Attempt {
+  const { api } = proxyRequest.connection.integration.provider;
   const address = addressOf(proxyRequest, credentials);
   const chosen = chosenBase(proxyRequest, address);
   const base = chosen ?? address.base();
-  const { base_url } = proxyRequest.connection.integration.provider.api;
-  const hasSecret = chosen === undefined && base_url.includes('${credentials.');
-  const { origin, path } = targetAt(base, { rawUrl: proxyRequest.rawUrl, forbidQuery: address.forbidQuery });
+  const hasSecret = chosen === undefined && api.base_url.includes('${credentials.');
+  const { origin, path } = targetAt(base, {
+    rawUrl: proxyRequest.rawUrl,
+    forbidQuery: address.forbidQuery,
+    cutsBasePath: chosen === undefined && api.repeated_base_path === 'cut',
+  });
   const headers = address.headerRules.headers(proxyRequest.rawHeaders);
   requirePermission(proxyRequest.rules, judgedCall(proxyRequest, address, { origin, path, headers }));
   const { placed } = address;
@@ -601,13 +605,20 @@ type Base = {
 /**
  * The provider's address for a request to the proxy: its path and query are byte for byte those of the caller after the base
  * address. `rawUrl` is path and query as they came in, undecoded, with or without `/proxy`. Pairs of the names in
- * `forbidQuery` (`namesToCut`) are removed. Throws `invalid_proxy_path`.
+ * `forbidQuery` (`namesToCut`) are removed, and with `cutsBasePath` a path of the base address that the caller repeats.
+ * Throws `invalid_proxy_path`.
  */
 export function targetAt(
   base: Base,
-  { rawUrl, forbidQuery }: { rawUrl: string; forbidQuery: ReadonlySet<string> },
+  {
+    rawUrl,
+    forbidQuery,
+    cutsBasePath = false,
+  }: { rawUrl: string; forbidQuery: ReadonlySet<string>; cutsBasePath?: boolean },
 ): { origin: string; path: string } {
-  const text = withoutPrefix(rawUrl, base.text);
+  const rest = rawUrl.startsWith('/proxy/') ? rawUrl.slice('/proxy'.length) : rawUrl;
+  const given = withoutStart(rest, `/${base.text}`);
+  const text = cutsBasePath && given === rest ? withoutStart(rest, base.prefix) : given;
   const reason = unsafeTarget(text);
   if (reason !== undefined) throw invalidPath(reason);
   const target = base.prefix + withoutNamed(text, forbidQuery);
@@ -645,13 +656,12 @@ function readBase(address: string): Base | undefined {
   return { text, origin: url.origin, prefix: url.pathname.replace(/\/+$/, '') };
 }
 
-/** The part after `/proxy`, or all of a root alias; without the provider's base address if the caller repeats it. */
-function withoutPrefix(rawUrl: string, base: string): string {
-  const rest = rawUrl.startsWith('/proxy/') ? rawUrl.slice('/proxy'.length) : rawUrl;
-  if (!rest.startsWith(base, 1)) return rest;
-  const after = rest.slice(1 + base.length);
+/** Path and query behind `start`; all of `text` if it does not begin with `start` or a segment goes on behind it. */
+function withoutStart(text: string, start: string): string {
+  if (!text.startsWith(start)) return text;
+  const after = text.slice(start.length);
   if (after === '' || after.startsWith('?')) return `/${after}`;
-  return after.startsWith('/') ? after : rest;
+  return after.startsWith('/') ? after : text;
 }
 
 /** Why path and query cannot be sent safely; undefined: they can. */

@@ -130,3 +130,35 @@ test('rules hold behind a base path, through overrides, a repeated address, redi
   }
   assert.equal(seen.length, 3, 'no redirect to there is followed');
 });
+
+test('rules see a path without the base path that the caller repeats, and an override cuts nothing', async (t) => {
+  const seen: string[] = [];
+  const upstream = await startHttp((request, response) => {
+    seen.push(`${request.url}`);
+    response.end('ok');
+  });
+  const other = upstream.url.replace('127.0.0.1', 'localhost');
+  const proxy = await startProxy({
+    definition: definitionAt(`${upstream.url}/api`, { repeated_base_path: 'cut' }),
+    integrationConfig: { allowed_base_urls: other },
+    keyRules: [rule('allow /open/**'), rule('allow /api/open/**'), rule('allow /shut')],
+    proxyRules: [rule('deny /shut')],
+  });
+  t.after(async () => {
+    await proxy.close();
+    await upstream.close();
+  });
+  const statusOf = async (path: string, override = '') => {
+    const answer = await send(`${proxy.url}${path}`, { headers: { 'base-url-override': override } }).answer;
+    await bytesOf(answer);
+    return answer.statusCode;
+  };
+  const passed = ['/proxy/open/a?b', '/proxy/api/open/a?b', '/proxy/api/api/open/a'];
+  for (const path of passed) assert.equal(await statusOf(path), 200, path);
+  assert.equal(await statusOf('/proxy/api/open/a', `${other}/api`), 200);
+  assert.deepEqual(seen, ['/api/open/a?b', '/api/open/a?b', '/api/api/open/a', '/api/api/open/a']);
+  seen.length = 0;
+  for (const path of ['/proxy/shut', '/proxy/api/shut', '/proxy/api'])
+    assert.equal(await statusOf(path), 403, path);
+  assert.deepEqual(seen, []);
+});
