@@ -222,7 +222,7 @@ export async function addRoutes(
     origins: [new URL(baseUrl).origin, ...config.functions.mcpOrigins],
   });
   await webhookRoutes(app, {
-    ...{ db, reading, reader, credentials, log, now },
+    ...{ db, reading, reader, credentials, webhookBaseUrl, log, now },
     fetchFor: outbound.fetchFor,
     receiving: {
       ...{ db, vault, brand, connections: reader, poke: runner.poke, log, now },

@@ -4,7 +4,7 @@ import { AppError, fieldError } from '../errors.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { readFields } from '../providers/fields.ts';
 import { quotaWith } from '../providers/quota-setting.ts';
-import { standardKey } from '../providers/webhook-secret.ts';
+import { isUsableSecret } from '../providers/webhook-secret.ts';
 import type { Integration, IntegrationChange, IntegrationReading, OAuthClient } from './store.ts';
 import { type changedCredentials, type integrationSettings, readScopes } from './wire.ts';
 
@@ -54,15 +54,21 @@ export function readSettings(
   };
 }
 
+const secretForms: Partial<Record<string, string>> = {
+  standard: 'must be base64 of 16 bytes or more, with or without `whsec_`.',
+  hmac: 'must be a key of 16 bytes or more, in the encoding in which the provider shows it (hex or base64).',
+  public_key: "must be the provider's public key: 64 hexadecimal digits (Ed25519), or base64 (ECDSA).",
+};
+
 /** Refuses a secret that cannot authenticate a sender. An empty one means none. */
 function requireUsableSecret(
   { webhook }: ProviderDefinition,
   { secret, path }: { secret: string | undefined; path: string[] },
 ): void {
-  const { scheme, key } = webhook?.proof ?? {};
-  if (!secret || scheme !== 'standard' || key !== 'webhook_secret') return;
-  if (standardKey(secret) !== undefined) return;
-  throw fieldError('invalid_body', path, 'must be base64 of 16 bytes or more, with or without `whsec_`.');
+  const proof = webhook?.proof;
+  if (!secret || proof === undefined || proof.key !== 'webhook_secret' || isUsableSecret(secret, proof))
+    return;
+  throw fieldError('invalid_body', path, secretForms[proof.scheme] ?? 'cannot prove a webhook.');
 }
 
 /** The client in a body, with the stored secret if the body has none. */

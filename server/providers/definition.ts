@@ -311,63 +311,147 @@ const fieldName = z.string().regex(/^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$/, 'is no
 /** The secret of the integration that authenticates the sender. */
 const senderKey = z.enum(['webhook_secret', 'client_secret']);
 
+/** A place in a webhook: a header, a query parameter of its address, or a field of its body. */
+const place = z.union([
+  z.strictObject({ header: headerName }),
+  z.strictObject({ query: z.string().min(1) }),
+  z.strictObject({ body: fieldName }),
+]);
+
+/** Where a signature is and what it covers. */
+const signature = {
+  key: senderKey,
+  header: headerName,
+  encoding: z.enum(['hex', 'base64']).default('hex'),
+  /** The text before the signature. */
+  prefix: z.string().default(''),
+  /** The names of the parts, if the header is a list such as `t=1,v1=ab`. */
+  parts: z.strictObject({ timestamp: z.string().optional(), signature: z.string() }).optional(),
+  /** The header with the time of sending. */
+  timestamp_header: headerName.optional(),
+  /** The form of a time of sending outside the body: Unix time, or RFC 3339. */
+  timestamp_format: z.enum(['seconds', 'milliseconds', 'rfc3339']).default('seconds'),
+  /** The field of the body with the time of sending in Unix milliseconds. */
+  timestamp_body: fieldName.optional(),
+  /** The signed text: `{body}`, `{timestamp}` if there is one, `{url}` and `{header.Name}`. */
+  signed: z
+    .string()
+    .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
+    .default('{body}'),
+};
+type Timed = {
+  parts?: { timestamp?: string | undefined } | undefined;
+  timestamp_header?: string | undefined;
+  timestamp_body?: string | undefined;
+  signed: string;
+};
+const timesOf = ({ parts, timestamp_header, timestamp_body }: Timed) =>
+  [parts?.timestamp, timestamp_header, timestamp_body].filter((from) => from !== undefined);
+const signsItsTime = ({ timestamp_body, ...proof }: Timed) =>
+  timesOf(proof).length > 0 === proof.signed.includes('{timestamp}');
+const timeFault = { path: ['signed'], message: 'a timestamp is read and signed, or neither' };
+const hasOneTime = (proof: Timed) => timesOf(proof).length <= 1;
+const placesFault = { path: ['timestamp_body'], message: 'the time of sending is read from one place' };
+
 const proof = z.discriminatedUnion('scheme', [
   /** A message authentication code (RFC 2104) over the body. */
   z
     .strictObject({
       scheme: z.literal('hmac'),
-      key: senderKey,
-      header: headerName,
+      ...signature,
       digest: z.enum(['sha1', 'sha256', 'sha512']).default('sha256'),
-      encoding: z.enum(['hex', 'base64']).default('hex'),
-      /** The text before the signature. */
-      prefix: z.string().default(''),
-      /** The names of the parts, if the header is a list such as `t=1,v1=ab`. */
-      parts: z.strictObject({ timestamp: z.string(), signature: z.string() }).optional(),
-      /** The header with the time of sending in Unix seconds. */
-      timestamp_header: headerName.optional(),
-      /** The field of the body with the time of sending in Unix milliseconds. */
-      timestamp_body: fieldName.optional(),
-      /** The signed text: `{body}`, and `{timestamp}` if there is one. */
-      signed: z
-        .string()
-        .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
-        .default('{body}'),
+      /** The encoding of the key in the secret. */
+      key_encoding: z.enum(['utf8', 'hex', 'base64']).default('utf8'),
       /** `unset`: an integration without a secret accepts the webhooks of every sender. */
       required: z.enum(['always', 'unset']).default('always'),
     })
-    .refine(
-      ({ parts, timestamp_header, signed }) =>
-        (parts !== undefined || timestamp_header !== undefined) === signed.includes('{timestamp}'),
-      { path: ['signed'], message: 'a timestamp is read and signed, or neither' },
-    )
-    .refine(
-      ({ parts, timestamp_header, timestamp_body }) =>
-        [parts, timestamp_header, timestamp_body].filter((from) => from !== undefined).length <= 1,
-      { path: ['timestamp_body'], message: 'the time of sending is read from one place' },
-    ),
-  /** https://www.standardwebhooks.com */
-  z.strictObject({ scheme: z.literal('standard'), key: senderKey }),
-  /** The secret itself. */
-  z.strictObject({ scheme: z.literal('token'), key: senderKey, header: headerName }),
+    .refine(signsItsTime, timeFault)
+    .refine(hasOneTime, placesFault),
+  /** A signature by the provider's private key. The secret is the public key: hex for `ed25519`, SPKI in base64 for `ecdsa`. */
+  z
+    .strictObject({ scheme: z.literal('public_key'), ...signature, algorithm: z.enum(['ed25519', 'ecdsa']) })
+    .refine(signsItsTime, timeFault)
+    .refine(hasOneTime, placesFault),
+  /** https://www.standardwebhooks.com; `headers` is the text before `-id`, `-timestamp` and `-signature`. */
+  z.strictObject({
+    scheme: z.literal('standard'),
+    key: senderKey,
+    headers: z.enum(['webhook', 'svix']).default('webhook'),
+  }),
+  /** The secret itself; with `basic`, the user name and the password of RFC 7617, divided by a colon. */
+  z
+    .strictObject({
+      scheme: z.literal('token'),
+      key: senderKey,
+      header: headerName.optional(),
+      query: z.string().min(1).optional(),
+      body: fieldName.optional(),
+      basic: z.boolean().default(false),
+    })
+    .refine(({ header, query, body }) => [header, query, body].filter(Boolean).length === 1, {
+      path: ['header'],
+      message: 'the secret is read from one place: a header, a query parameter or a field of the body',
+    }),
+  /** A JSON Web Token signed with HS256 (RFC 7519). `body_claim` has the hexadecimal SHA-256 of the body. */
+  z.strictObject({
+    scheme: z.literal('jwt'),
+    key: senderKey,
+    header: headerName,
+    prefix: z.string().default(''),
+    body_claim: z.string().optional(),
+  }),
 ]);
 
-const place = z.union([z.strictObject({ header: headerName }), z.strictObject({ body: fieldName })]);
+/** The answer to a request that only tests the address. `{value}` is what `from` has. */
+const challengeAnswer = z.union([
+  z.strictObject({ text: z.literal('{value}') }),
+  /** The fields of a JSON object; `{hmac}` is the value's HMAC-SHA256 in hex, under the secret of the proof. */
+  z.strictObject({ json: z.record(z.string(), z.enum(['{value}', '{hmac}'])) }),
+  z.strictObject({ header: headerName }),
+  /** `answer_status` without a body. */
+  z.strictObject({ empty: z.literal(true) }),
+]);
+const challenge = z
+  .strictObject({
+    method: z.enum(['GET', 'POST']).default('POST'),
+    /** A request with a value there is a test; without `from`, each request of this method. */
+    from: place.optional(),
+    /** Only this value is a test. */
+    equals: z.string().optional(),
+    /** Whether the test is proved like a webhook. Any sender can have an unproved one answered. */
+    proved: z.boolean(),
+    answer: challengeAnswer,
+  })
+  .refine(({ method, from }) => method === 'GET' || from !== undefined, {
+    path: ['from'],
+    message: 'is required to distinguish a test from a webhook',
+  })
+  .refine(({ method, proved }) => !(method === 'GET' && proved), {
+    path: ['proved'],
+    message: 'a GET has no proof',
+  })
+  // The signature of any text that a sender chooses would let the sender forge webhooks.
+  .refine(({ proved, answer }) => proved || !JSON.stringify(answer).includes('{hmac}'), {
+    path: ['answer'],
+    message: '`{hmac}` requires a proof',
+  });
 
 /** The webhooks that a provider sends to an integration unrequested, and how they are verified. */
 export const webhookSchema = z.strictObject({
   proof,
   /** The type, to which functions subscribe. */
-  type: place,
-  /** The connection: by its ID, by the ID of its account, or by a tag from the application. */
+  type: place.optional(),
+  /** The connections: by ID, by the ID of the account, or by a tag from the application. */
   connection: z
     .union([
       z.strictObject({ by: z.enum(['connection_id', 'account']), from: place }),
       z.strictObject({ by: z.literal('tag'), tag: z.string(), from: place }),
     ])
     .optional(),
-  /** A request that only verifies the address: the field is returned. */
-  challenge: fieldName.optional(),
+  /** A request that only tests the address. */
+  challenge: challenge.optional(),
+  /** The status of an accepted webhook; 204 has no body. */
+  answer_status: z.union([z.literal(200), z.literal(204)]).default(200),
 });
 
 /** Parameters of an authorization request that definitions must not set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */

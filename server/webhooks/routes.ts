@@ -9,7 +9,8 @@ import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { isChannelMessage, receiveMessage } from './channels/channel-notice.ts';
-import { type ReceiveDeps, receive } from './inbound/receive.ts';
+import { type ReceiveDeps, receive, receiveTest, type WebhookAnswer } from './inbound/receive.ts';
+import type { Sent } from './inbound/signature.ts';
 import { createVerifier } from './security-events/security-event-token.ts';
 import { actOn, type SecurityEventDeps } from './security-events/security-events.ts';
 
@@ -38,7 +39,11 @@ const maxWaiting = 500;
  */
 export async function webhookRoutes(
   app: App,
-  { receiving, ...deps }: SecurityEventDeps & { receiving: ReceiveDeps },
+  {
+    receiving,
+    webhookBaseUrl,
+    ...deps
+  }: SecurityEventDeps & { receiving: ReceiveDeps; webhookBaseUrl: string },
 ): Promise<void> {
   const { db, reading, log } = deps;
   const verifier = createVerifier(deps);
@@ -61,7 +66,7 @@ export async function webhookRoutes(
             "A webhook in the provider's format, verified by the provider's signature, or a signed security event token (RFC " +
             `8417) as ${eventType}, pushed as described in RFC 8935.`,
           errors: ['not_found', 'unknown_provider_config', 'webhook_refused'],
-          params: z.object({ environment: z.string().min(1).max(64), key: integrationKey }),
+          params: address,
           accepts: {
             [eventType]: { schema: { type: 'string' }, example: 'eyJ...' },
             'application/json': { schema: {}, example: { kind: 'change' } },
@@ -84,7 +89,23 @@ export async function webhookRoutes(
         return take(request, reply, integration);
       },
     );
+    scope.withTypeProvider<ZodTypeProvider>().get(
+      '/webhook/:environment/:key',
+      {
+        config: { access: { by: 'anyone', isLimited: false } },
+        schema: { hide: true, params: address },
+      },
+      async (request, reply) => {
+        const integration = await intake.during(() => integrationOf(request.params));
+        return write(reply, receiveTest({ integration, sent: sentIn(request) }));
+      },
+    );
   });
+
+  /** Signatures of some providers include the address that they were given, whatever the host that the proxy sends. */
+  function sentIn({ headers, body, url }: FastifyRequest): Sent {
+    return { headers, body: Buffer.isBuffer(body) ? body : Buffer.alloc(0), url: webhookBaseUrl + url };
+  }
 
   async function integrationOf({ environment, key }: { environment: string; key: string }) {
     const { id: environmentId } = await getEnvironment(db, environment);
@@ -92,12 +113,12 @@ export async function webhookRoutes(
   }
 
   async function take(request: FastifyRequest, reply: FastifyReply, integration: Integration) {
-    const { headers } = request;
-    const body = bodyOf(request);
+    const sent = sentIn(request);
+    const { headers, body } = sent;
     if (isChannelMessage(integration, headers))
       return intake.during(() => receiveMessage(receiving, { integration, headers }));
     if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType)
-      return intake.during(() => receive(receiving, { integration, sent: { headers, body } }));
+      return write(reply, await intake.during(() => receive(receiving, { integration, sent })));
     if (body.length > maxEventBytes) throw new AppError('body_too_large');
     const { rules, clientId } = receptionOf(integration);
     const token = body.toString('utf8').trim();
@@ -112,8 +133,13 @@ export async function webhookRoutes(
   }
 }
 
-function bodyOf({ body }: FastifyRequest): Buffer {
-  return Buffer.isBuffer(body) ? body : Buffer.alloc(0);
+const address = z.object({ environment: z.string().min(1).max(64), key: integrationKey });
+
+/** A text is what the sender chose, so a browser must not take it for a page. */
+function write(reply: FastifyReply, { status, headers = {}, body }: WebhookAnswer) {
+  reply.code(status).headers({ ...headers, 'x-content-type-options': 'nosniff' });
+  if (typeof body === 'string') reply.type('text/plain; charset=utf-8');
+  return reply.send(body);
 }
 
 /** Throws `not_found` if the provider sends no security events to the integration. */

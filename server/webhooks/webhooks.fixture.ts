@@ -67,7 +67,7 @@ export async function openWebhookBench() {
   });
   const deps = { db, reading, reader, credentials, fetchFor, log, now };
   const receiving = { db, vault, brand, connections: reader, poke: () => {}, log, now, isOn: true };
-  await webhookRoutes(app, { ...deps, receiving });
+  await webhookRoutes(app, { ...deps, receiving, webhookBaseUrl: 'http://localhost' });
   await app.listen({ host: '127.0.0.1', port: 0 });
   const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
 
@@ -81,6 +81,27 @@ export async function openWebhookBench() {
         provider: 'google-sheet',
         client: { clientId: client, clientSecret },
       }),
+    /** An integration of any provider, with a secret for its webhooks, and one connection of this account. */
+    async integrateFor(
+      provider: string,
+      of: { secret: string; account: string; tags: Record<string, string> },
+    ) {
+      const integration = await createIntegration(db, {
+        ...{ ...reading, environmentId: environments.dev.id, key: provider, provider },
+        ...(of.secret !== '' && { webhookSecret: of.secret, client: { clientId, clientSecret: of.secret } }),
+      });
+      const connectionId = `connection-of-${provider}`;
+      const credentials = { type: 'NONE' as const };
+      const grant = { account: { id: of.account } };
+      await db.transaction((tx) =>
+        insertConnection(tx, {
+          ...{ vault, integration, connectionId, credentials, grant, tags: of.tags, at: new Date() },
+        }),
+      );
+      return connectionId;
+    },
+    baseUrl,
+    clock: now,
     /** Moves the service's clock; that of the issuer stays. */
     advance(ms: number) {
       aheadMs += ms;

@@ -2,12 +2,17 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { withTable } from './table.ts';
+import { withTable, withWebhooks } from './table.ts';
 import { catalog } from './walk.ts';
 
 test('docs/reference/providers.md lists the providers as they are', () => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/reference/providers.md'), 'utf8');
   assert.equal(page, withTable(page, catalog), 'run node scripts/providers.ts');
+});
+
+test('docs/guides/webhooks.md lists the webhooks as they are', () => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/guides/webhooks.md'), 'utf8');
+  assert.equal(page, withWebhooks(page, catalog), 'run node scripts/providers.ts');
 });
 
 test('PKCE goes along where the provider offers it to clients with a secret, and refreshes go where it says', () => {

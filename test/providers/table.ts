@@ -1,5 +1,10 @@
 import type { Catalog } from '../../server/providers/catalog.ts';
-import type { FormField, ProviderDefinition } from '../../server/providers/definition.ts';
+import type {
+  FormField,
+  ProviderDefinition,
+  WebhookPlace,
+  WebhookRules,
+} from '../../server/providers/definition.ts';
 
 const titles = (...forms: Readonly<Record<string, FormField>>[]) =>
   forms.flatMap((form) => Object.values(form).map(({ title }) => title)).join(', ');
@@ -31,7 +36,49 @@ const MARKS = /(<!-- written by scripts\/providers\.ts -->\n).*?(\n<!-- end -->)
 
 /** A page with its list brought up to date. Throws for one that has no place for it. */
 export function withTable(page: string, catalog: Catalog): string {
-  if (!MARKS.test(page))
-    throw new Error('docs/reference/providers.md has no marks to write the list between');
-  return page.replace(MARKS, (_, begin: string, end: string) => `${begin}${providerTables(catalog)}${end}`);
+  return between(page, providerTables(catalog));
+}
+
+/** The page of webhooks with its table brought up to date. Throws for one that has no place for it. */
+export function withWebhooks(page: string, catalog: Catalog): string {
+  const rows = catalog
+    .list()
+    .toSorted((a, b) => (a.name < b.name ? -1 : 1))
+    .flatMap(({ name, webhook }) => (webhook === undefined ? [] : [webhookRow(name, webhook)]));
+  const lines = ['', '| provider | proof | type | connection |', '|---|---|---|---|', ...rows, ''];
+  return between(page, lines.join('\n'));
+}
+
+function between(page: string, text: string): string {
+  if (!MARKS.test(page)) throw new Error('the page has no marks to write a list between');
+  return page.replace(MARKS, (_, begin: string, end: string) => `${begin}${text}${end}`);
+}
+
+function webhookRow(name: string, { proof, type, connection }: WebhookRules): string {
+  const at =
+    proof.scheme === 'standard'
+      ? `\`${proof.headers}-signature\``
+      : proof.header
+        ? `\`${proof.header}\``
+        : 'query' in proof && proof.query
+          ? `\`?${proof.query}=\``
+          : `\`${'body' in proof ? proof.body : ''}\` in the body`;
+  const notes = [
+    'timestamp_body' in proof && proof.timestamp_body ? `, with \`${proof.timestamp_body}\`` : '',
+    'basic' in proof && proof.basic ? ' (user name and password)' : '',
+    proof.key === 'client_secret' ? ' (client secret)' : '',
+    'required' in proof && proof.required === 'unset'
+      ? ' if a secret is set; otherwise every sender is accepted'
+      : '',
+  ];
+  const by = { connection_id: 'ID', account: 'account', tag: '' };
+  const found =
+    connection &&
+    `${connection.by === 'tag' ? `tag \`${connection.tag}\`` : by[connection.by]}: ${placeOf(connection.from)}`;
+  return `| \`${name}\` | ${at}${notes.join('')} | ${type ? placeOf(type) : '`*` only'} | ${found ?? ''} |`;
+}
+
+function placeOf(place: WebhookPlace): string {
+  if ('header' in place) return `\`${place.header}\``;
+  return 'query' in place ? `\`?${place.query}=\`` : `\`${place.body}\``;
 }

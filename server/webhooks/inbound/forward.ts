@@ -52,8 +52,9 @@ export async function forward(
     },
   });
   const proof = provider.webhook?.proof;
-  // A header that contains the secret itself is not forwarded.
-  const besides = proof?.scheme === 'token' ? [proof.header.toLowerCase()] : [];
+  // A header that contains the secret itself, or a token with which any body is accepted, is not forwarded.
+  const secretHeader = proof?.scheme === 'token' || proof?.scheme === 'jwt' ? proof.header : undefined;
+  const besides = secretHeader === undefined ? [] : [secretHeader.toLowerCase()];
   const brandPrefix = of.by.brand.header('').toLowerCase();
   await keepWebhookBody(tx, {
     ...{ eventId, environmentId, integrationId, connectionId: connection?.id ?? null, key, at },

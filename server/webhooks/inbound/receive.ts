@@ -4,6 +4,7 @@
  * Does not own: how a webhook is verified (`signature.ts`) and parsed (`webhook-payload.ts`), whether it is a repetition
  * (`replay-guard.ts`), the runs that it queues (`functions/runs/queue.ts`), or the event for the application (`forward.ts`).
  */
+import { createHmac } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Brand } from '../../brand.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from '../../connections/store/reader.ts';
@@ -13,12 +14,12 @@ import { AppError } from '../../errors.ts';
 import { queueWebhookRuns } from '../../functions/runs/queue.ts';
 import type { Integration } from '../../integrations/store.ts';
 import type { Logger } from '../../log.ts';
-import type { WebhookSignature } from '../../providers/definition.ts';
+import type { WebhookRules, WebhookSignature } from '../../providers/definition.ts';
 import type { Vault } from '../../vault.ts';
 import { forward, requireCapacity } from './forward.ts';
 import { isFirstDelivery } from './replay-guard.ts';
 import { faultOfBodyTime, faultOfSignature, type Sent, signedFacts } from './signature.ts';
-import { type ReadWebhook, readWebhook } from './webhook-payload.ts';
+import { challengeIn, type Payload, type ReadWebhook, readPayload, readWebhook } from './webhook-payload.ts';
 
 export type ReceiveDeps = {
   db: Db;
@@ -36,6 +37,9 @@ export type ReceiveDeps = {
 /** The maximum number of connections of one webhook; more is an error of this service or of the sender. */
 const maxConnections = 1_000;
 
+/** The response for the provider. An undefined body is none. */
+export type WebhookAnswer = { status: 200 | 204; headers?: Record<string, string>; body?: string | object };
+
 /**
  * Returns the response for the provider. Throws `webhook_refused` (401) if the signature is not valid, `not_found` if the
  * integration accepts no webhooks, `invalid_json` and `invalid_content_type` if the webhook cannot be read, and
@@ -44,7 +48,7 @@ const maxConnections = 1_000;
 export async function receive(
   deps: ReceiveDeps,
   { integration, sent }: { integration: Integration; sent: Sent },
-): Promise<Record<string, unknown>> {
+): Promise<WebhookAnswer> {
   const { log, now } = deps;
   const { provider } = integration;
   const rules = provider.webhook;
@@ -55,7 +59,7 @@ export async function receive(
         'invalid_content_type',
         'Send a security event as `Content-Type: application/secevent+jwt`.',
       );
-    throw new AppError('not_found', `${provider.display_name} sends no webhooks to this integration.`);
+    throw notFound(integration);
   }
   const at = now();
   const secrets = secretsOf(integration, { proof: rules.proof, at });
@@ -64,15 +68,56 @@ export async function receive(
     log.warn({ integration: integration.key, refused: fault }, 'a webhook was rejected');
     throw new AppError('webhook_refused', fault);
   };
-  refuseFor(faultOfSignature(rules.proof, { sent, secrets, now: at }));
-  const notice = readWebhook(rules, sent);
-  if (notice.challenge !== undefined) return { challenge: notice.challenge };
+  const { proof, challenge } = rules;
+  const isUnproved = challenge?.method === 'POST' && !challenge.proved;
+  // Nothing of an unproved body is read, unless the definition has a place in it.
+  const isReadFirst =
+    (isUnproved && challenge.from !== undefined && 'body' in challenge.from) ||
+    (proof.scheme === 'token' && proof.body !== undefined);
+  let payload: Payload = isReadFirst ? readPayload(sent) : {};
+  const test = () => answerTo(rules, { method: 'POST', sent, payload, secret: secrets[0] });
+  const unproved = isUnproved ? test() : undefined;
+  if (unproved !== undefined) return unproved;
+  refuseFor(faultOfSignature(proof, { sent, secrets, now: at, payload }));
+  if (!isReadFirst) payload = readPayload(sent);
+  const proved = test();
+  if (proved !== undefined) return proved;
   const isVerified = secrets.length > 0;
-  if (isVerified) refuseFor(faultOfBodyTime(rules.proof, notice.payload, at));
+  if (isVerified) refuseFor(faultOfBodyTime(proof, payload, at));
+  const notice = readWebhook(rules, { sent, payload });
   const { connections, runs } = await distribute(deps, { integration, notice, sent, at, isVerified });
   log.info({ integration: integration.key, type: notice.type, connections, runs }, 'webhook');
-  return { status: 'success' };
+  return rules.answer_status === 204 ? { status: 204 } : { status: 200, body: { status: 'success' } };
 }
+
+/** The response to a GET, which only tests the address. Throws `not_found` if the provider sends none. */
+export function receiveTest({ integration, sent }: { integration: Integration; sent: Sent }): WebhookAnswer {
+  const { webhook } = integration.provider;
+  const answer = webhook && answerTo(webhook, { method: 'GET', sent, payload: {}, secret: undefined });
+  if (answer === undefined) throw notFound(integration);
+  return answer;
+}
+
+/** Undefined if the request is not a test of the address. */
+function answerTo(
+  rules: WebhookRules,
+  of: { method: 'GET' | 'POST'; sent: Sent; payload: Payload; secret: string | undefined },
+): WebhookAnswer | undefined {
+  const value = challengeIn(rules, of);
+  const answer = rules.challenge?.answer;
+  if (value === undefined || answer === undefined) return undefined;
+  if ('empty' in answer) return { status: rules.answer_status };
+  if ('text' in answer) return { status: 200, body: value };
+  // Node refuses a header with other characters.
+  if ('header' in answer)
+    return { status: 200, headers: /^[\x20-\x7e]*$/.test(value) ? { [answer.header]: value } : {} };
+  const hmac = of.secret === undefined ? '' : createHmac('sha256', of.secret).update(value).digest('hex');
+  const fields = Object.entries(answer.json).map(([name, from]) => [name, from === '{value}' ? value : hmac]);
+  return { status: 200, body: Object.fromEntries(fields) as object };
+}
+
+const notFound = ({ provider }: Integration) =>
+  new AppError('not_found', `${provider.display_name} sends no webhooks to this integration.`);
 
 function secretsOf(
   { webhookSecret, formerWebhookSecret: former, client }: Integration,
@@ -141,16 +186,16 @@ async function recipientsOf(
   { integration, notice: { recipient } }: { integration: Integration; notice: ReadWebhook },
 ): Promise<ConnectionHead[]> {
   if (recipient === undefined) return [];
-  const { id } = recipient;
+  const { ids } = recipient;
   const ofIntegration = selectHeads()
     .where('connection.environment_id', '=', integration.environmentId)
     .where('connection.integration_id', '=', integration.id)
     .orderBy('connection.id')
     .limit(maxConnections);
   const condition = {
-    connection_id: sql<boolean>`connection.connection_id = ${id}`,
-    account: sql<boolean>`connection.account_id = ${id}`,
-    tag: sql<boolean>`connection.tags ->> ${recipient.by === 'tag' ? recipient.tag : ''} = ${id}`,
+    connection_id: sql<boolean>`connection.connection_id = any(${ids}::text[])`,
+    account: sql<boolean>`connection.account_id = any(${ids}::text[])`,
+    tag: sql<boolean>`connection.tags ->> ${recipient.by === 'tag' ? recipient.tag : ''} = any(${ids}::text[])`,
   }[recipient.by];
   return (await db.run(ofIntegration.where(condition))).map(headFrom);
 }

@@ -23,7 +23,7 @@ const judge = (
 ) =>
   faultOfSignature(proofOf(proof), {
     ...{ now, ...more, secrets: [given ?? secret].flat() },
-    sent: { headers, body: more.body ?? body },
+    sent: { headers, body: more.body ?? body, url: 'https://trellis.example.com/webhook/dev/key' },
   });
 
 const plain = { scheme: 'hmac', key: 'webhook_secret', header: 'X-Sig', prefix: 'sha256=' };
@@ -135,7 +135,7 @@ test('a secret of Standard Webhooks that is not base64 of 16 bytes verifies no s
 
 test('such a secret is refused where it is set, by field, and an empty one is none', () => {
   const given = shippedCatalog.get('github');
-  const proof = { scheme: 'standard', key: 'webhook_secret' } as const;
+  const proof = { scheme: 'standard', key: 'webhook_secret', headers: 'webhook' } as const;
   const provider = { ...given, webhook: { ...given.webhook!, proof } };
   const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
   const reading = {

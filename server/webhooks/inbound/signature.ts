@@ -1,14 +1,18 @@
 /** Verifies that a webhook is from the provider: its signature and its age. Pure functions. */
-import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, timingSafeEqual, verify } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { WebhookSignature } from '../../providers/definition.ts';
-import { standardKey, strictBase64 } from '../../providers/webhook-secret.ts';
+import { keyBytes, publicKey, standardKey, strictBase64 } from '../../providers/webhook-secret.ts';
 
-/** A webhook as it was received. */
-export type Sent = { headers: IncomingHttpHeaders; body: Buffer };
+/** A webhook as it was received. `url` is the address at which the provider sent it, with its query. */
+export type Sent = { headers: IncomingHttpHeaders; body: Buffer; url: string };
 
 /** A webhook with a larger difference to the clock may be a recorded one that is sent again. */
 export const maxAgeMs = 5 * 60_000;
+
+/** What a signature is verified with. `payload` is the parsed body, only for proofs whose secret is in the body. */
+type Verified = { sent: Sent; secrets: readonly string[]; now: Date; payload?: unknown };
+type Under = Omit<Verified, 'secrets'> & { secret: string };
 
 /**
  * Why the signature is not valid, for the operator who set the webhook up; undefined if it is valid. `secrets` are the
@@ -17,15 +21,15 @@ export const maxAgeMs = 5 * 60_000;
  */
 export function faultOfSignature(
   proof: WebhookSignature,
-  { sent, secrets, now }: { sent: Sent; secrets: readonly string[]; now: Date },
+  { secrets, ...given }: Verified,
 ): string | undefined {
   const [newest, ...others] = secrets.filter((secret) => secret !== '');
   if (newest === undefined) {
     if (proof.scheme === 'hmac' && proof.required === 'unset') return undefined;
     return 'The integration has no secret to verify the sender: set its webhook secret to the secret with which the provider signs.';
   }
-  const fault = faultUnder(newest, { proof, sent, now });
-  return others.some((secret) => faultUnder(secret, { proof, sent, now }) === undefined) ? undefined : fault;
+  const fault = faultUnder(proof, { ...given, secret: newest });
+  return others.some((secret) => faultUnder(proof, { ...given, secret }) === undefined) ? undefined : fault;
 }
 
 /**
@@ -33,12 +37,21 @@ export function faultOfSignature(
  * there is no time. Parts of a header that are not signed are left out, since any sender can add some.
  */
 export function signedFacts(proof: WebhookSignature, sent: Sent): string[] | undefined {
-  if (proof.scheme === 'standard')
-    return [one(sent, 'webhook-id') ?? '', one(sent, 'webhook-timestamp') ?? ''];
-  if (proof.scheme !== 'hmac') return undefined;
-  if (proof.timestamp_body !== undefined) return [];
-  const timestamp = timestampOf(proof, sent);
-  return timestamp === undefined ? undefined : [timestamp];
+  switch (proof.scheme) {
+    case 'standard':
+      return [one(sent, `${proof.headers}-id`) ?? '', one(sent, `${proof.headers}-timestamp`) ?? ''];
+    case 'jwt': {
+      const token = tokenOf(proof, sent);
+      return token?.claims.exp === undefined ? undefined : [token.signed];
+    }
+    case 'token':
+      return undefined;
+    default: {
+      if (proof.timestamp_body !== undefined) return [];
+      const timestamp = timestampOf(proof, sent);
+      return timestamp === undefined ? undefined : [timestamp];
+    }
+  }
 }
 
 /**
@@ -46,66 +59,101 @@ export function signedFacts(proof: WebhookSignature, sent: Sent): string[] | und
  * required.
  */
 export function faultOfBodyTime(proof: WebhookSignature, payload: unknown, now: Date): string | undefined {
-  if (proof.scheme !== 'hmac' || proof.timestamp_body === undefined) return undefined;
-  const timestamp = fieldAt(payload, proof.timestamp_body);
+  if (!('timestamp_body' in proof) || proof.timestamp_body === undefined) return undefined;
+  const [timestamp] = fieldsAt(payload, proof.timestamp_body);
   return faultOfTime(typeof timestamp === 'number' ? timestamp : Number.NaN, now);
 }
 
-/** The field at a path such as `event.type`; undefined if there is none. */
-export function fieldAt(payload: unknown, path: string): unknown {
-  let value = payload;
+/**
+ * The fields at a path such as `event.type`; none if there is none. A step into a list that is no index goes into each
+ * item: `events.type` are the types of all events.
+ */
+export function fieldsAt(payload: unknown, path: string): unknown[] {
+  let values = [payload];
   for (const name of path.split('.')) {
-    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
-    value = (value as Record<string, unknown>)[name];
+    values = values
+      .flatMap((value) => (Array.isArray(value) && !/^\d+$/.test(name) ? value : [value]))
+      .filter((value) => typeof value === 'object' && value !== null && Object.hasOwn(value, name))
+      .map((value) => (value as Record<string, unknown>)[name]);
   }
-  return value;
+  return values;
 }
 
-function faultUnder(
-  secret: string,
-  { proof, sent, now }: { proof: WebhookSignature; sent: Sent; now: Date },
-): string | undefined {
+function faultUnder(proof: WebhookSignature, under: Under): string | undefined {
   switch (proof.scheme) {
     case 'token':
-      return isSame(Buffer.from(one(sent, proof.header) ?? ''), Buffer.from(secret))
-        ? undefined
-        : `The header ${proof.header} does not contain the secret.`;
+      return faultOfToken(proof, under);
     case 'standard':
-      return faultOfStandard({ sent, secret, now });
-    case 'hmac':
-      return faultOfHmac(proof, { sent, secret, now });
+      return faultOfStandard(proof, under);
+    case 'jwt':
+      return faultOfJwt(proof, under);
+    default:
+      return faultOfSigned(proof, under);
   }
 }
 
-type Hmac = WebhookSignature & { scheme: 'hmac' };
+type Of<S extends WebhookSignature['scheme']> = Extract<WebhookSignature, { scheme: S }>;
+type Signed = Of<'hmac'> | Of<'public_key'>;
 
-function faultOfHmac(
-  proof: Hmac,
-  { sent, secret, now }: { sent: Sent; secret: string; now: Date },
-): string | undefined {
-  const { header, parts, prefix, digest, encoding, signed, timestamp_header } = proof;
+function faultOfToken({ header, query, body, basic }: Of<'token'>, { sent, secret, payload }: Under) {
+  const place = header ? `header ${header}` : query ? `query parameter ${query}` : `field ${body}`;
+  const found = header
+    ? [one(sent, header)]
+    : query
+      ? [URL.parse(sent.url)?.searchParams.get(query)]
+      : fieldsAt(payload, body ?? '');
+  const expected = basic ? `Basic ${Buffer.from(secret).toString('base64')}` : secret;
+  const isRight = (text: unknown) =>
+    typeof text === 'string' && isSame(Buffer.from(text), Buffer.from(expected));
+  return found.length > 0 && found.every(isRight)
+    ? undefined
+    : `The ${place} does not contain the secret${basic ? ' as user:password' : ''}.`;
+}
+
+function faultOfSigned(proof: Signed, { sent, secret, now }: Under): string | undefined {
+  const { header, parts, prefix, encoding, timestamp_format } = proof;
   const held = one(sent, header);
   if (held === undefined) return `The header ${header} is missing.`;
   const timestamp = timestampOf(proof, sent);
-  if (parts !== undefined || timestamp_header !== undefined) {
-    const fault = faultOfTime(msOf(timestamp), now);
+  if (parts?.timestamp !== undefined || proof.timestamp_header !== undefined) {
+    const fault = faultOfTime(msOf(timestamp, timestamp_format), now);
     if (fault !== undefined) return fault;
   }
-  const [before = '', after = ''] = signed
+  const isRight = verifierOf(proof, secret);
+  if (isRight === undefined) return "The integration's webhook secret is not a key of the provider's form.";
+  const [before = '', after = ''] = proof.signed
     .split('{body}')
-    .map((part) => part.replaceAll('{timestamp}', timestamp ?? ''));
-  const right = createHmac(digest, secret).update(before).update(sent.body).update(after).digest();
+    .map((part) =>
+      part.replaceAll(/\{(timestamp|url|header\.([\w-]+))\}/g, (_, name: string, header?: string) =>
+        header ? (one(sent, header) ?? '') : name === 'url' ? sent.url : (timestamp ?? ''),
+      ),
+    );
+  const text = Buffer.concat([Buffer.from(before), sent.body, Buffer.from(after)]);
   const given = parts ? namedIn(held, parts.signature) : [held];
-  const isRight = given.some(
-    (text) => text.startsWith(prefix) && isSame(decoded(text.slice(prefix.length), encoding), right),
-  );
-  return isRight
+  return given.some(
+    (signature) =>
+      signature.startsWith(prefix) && isRight(text, decoded(signature.slice(prefix.length), encoding)),
+  )
     ? undefined
     : `The signature in ${header} is not that of this body under the integration's secret.`;
 }
 
-function timestampOf({ header, parts, timestamp_header }: Hmac, sent: Sent): string | undefined {
-  if (parts !== undefined) return namedIn(one(sent, header) ?? '', parts.timestamp)[0];
+/** Undefined if the secret is not a key. */
+function verifierOf(
+  proof: Signed,
+  secret: string,
+): ((text: Buffer, signature: Buffer) => boolean) | undefined {
+  if (proof.scheme === 'hmac') {
+    const key = keyBytes(secret, proof.key_encoding);
+    return key && ((text, given) => isSame(given, createHmac(proof.digest, key).update(text).digest()));
+  }
+  const key = publicKey(secret, proof.algorithm);
+  const digest = proof.algorithm === 'ed25519' ? null : 'sha256';
+  return key && ((text, given) => verify(digest, text, key, given));
+}
+
+function timestampOf({ header, parts, timestamp_header }: Signed, sent: Sent): string | undefined {
+  if (parts?.timestamp !== undefined) return namedIn(one(sent, header) ?? '', parts.timestamp)[0];
   return timestamp_header && one(sent, timestamp_header);
 }
 
@@ -116,13 +164,12 @@ function namedIn(list: string, name: string): string[] {
 }
 
 /** https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md */
-function faultOfStandard(by: { sent: Sent; secret: string; now: Date }): string | undefined {
-  const { sent, secret, now } = by;
-  const id = one(sent, 'webhook-id');
-  const timestamp = one(sent, 'webhook-timestamp');
-  const signatures = one(sent, 'webhook-signature');
+function faultOfStandard({ headers }: Of<'standard'>, { sent, secret, now }: Under): string | undefined {
+  const id = one(sent, `${headers}-id`);
+  const timestamp = one(sent, `${headers}-timestamp`);
+  const signatures = one(sent, `${headers}-signature`);
   if (id === undefined || signatures === undefined) return 'The headers of Standard Webhooks are missing.';
-  const fault = faultOfTime(msOf(timestamp), now);
+  const fault = faultOfTime(msOf(timestamp, 'seconds'), now);
   if (fault !== undefined) return fault;
   const key = standardKey(secret);
   if (key === undefined)
@@ -134,9 +181,50 @@ function faultOfStandard(by: { sent: Sent; secret: string; now: Date }): string 
   return isRight ? undefined : "The signature is not that of this body under the integration's secret.";
 }
 
-/** Converts seconds since 1970; NaN for any other text. */
-function msOf(timestamp: string | undefined): number {
-  return /^\d{1,12}$/.test(timestamp ?? '') ? Number(timestamp) * 1000 : Number.NaN;
+/** RFC 7519 §7.2 with `alg` HS256 only, and `exp` and `nbf` if the token has them. */
+function faultOfJwt(proof: Of<'jwt'>, { sent, secret, now }: Under): string | undefined {
+  const token = tokenOf(proof, sent);
+  if (token === undefined) return `The header ${proof.header} contains no JSON Web Token with HS256.`;
+  const right = createHmac('sha256', secret).update(token.signed).digest();
+  if (!isSame(token.signature, right))
+    return `The token in ${proof.header} is not signed with the integration's secret.`;
+  const { exp, nbf } = token.claims;
+  const seconds = now.getTime() / 1000;
+  const isTimely = (time: unknown, isPast: boolean) =>
+    time === undefined || (typeof time === 'number' && (isPast ? seconds > time - 60 : seconds < time + 60));
+  if (!isTimely(exp, false) || !isTimely(nbf, true))
+    return 'The webhook was sent too long ago, or in the future.';
+  if (proof.body_claim === undefined) return undefined;
+  const digest = createHash('sha256').update(sent.body).digest('hex');
+  return token.claims[proof.body_claim] === digest ? undefined : 'The token is not that of this body.';
+}
+
+function tokenOf({ header, prefix }: Of<'jwt'>, sent: Sent) {
+  const held = one(sent, header);
+  const parts = held?.startsWith(prefix) ? held.slice(prefix.length).split('.') : [];
+  const [head = '', payload = '', signature = ''] = parts;
+  const { alg } = objectIn(head) ?? {};
+  const claims = objectIn(payload);
+  if (parts.length !== 3 || alg !== 'HS256' || claims === undefined) return undefined;
+  return { signed: `${head}.${payload}`, claims, signature: Buffer.from(signature, 'base64url') };
+}
+
+function objectIn(base64url: string): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(Buffer.from(base64url, 'base64url').toString());
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const rfc3339 = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/;
+
+/** Milliseconds since 1970; NaN for a text of another form. */
+function msOf(timestamp = '', format: Signed['timestamp_format']): number {
+  if (format === 'rfc3339') return rfc3339.test(timestamp) ? Date.parse(timestamp) : Number.NaN;
+  if (format === 'milliseconds') return /^\d{1,15}$/.test(timestamp) ? Number(timestamp) : Number.NaN;
+  return /^\d{1,12}$/.test(timestamp) ? Number(timestamp) * 1000 : Number.NaN;
 }
 
 function faultOfTime(sentAtMs: number, now: Date): string | undefined {

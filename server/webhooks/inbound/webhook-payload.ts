@@ -1,37 +1,54 @@
-/** Parses a provider's webhook: its type, its recipient and its payload. Pure functions. */
-import type { IncomingHttpHeaders } from 'node:http';
+/** Parses a provider's webhook: its type, its recipients and its payload. Pure functions. */
 import { AppError } from '../../errors.ts';
 import { faultOfJson } from '../../functions/isolation/json-limits.ts';
 import type { WebhookPlace, WebhookRules } from '../../providers/definition.ts';
-import { fieldAt, type Sent } from './signature.ts';
+import { fieldsAt, type Sent } from './signature.ts';
 
-type Payload = Record<string, unknown> | unknown[] | string | number | boolean | null;
+export type Payload = Record<string, unknown> | unknown[] | string | number | boolean | null;
 
 export type ReadWebhook = {
   /** Undefined if the webhook has none: then only subscriptions to all types apply. */
   type: string | undefined;
   payload: Payload;
-  /** Undefined if the webhook names none. */
-  recipient: (NonNullable<WebhookRules['connection']> & { id: string }) | undefined;
-  /** The response to a request that only tests the address. */
-  challenge: string | undefined;
+  /** Undefined if the webhook names none. Several `ids` are several connections. */
+  recipient: (NonNullable<WebhookRules['connection']> & { ids: string[] }) | undefined;
 };
 
 /** The maximum length of a value. A longer value counts as absent. */
 const maxCharacters = 1_024;
 
-/** Throws `invalid_json` and `invalid_content_type` if the body cannot be read. */
-export function readWebhook(rules: WebhookRules, sent: Sent): ReadWebhook {
-  const payload = readPayload(sent);
-  const at = (place: WebhookPlace) => textAt(place, { headers: sent.headers, payload });
-  const { connection, challenge } = rules;
-  const id = connection && at(connection.from);
-  return {
-    type: at(rules.type),
-    payload,
-    recipient: id === undefined || connection === undefined ? undefined : { ...connection, id },
-    challenge: challenge === undefined ? undefined : at({ body: challenge }),
+/** A secret that was sent in the body is not in the payload. */
+export function readWebhook(
+  rules: WebhookRules,
+  { sent, payload }: { sent: Sent; payload: Payload },
+): ReadWebhook {
+  const { type, connection, proof } = rules;
+  const ids = connection === undefined ? [] : [...new Set(textsAt(connection.from, { sent, payload }))];
+  const read = {
+    type: type && textsAt(type, { sent, payload })[0],
+    recipient: connection === undefined || ids.length === 0 ? undefined : { ...connection, ids },
   };
+  if (proof.scheme === 'token' && proof.body !== undefined) removeFields(payload, proof.body);
+  return { ...read, payload };
+}
+
+/** What a request that only tests the address wants back; undefined if the request is a webhook. */
+export function challengeIn(
+  rules: WebhookRules,
+  { method, sent, payload }: { method: 'GET' | 'POST'; sent: Sent; payload: Payload },
+): string | undefined {
+  const { challenge } = rules;
+  if (challenge?.method !== method) return undefined;
+  const value = challenge.from === undefined ? '' : textsAt(challenge.from, { sent, payload })[0];
+  return challenge.equals === undefined || challenge.equals === value ? value : undefined;
+}
+
+function removeFields(payload: Payload, path: string): void {
+  const [, before, name = ''] = /^(?:(.*)\.)?([^.]+)$/s.exec(path) ?? [];
+  const holders = (before === undefined ? [payload] : fieldsAt(payload, before)).flat();
+  for (const holder of holders) {
+    if (typeof holder === 'object' && holder !== null) delete (holder as Record<string, unknown>)[name];
+  }
 }
 
 /** Refuses bytes that are not UTF-8: they would be passed on as other bytes than the signed ones. */
@@ -43,7 +60,8 @@ function textOf(body: Buffer): string {
   }
 }
 
-function readPayload({ headers, body }: Sent): Payload {
+/** Throws `invalid_json` and `invalid_content_type` if the body cannot be read. */
+export function readPayload({ headers, body }: Sent): Payload {
   if (body.length === 0) return {};
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? '';
   if (encoding !== '' && encoding !== 'identity')
@@ -73,13 +91,15 @@ function requireHarmless(payload: Payload): Payload {
   return payload;
 }
 
-function textAt(
-  place: WebhookPlace,
-  { headers, payload }: { headers: IncomingHttpHeaders; payload: Payload },
-): string | undefined {
-  const found = 'header' in place ? headers[place.header.toLowerCase()] : fieldAt(payload, place.body);
-  const text = typeof found === 'number' ? String(found) : found;
-  if (typeof text !== 'string' || text === '' || text.length > maxCharacters || text.includes('\0'))
-    return undefined;
-  return text;
+function textsAt(place: WebhookPlace, { sent, payload }: { sent: Sent; payload: Payload }): string[] {
+  const found =
+    'header' in place
+      ? [sent.headers[place.header.toLowerCase()]]
+      : 'query' in place
+        ? [URL.parse(sent.url)?.searchParams.get(place.query)]
+        : fieldsAt(payload, place.body).flat();
+  return found
+    .map((value) => (typeof value === 'number' ? String(value) : value))
+    .filter((text): text is string => typeof text === 'string')
+    .filter((text) => text !== '' && text.length <= maxCharacters && !text.includes('\0'));
 }
