@@ -41,8 +41,8 @@ before(async () => {
     await integrate(name);
 });
 after(async () => {
-  await trellis.close();
-  await provider.stop();
+  await trellis?.close();
+  await provider?.stop();
 });
 
 async function integrate(name: string, more: object = {}): Promise<Answer> {

@@ -15,10 +15,10 @@ export async function catalogAt(origin: string): Promise<Catalog> {
     await cp(providersDirectory, directory, { recursive: true });
     for (const file of (await readdir(directory)).filter((name) => moved.test(name))) {
       const text = await readFile(join(directory, file), 'utf8');
-      // Audiences and issuers of assertions stay.
+      // Audiences and issuers of assertions stay, and the consoles of providers.
       await writeFile(
         join(directory, file),
-        text.replaceAll(/^(\s*(?:base_)?url: )https:\/\//gm, `$1${origin}/`),
+        text.replaceAll(/(?<!^setup:\n)^( *(?:base_)?url: )https:\/\//gm, `$1${origin}/`),
       );
     }
     return loadCatalog(directory, authModes);
