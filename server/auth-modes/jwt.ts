@@ -177,7 +177,7 @@ export const jwt: RenewableMode<JwtCredentials> = {
     if (assertion === undefined) faults.push([['assertion'], 'a JWT provider needs it']);
     if (assertion !== undefined && (assertion.use === 'direct') === (token !== undefined))
       faults.push([['token'], 'a JWT provider has it unless the assertion is used as "direct"']);
-    if (authorization !== undefined) faults.push([['authorization'], 'a JWT provider sends nobody there']);
+    if (authorization !== undefined) faults.push([['authorization'], 'a JWT provider has no authorization page']);
     if (sandbox !== undefined) faults.push([['sandbox'], 'the sandbox takes no assertions']);
     for (const name of Object.keys(credentials)) {
       if (formNames.includes(name)) continue;

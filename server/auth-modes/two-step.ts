@@ -105,7 +105,7 @@ export const twoStep: RenewableMode<TwoStepCredentials> = {
     const faults: [string[], string][] = [];
     if (token !== undefined) faults.push([['token'], 'a TWO_STEP provider has "login" instead']);
     if (authorization !== undefined)
-      faults.push([['authorization'], 'a TWO_STEP provider sends nobody there']);
+      faults.push([['authorization'], 'a TWO_STEP provider has no authorization page']);
     for (const name of Object.keys(credentials)) {
       if (reserved.includes(name)) faults.push([['credentials', name], 'the name has another meaning']);
     }

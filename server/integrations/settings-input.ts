@@ -68,7 +68,7 @@ function requireUsableSecret(
   const proof = webhook?.proof;
   if (!secret || proof === undefined || proof.key !== 'webhook_secret' || isUsableSecret(secret, proof))
     return;
-  throw fieldError('invalid_body', path, secretForms[proof.scheme] ?? 'cannot prove a webhook.');
+  throw fieldError('invalid_body', path, secretForms[proof.scheme] ?? 'is not a valid webhook secret.');
 }
 
 /** The client in a body, with the stored secret if the body has none. */

@@ -3,7 +3,7 @@ import { z } from 'zod';
 /** A JOSE header parameter, a claim, or a field of a body. */
 const memberName = z
   .string()
-  .regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no name of a header parameter, claim or field');
+  .regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is not a valid name of a header parameter, claim or field');
 const members = z.record(memberName, z.string().min(1));
 /** The library and the clock set these (RFC 7519 §4.1, RFC 7515 §4.1). */
 const OWN_MEMBERS: ReadonlySet<string> = new Set(['alg', 'exp', 'iat', 'nbf', 'crit', 'b64']);

@@ -138,7 +138,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Check again' }).click();
     await page.getByText('Still rejected').waitFor();
     await page.getByRole('tab', { name: 'Authorization' }).click();
-    await page.getByText('It cannot be refreshed. The account must be reconnected.').waitFor();
+    await page.getByText('The token cannot be refreshed. Reconnect the account.').waitFor();
     await page.getByRole('button', { name: 'Reconnect' }).click();
     await page.getByText('The connection keeps its ID').waitFor();
     await page.getByRole('button', { name: 'Copy the link' }).click();

@@ -42,12 +42,17 @@ function CredentialsCard({
           </AnchorLink>
         </Fact>
         <Fact name="Last refresh">
-          <RelativeTime at={token?.refreshed_at ?? null} never="These credentials do not expire." />
+          <RelativeTime at={token?.refreshed_at ?? null} never="never" />
         </Fact>
       </Facts>
     </Card>
   );
 }
+
+const renewals: Partial<Record<Connection['health']['status'], string>> = {
+  needs_reauth: 'The token cannot be refreshed. Reconnect the account.',
+  blocked: 'The token is not refreshed while the connection is blocked. Trellis retries automatically.',
+};
 
 /** The lifetime of the access token, and of the grant if the provider limits it. */
 function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'health'>) {
@@ -58,14 +63,12 @@ function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'he
         Token
       </Title>
       {token === null || token.expires_at === null ? (
-        <Dimmed>These credentials do not expire.</Dimmed>
+        <Dimmed>Trellis knows no expiry of these credentials.</Dimmed>
       ) : (
         <Stack gap="xs">
           <LifeBar from={token.refreshed_at} until={token.expires_at} isActive={isActive} />
           <Dimmed>
-            {isActive
-              ? 'It is refreshed automatically by the next call that needs it.'
-              : 'It cannot be refreshed. The account must be reconnected.'}
+            {renewals[status] ?? 'The next call that needs the token refreshes it.'}
           </Dimmed>
           {token.refresh_expires_at !== null && (
             <Text size="sm">

@@ -18,7 +18,7 @@ const labels: Record<TimelineKind, string> = {
   connects: 'Connected and reconnected',
   refreshes: 'Token refreshes',
   syncs: 'Runs of functions',
-  events: 'Delivered events',
+  events: 'Event deliveries',
   failures: 'Failures',
 };
 const options = timelineKinds.map((value) => ({ value, label: labels[value] }));

@@ -175,9 +175,9 @@ const AUTH: Record<string, string> = {
   OAUTH2_CC: 'Client credentials',
   API_KEY: 'API key',
   BASIC: 'User and password',
-  TWO_STEP: 'Sign-in for a token',
+  TWO_STEP: 'Sign-in (two-step)',
   JWT: 'Private key',
-  AWS_SIGV4: 'AWS signatures',
+  AWS_SIGV4: 'AWS access key',
   NONE: 'No credentials',
 };
 

@@ -38,7 +38,7 @@ export function SetupSteps({ provider }: { provider: Provider }) {
           <Anchor href={setup.url} target="_blank" rel="noopener noreferrer" underline="always" inherit>
             {new URL(setup.url).host}
           </Anchor>
-          . Names of pages and buttons are those of {display_name}, which may change them.
+          . {display_name} may change the names of pages and buttons.
         </Text>
       )}
       <Steps steps={setup.steps.map((step) => ({ body: withAddress(step, redirect_uri) }))} />
