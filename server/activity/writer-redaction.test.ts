@@ -29,6 +29,9 @@ const cases: [sent: string, kept: string][] = [
   ['/a?callback=https%3A%2F%2Fb%2F%3Fpage%3D2', '/a?callback=https%3A%2F%2Fb%2F%3Fpage%3D2'],
   ['/a?q=a%3Db&r=c==', '/a?q=a%3Db&r=c=='],
   ['/a;token=s3cret/b;v=1;jsessionid=s3cret?x=1', '/a;token=***/b;v=1;jsessionid=***?x=1'],
+  ['/bot123:s3cret-_/getMe', '/bot***/getMe'],
+  ['/https://api.example.com/bot123%3As3cret/getMe', '/https://api.example.com/bot***/getMe'],
+  ['/robots/bot1/x', '/robots/bot1/x'],
   ...[
     'secretkey',
     'authkey',

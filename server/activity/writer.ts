@@ -532,8 +532,8 @@ const mask = '***';
 
 /**
  * Path and query as received, with the values of credential-like parameters masked, and those that hold another
- * address with such parameters; at most 2048 characters. The segments of the path stay unchanged: if a provider expects a
- * secret there, the log holds it.
+ * address with such parameters; at most 2048 characters. Segments of the path stay unchanged, except those with a token of
+ * Telegram (`/bot1:abc`): if another provider expects a secret there, the log holds it.
  */
 export function redactedTarget(rawUrl: string): string {
   const at = rawUrl.indexOf('?');
@@ -552,8 +552,9 @@ function maskedQuery(query: string): string {
 
 /** A path may have parameters too (RFC 3986 §3.3). */
 function maskedPath(path: string): string {
-  if (!path.includes(';')) return path;
-  return path.replace(/;([^;/=]+)=[^;/]*/g, (pair, name: string) =>
+  const masked = path.includes('/bot') ? path.replace(/\/bot\d+(?::|%3A)[\w-]+/gi, `/bot${mask}`) : path;
+  if (!masked.includes(';')) return masked;
+  return masked.replace(/;([^;/=]+)=[^;/]*/g, (pair, name: string) =>
     isSecretName(decodedBytes(name)) ? `;${name}=${mask}` : pair,
   );
 }

@@ -70,7 +70,9 @@ export const awsSigV4: AuthMode<AwsCredentials> = {
     ...(signature === undefined
       ? [[['signature'], 'an AWS_SIGV4 provider needs it'] as [string[], string]]
       : []),
-    ...(placement.length > 0 ? [[['placement'], 'is not allowed: an AWS_SIGV4 provider signs each request'] as [string[], string]] : []),
+    ...(placement.length > 0
+      ? [[['placement'], 'is not allowed: an AWS_SIGV4 provider signs each request'] as [string[], string]]
+      : []),
   ],
   toWire: ({ type, access_key_id, secret_access_key, session_token }) => ({
     ...{ type, access_key_id, secret_access_key },

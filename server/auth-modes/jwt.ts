@@ -172,12 +172,15 @@ export const jwt: RenewableMode<JwtCredentials> = {
   }),
   // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of the service
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
-  definitionFaults: ({ assertion, token, authorization, sandbox, credentials }) => {
+  definitionFaults: ({ assertion, token, authorization, revocation, sandbox, credentials }) => {
     const faults: [string[], string][] = [];
     if (assertion === undefined) faults.push([['assertion'], 'a JWT provider needs it']);
     if (assertion !== undefined && (assertion.use === 'direct') === (token !== undefined))
       faults.push([['token'], 'a JWT provider has it unless the assertion is used as "direct"']);
-    if (authorization !== undefined) faults.push([['authorization'], 'a JWT provider has no authorization page']);
+    if (authorization !== undefined)
+      faults.push([['authorization'], 'a JWT provider has no authorization page']);
+    // It would be sent with the client secret, which is the private key.
+    if (revocation !== undefined) faults.push([['revocation'], 'a JWT provider has none']);
     if (sandbox !== undefined) faults.push([['sandbox'], 'the sandbox takes no assertions']);
     for (const name of Object.keys(credentials)) {
       if (formNames.includes(name)) continue;

@@ -12,6 +12,10 @@ export type SigningKey = { readonly key: KeyObject; readonly keyId?: string };
 const MIN_RSA_BITS = 2048;
 /** A signature with a larger key takes long, and no provider requires one. */
 const MAX_RSA_BITS = 8192;
+/** In bytes; an RSA key of 8,192 bits has 4,700. */
+const MAX_KEY_BYTES = 6 * 1024;
+/** The start of a PKCS#8 key of RSA or EC (RFC 5208 §5), in hex. */
+const KIND = /^30(?:8[12])?(?:..){1,2}02010[01]30(?:81)?..06(?:092a864886f70d010101|072a8648ce3d0201)/;
 const CURVES: Readonly<Record<string, string>> = { ES256: 'prime256v1', ES384: 'secp384r1' };
 const PRIVATE_KEY = /-----BEGIN ((?:[A-Z]+ )?PRIVATE KEY)-----([\s\S]*?)-----END \1-----/;
 
@@ -44,6 +48,13 @@ function readPrivateKey(text: string, { algorithm }: Rules): SigningKey | { faul
   if (label === 'OPENSSH PRIVATE KEY')
     return { fault: 'is in the format of OpenSSH: convert it with `ssh-keygen -p -m PKCS8`' };
   const lines = body.replaceAll(/\s+/g, '').match(/.{1,64}/g) ?? [];
+  const unsuitable = { fault: 'must be an RSA key, or an EC key on a named curve' };
+  const der = Buffer.from(lines.join(''), 'base64');
+  if (der.length > MAX_KEY_BYTES) return unsuitable;
+  // Other kinds are refused unread: OpenSSL computes the public key of DSA, which takes seconds for a large one.
+  const isKnown = label === 'PRIVATE KEY' ? KIND.test(der.toString('hex', 0, 64)) : /^(RSA|EC) /.test(label);
+  const isDamaged = der[0] !== 0x30;
+  if (!isKnown && !isDamaged) return unsuitable;
   let key: KeyObject;
   try {
     key = createPrivateKey([`-----BEGIN ${label}-----`, ...lines, `-----END ${label}-----`].join('\n'));
@@ -76,9 +87,11 @@ function faultOfKind({ asymmetricKeyType: type, asymmetricKeyDetails: of }: KeyO
 
 /** PBES2 with PBKDF2 (RFC 8018 appendix A.2 and A.4) at the start of an encrypted key, in hex; then the salt. */
 const ENCRYPTED =
-  /^30(?:8[12])?(?:..){1,2}30(?:81)?..06092a864886f70d01050d30(?:81)?..30(?:81)?..06092a864886f70d01050c30(?:81)?..04(..)/;
-/** The key chooses how long its decryption blocks the process. OpenSSL writes 2,048; OWASP recommends 600,000. */
-const MAX_ITERATIONS = 600_000;
+  /^30(?:8[12])?(?:..){1,2}30(?:81)?..06092a864886f70d01050d30(?:81)?..30(?:81)?..06092a864886f70d01050c30(?:81)?..04([0-7].)/;
+/** The key chooses how long its decryption blocks the process. OpenSSL and Box write 2,048. */
+const MAX_ITERATIONS = 10_000;
+/** An RSA key of 4,096 bits has 2,450 bytes, encrypted. What kind of key it is shows only afterwards. */
+const MAX_ENCRYPTED_BYTES = 2600;
 
 /** The key in PEM without its passphrase; the text itself if it cannot be decrypted. */
 export function decryptedKey({ text, passphrase }: { text: string; passphrase: string }): string {
@@ -89,6 +102,7 @@ export function decryptedKey({ text, passphrase }: { text: string; passphrase: s
   const [tag, length = 0] = der.subarray(at);
   const isBounded =
     start !== '' &&
+    der.length <= MAX_ENCRYPTED_BYTES &&
     tag === 2 &&
     length >= 1 &&
     length <= 3 &&

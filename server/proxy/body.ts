@@ -2,9 +2,10 @@
  * Request bodies on their way to the provider: streamed at the speed of the slower side, kept while they are small enough to
  * be sent again, and given the credentials if the provider's definition wants them in the body.
  */
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import { AppError } from '../errors.ts';
+import { BodyBudget } from '../http/limits/body-memory.ts';
 import { decodedName, pairsOf, plainName } from '../http/query.ts';
 import { requestTooLong } from './errors.ts';
 import { firstValue, isChunked, withBodyLength } from './headers.ts';
@@ -14,9 +15,16 @@ const maxKeptBytes = 1024 * 1024;
 
 /** A signature needs the whole body first. The largest payload of AWS Lambda has this size. */
 const maxSignedBytes = 6 * 1024 * 1024;
+/** Of all calls together, until each has its response. */
+const signedBodies = new BodyBudget(64 * 1024 * 1024);
 
 function tooLongToSign(): AppError {
-  return new AppError('invalid_body', 'The proxy signs the body of this call: send at most 6 MB.');
+  return new AppError('invalid_body', 'The proxy signs the body of this call: send at most 6 MiB.');
+}
+
+function tooManyToSign(): AppError {
+  const message = 'The proxy signs too many large bodies at the same time.';
+  return new AppError('overloaded', message, { retryAfterS: 1 });
 }
 
 /** Why the head of the request rules out that its body is sent on; undefined: it can be. */
@@ -54,15 +62,28 @@ export class OutgoingBody {
 
   /**
    * Reads the whole body first. Rejects with `invalid_body` if it is longer than 1 MB, or 6 MB if it is to be signed; with
-   * the errors of `Limits`, and with the error that ends the caller's connection.
+   * `overloaded` if those that are to be signed exceed 64 MB; with the errors of `Limits`, and with the error that ends the
+   * caller's connection.
    */
   static async whole(
     request: IncomingMessage,
-    { isSigned, ...limits }: Limits & { readonly isSigned: boolean },
+    {
+      isSigned,
+      response,
+      ...limits
+    }: Limits & { readonly isSigned: boolean; readonly response: ServerResponse },
   ): Promise<OutgoingBody> {
     const upload = new Upload(request, limits);
     const chunks: Buffer[] = [];
+    let heldBytes = 0;
+    if (isSigned) response.once('close', () => signedBodies.add(-heldBytes));
     for await (const chunk of upload) {
+      if (isSigned && !response.closed) {
+        const { length } = chunk as Buffer;
+        if (signedBodies.isFullFor(length, heldBytes)) throw tooManyToSign();
+        heldBytes += length;
+        signedBodies.add(length);
+      }
       if (upload.sizeBytes > (isSigned ? maxSignedBytes : maxKeptBytes))
         throw isSigned ? tooLongToSign() : unsuitableBody('with at most 1 MB');
       chunks.push(chunk as Buffer);

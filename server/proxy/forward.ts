@@ -109,7 +109,12 @@ class Forwarding implements RelayEvents {
       this.#fail(error);
     } else if (first.placed.body !== undefined || isSigned || (mayRetry && isShort(request))) {
       // A body that gets the credentials or a signature, or may be sent again, must be complete.
-      OutgoingBody.whole(request, { maxBytes: this.maxBytes, idleMs: this.idleMs, isSigned }).then(
+      OutgoingBody.whole(request, {
+        maxBytes: this.maxBytes,
+        idleMs: this.idleMs,
+        response: this.response,
+        isSigned,
+      }).then(
         (body) => {
           if (this.#isOver) return;
           this.#body = body;

@@ -134,6 +134,24 @@ test('headers and parameters of another signature do not reach AWS', async () =>
   assert.equal(answer.status, 200, answer.text);
 });
 
+test('a key that only reads may not choose another operation than the path names', async () => {
+  const key = await trellis.keyWith('proxy:read');
+  const read = (path: string, headers: Record<string, string> = {}) =>
+    trellis.call('GET', `/proxy${path}`, {
+      key,
+      headers: { 'provider-config-key': 'aws', 'connection-id': connectionId, ...headers },
+    });
+  assert.equal((await read('/queue')).status, 200);
+  for (const refused of [
+    await read('/?Action=TerminateInstances&InstanceId.1=i-1'),
+    await read('/', { 'x-amz-target': 'DynamoDB_20120810.DeleteTable' }),
+    await read('/copy', { 'x-amz-copy-source': '/other/secret' }),
+  ]) {
+    assert.equal(refused.status, 403, refused.text);
+    assert.equal(errorOf(refused), 'proxy_rule_denied');
+  }
+});
+
 test('each retry has its own signature, and twenty calls at once are all accepted', async () => {
   await trellis.control('POST', 'faults', { case: 'api_503', times: 1 });
   const again = await proxied('/retried', { headers: { retries: '2' } });
@@ -142,12 +160,12 @@ test('each retry has its own signature, and twenty calls at once are all accepte
   assert.deepEqual([...new Set(calls.map(({ status }) => status))], [200]);
 });
 
-test('a body is hashed up to 6 MB, and S3 takes a stream', async () => {
+test('a body is hashed up to 6 MiB, and S3 takes a stream', async () => {
   const large = { data: 'x'.repeat(7 * 1024 * 1024) };
   // Just above the limit: a client that still sends may read a reset connection instead of the response.
   const refused = await proxied('/', { method: 'POST', body: { data: 'x'.repeat(6 * 1024 * 1024) } });
   assert.deepEqual([refused.status, errorOf(refused)], [400, 'invalid_body'], refused.text);
-  assert.match(refused.text, /at most 6 MB/);
+  assert.match(refused.text, /at most 6 MiB/);
   const fits = await proxied('/', { method: 'POST', body: { data: 'x'.repeat(3 * 1024 * 1024) } });
   assert.equal(fits.status, 200, fits.text);
   const made = await submit(key, { service: 's3', region: 'us-east-1' });

@@ -648,6 +648,25 @@ describe('a test of the address is answered as the provider requires', () => {
     }
   });
 
+  test('zoom: a value that could be a signed text is not signed', async () => {
+    const plainToken = `v0:${seconds(bench.clock().getTime())}:{"event":"meeting.started"}`;
+    const text = JSON.stringify({ event: 'endpoint.url_validation', payload: { plainToken } });
+    const row = rows.zoom!;
+    const given = { body: text, at: bench.clock().getTime(), key: secret, url: '' };
+    const answer = await send('zoom', { body: text, headers: { ...row.headers, ...row.sign(given) } });
+    assert.deepEqual([answer.status, JSON.parse(answer.text)], [200, { status: 'success' }]);
+  });
+
+  test('a body that takes long to parse is refused before its proof', async () => {
+    await integrate('figma');
+    const many = await send('figma', { body: `[${'[],'.repeat(60_000)}[]]` });
+    assert.equal(many.status, 400, many.text);
+    const fields = { 'content-type': 'application/x-www-form-urlencoded' };
+    assert.equal((await send('figma', { headers: fields, body: 'a&'.repeat(60_000) })).status, 400);
+    const long = JSON.stringify({ challenge: 'abc', more: 'x'.repeat(20_000) });
+    assert.equal((await send('monday', { body: long })).status, 401);
+  });
+
   test('discord: a signed ping, with 204', async () => {
     await bench.integrateFor('discord', { secret: rows.discord!.key!, account: 'a', tags: {} });
     const body = '{"version":1,"application_id":"1","type":0}';

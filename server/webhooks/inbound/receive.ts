@@ -19,7 +19,14 @@ import type { Vault } from '../../vault.ts';
 import { forward, requireCapacity } from './forward.ts';
 import { isFirstDelivery } from './replay-guard.ts';
 import { faultOfBodyTime, faultOfSignature, type Sent, signedFacts } from './signature.ts';
-import { challengeIn, type Payload, type ReadWebhook, readPayload, readWebhook } from './webhook-payload.ts';
+import {
+  challengeIn,
+  type Payload,
+  type ReadWebhook,
+  readPayload,
+  readWebhook,
+  requireFewValues,
+} from './webhook-payload.ts';
 
 export type ReceiveDeps = {
   db: Db;
@@ -36,6 +43,9 @@ export type ReceiveDeps = {
 
 /** The maximum number of connections of one webhook; more is an error of this service or of the sender. */
 const maxConnections = 1_000;
+
+/** A longer body is no test of the address. */
+const maxTestBytes = 16 * 1024;
 
 /** The response for the provider. An undefined body is none. */
 export type WebhookAnswer = { status: 200 | 204; headers?: Record<string, string>; body?: string | object };
@@ -70,10 +80,15 @@ export async function receive(
   };
   const { proof, challenge } = rules;
   const isUnproved = challenge?.method === 'POST' && !challenge.proved;
-  // Nothing of an unproved body is read, unless the definition has a place in it.
+  // Nothing of an unproved body is read, unless the definition has a place in it: then only what is parsed quickly.
+  const hasProofInside = proof.scheme === 'token' && proof.body !== undefined;
+  if (hasProofInside) requireFewValues(sent);
   const isReadFirst =
-    (isUnproved && challenge.from !== undefined && 'body' in challenge.from) ||
-    (proof.scheme === 'token' && proof.body !== undefined);
+    hasProofInside ||
+    (isUnproved &&
+      challenge.from !== undefined &&
+      'body' in challenge.from &&
+      sent.body.length <= maxTestBytes);
   let payload: Payload = isReadFirst ? readPayload(sent) : {};
   const test = () => answerTo(rules, { method: 'POST', sent, payload, secret: secrets[0] });
   const unproved = isUnproved ? test() : undefined;
@@ -111,6 +126,8 @@ function answerTo(
   // Node refuses a header with other characters.
   if ('header' in answer)
     return { status: 200, headers: /^[\x20-\x7e]*$/.test(value) ? { [answer.header]: value } : {} };
+  // A value in which a signed text fits would be signed for a sender that knows only the former secret.
+  if (Object.values(answer.json).includes('{hmac}') && !/^[\w-]{1,128}$/.test(value)) return undefined;
   const hmac = of.secret === undefined ? '' : createHmac('sha256', of.secret).update(value).digest('hex');
   const fields = Object.entries(answer.json).map(([name, from]) => [name, from === '{value}' ? value : hmac]);
   return { status: 200, body: Object.fromEntries(fields) as object };

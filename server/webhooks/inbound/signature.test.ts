@@ -64,6 +64,13 @@ describe('a signature', () => {
     });
   }
 
+  test('of a list is one of the first ten', () => {
+    const proof = { ...listed, parts: { signature: 'v1' }, signed: '{body}' };
+    const list = (wrong: number) => `${'v1=00,'.repeat(wrong)}v1=${hmac(body).digest('hex')}`;
+    assert.equal(judge(proof, { 'x-sig': list(9) }), undefined);
+    assert.ok(judge(proof, { 'x-sig': list(10) }) !== undefined);
+  });
+
   test('in base64 has one spelling', () => {
     const proof = { ...plain, prefix: '', encoding: 'base64' };
     const text = hmac(body).digest('base64');

@@ -1,6 +1,6 @@
 /** Parses a provider's webhook: its type, its recipients and its payload. Pure functions. */
 import { AppError } from '../../errors.ts';
-import { faultOfJson } from '../../functions/isolation/json-limits.ts';
+import { examineJson, faultOfJson, maxParsedValues } from '../../functions/isolation/json-limits.ts';
 import type { WebhookPlace, WebhookRules } from '../../providers/definition.ts';
 import { fieldsAt, type Sent } from './signature.ts';
 
@@ -58,6 +58,18 @@ function textOf(body: Buffer): string {
   } catch (error) {
     throw new AppError('invalid_json', 'The webhook is not in UTF-8.', { cause: error });
   }
+}
+
+/** Throws `invalid_json` if parsing the body would take long: it is read before its proof. */
+export function requireFewValues({ body }: Sent): void {
+  let fields = 0;
+  for (let at = body.indexOf('&'); at >= 0 && fields <= maxParsedValues; at = body.indexOf('&', at + 1))
+    fields += 1;
+  if (fields > maxParsedValues || examineJson(body).values > maxParsedValues)
+    throw new AppError(
+      'invalid_json',
+      `The webhook has more than ${maxParsedValues.toLocaleString('en')} values.`,
+    );
 }
 
 /** Throws `invalid_json` and `invalid_content_type` if the body cannot be read. */

@@ -48,7 +48,7 @@ export const provider = z.looseObject({
   logo_url: z.url(),
   categories: z.array(z.string()),
   docs: z.url(),
-  auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'AWS_SIGV4', 'NONE']),
+  auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'AWS_SIGV4', 'JWT', 'NONE']),
   proxy: z.looseObject({ base_url: z.string() }),
 });
 /** What those of OAuth have besides. */

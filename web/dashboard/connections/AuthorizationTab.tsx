@@ -67,9 +67,7 @@ function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'he
       ) : (
         <Stack gap="xs">
           <LifeBar from={token.refreshed_at} until={token.expires_at} isActive={isActive} />
-          <Dimmed>
-            {renewals[status] ?? 'The next call that needs the token refreshes it.'}
-          </Dimmed>
+          <Dimmed>{renewals[status] ?? 'The next call that needs the token refreshes it.'}</Dimmed>
           {token.refresh_expires_at !== null && (
             <Text size="sm">
               The grant expires <RelativeTime at={token.refresh_expires_at} fw={550} />.

@@ -258,7 +258,9 @@ function DeleteConnection({ at }: { at: At }) {
       <Group justify="space-between">
         <Stack gap={2} flex="1 1 260px">
           <Title order={2}>Delete this connection</Title>
-          <Dimmed>The deletion destroys the data key of the connection, so nobody can decrypt its data.</Dimmed>
+          <Dimmed>
+            The deletion destroys the data key of the connection, so nobody can decrypt its data.
+          </Dimmed>
         </Stack>
         <Button color="red" variant="light" onClick={open}>
           Delete
