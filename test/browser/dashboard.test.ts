@@ -137,6 +137,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   });
 
   test('metadata that was edited is kept', async () => {
+    await page.getByRole('tab', { name: 'Settings' }).click();
     await page.getByRole('button', { name: 'Edit', exact: true }).click();
     await page.getByLabel('Metadata as JSON').fill('{"plan": "team"}');
     await page.getByRole('button', { name: 'Save' }).click();
