@@ -191,6 +191,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   });
 
   test('a deletion names what it deletes, and deletes it', async () => {
+    await page.getByRole('tab', { name: 'Settings' }).click();
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
     await page.getByText('the credentials of the account').waitFor();
     await page.getByRole('button', { name: 'Delete permanently' }).click();
