@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, type TestContext, test } from 'node:test';
 import { decodeJwt, decodeProtectedHeader } from 'jose';
+import { shippedCatalog } from '../../test/support/catalog.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import { type JwtCredentials, jwt } from './jwt.ts';
@@ -103,6 +104,16 @@ describe('an assertion', () => {
       fault: { kind: 'client_misconfigured', error: 'invalid_key', isOfClient: true },
     });
   });
+});
+
+test('a definition with a revocation is refused, because the request would contain the private key', () => {
+  const catalog = shippedCatalog;
+  const { revocation } = catalog.find('google-sheet')!;
+  assert.ok(revocation !== undefined);
+  const definition = catalog.find('google-service-account')!;
+  assert.deepEqual(jwt.definitionFaults?.(definition), []);
+  const [fault] = jwt.definitionFaults?.({ ...definition, revocation }) ?? [];
+  assert.deepEqual(fault?.[0], ['revocation']);
 });
 
 describe('an error of the provider about an assertion', () => {

@@ -179,8 +179,8 @@ export const jwt: RenewableMode<JwtCredentials> = {
       faults.push([['token'], 'a JWT provider has it unless the assertion is used as "direct"']);
     if (authorization !== undefined)
       faults.push([['authorization'], 'a JWT provider has no authorization page']);
-    // It would be sent with the client secret, which is the private key.
-    if (revocation !== undefined) faults.push([['revocation'], 'a JWT provider has none']);
+    if (revocation !== undefined)
+      faults.push([['revocation'], 'a JWT provider has none: the request would contain the private key']);
     if (sandbox !== undefined) faults.push([['sandbox'], 'the sandbox takes no assertions']);
     for (const name of Object.keys(credentials)) {
       if (formNames.includes(name)) continue;

@@ -1,7 +1,9 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: templates are what is tested
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
+import { once } from 'node:events';
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -178,6 +180,31 @@ test('a body is hashed up to 6 MiB, and S3 takes a stream', async () => {
   });
   assert.equal(stored.status, 200, stored.text);
   assert.ok(Number(stored.body.bytes) > 7 * 1024 * 1024);
+});
+
+test('bodies that are to be signed have a common limit of 64 MiB, until their calls end', async () => {
+  const size = 6 * 1024 * 1024;
+  const key = await trellis.keyWith('proxy:write');
+  const upload = () => {
+    const headers = {
+      ...{ authorization: `Bearer ${key}`, 'content-type': 'application/octet-stream' },
+      ...{ 'provider-config-key': 'aws', 'connection-id': connectionId, 'content-length': size },
+    };
+    const call = request(`${trellis.baseUrl}/proxy/upload`, { method: 'POST', headers });
+    call.on('error', () => {});
+    // The last byte never arrives.
+    call.write(Buffer.alloc(size - 1));
+    return call;
+  };
+  const calls = Array.from({ length: 12 }, upload);
+  const statuses = calls.map(
+    async (call) => ((await once(call, 'response')) as [IncomingMessage])[0].statusCode,
+  );
+  assert.equal(await Promise.race(statuses), 503);
+  for (const call of calls) call.destroy();
+  await Promise.allSettled(statuses);
+  const next = await proxied('/', { method: 'POST', body: { data: 'x'.repeat(1024 * 1024) } });
+  assert.equal(next.status, 200, next.text);
 });
 
 test("AWS's own errors reach the caller, such as that of a clock that is wrong", async () => {

@@ -417,7 +417,7 @@ describe('an installation of a GitHub App', () => {
 
 describe('an assertion that is the token', () => {
   const issuerId = '57246542-96fe-1a63-e053-0824d011072a';
-  /** What a provider knows of a new key, and what a user enters. */
+  /** A new key: the provider's entry for the key, and the values that a user enters. */
   const keys: Record<string, { lifeS: number; make: () => { key: KnownKey; given: Submitted } }> = {
     'app-store-connect': {
       lifeS: 1200,
@@ -495,7 +495,7 @@ describe('an assertion that is the token', () => {
 });
 
 describe('an assertion that is a grant', () => {
-  test('of Salesforce brings a token without an expiry, which is renewed all the same', async () => {
+  test('of Salesforce returns a token without an expiry, and Trellis renews the token', async () => {
     const { publicKey, pem } = rsa();
     known.keys.push({ provider: 'salesforce', issuer: '3MVGx', key: publicKey, subjects: ['bob@acme.com'] });
     const config = { my_domain: 'acme', username: 'bob@acme.com', login_host: 'login' };

@@ -224,7 +224,7 @@ test('twenty forms at once make twenty connections', async () => {
   assert.equal((await proxied(trellis, 'login-plain', ids[7])).status, 200);
 });
 
-test('a wrong address of the integration is told to the person who connects, and leaks nothing', async () => {
+test('the connect form reports a wrong address of the integration, and no secret', async () => {
   await integrate('login-plain', 'nowhere', 'http://127.0.0.1:9');
   await integrate('login-plain', 'elsewhere', `${trellis.sandbox.url}/nothing-here`);
   for (const key of ['nowhere', 'elsewhere']) {

@@ -44,7 +44,7 @@ export type ReceiveDeps = {
 /** The maximum number of connections of one webhook; more is an error of this service or of the sender. */
 const maxConnections = 1_000;
 
-/** A longer body is no test of the address. */
+/** The maximum size of a test of the address in bytes. Larger requests are webhooks. */
 const maxTestBytes = 16 * 1024;
 
 /** The response for the provider. An undefined body is none. */

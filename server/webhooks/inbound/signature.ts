@@ -139,7 +139,7 @@ function faultOfSigned(proof: Signed, { sent, secret, now }: Under): string | un
     : `The signature in ${header} is not that of this body under the integration's secret.`;
 }
 
-/** A sender that changes its secret sends two. Each one of a public key costs as much as the body is long. */
+/** During a change of its secret, a sender sends two signatures. Each verification by a public key reads the whole body. */
 const maxSignatures = 10;
 
 /** A function for a text that compares signatures of it. Undefined if the secret is not a key. */

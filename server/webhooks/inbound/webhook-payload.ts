@@ -60,7 +60,7 @@ function textOf(body: Buffer): string {
   }
 }
 
-/** Throws `invalid_json` if parsing the body would take long: it is read before its proof. */
+/** For a body that is parsed before its proof. Throws `invalid_json` if parsing the body would take long. */
 export function requireFewValues({ body }: Sent): void {
   let fields = 0;
   for (let at = body.indexOf('&'); at >= 0 && fields <= maxParsedValues; at = body.indexOf('&', at + 1))
