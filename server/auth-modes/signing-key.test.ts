@@ -54,7 +54,7 @@ function encrypted({ salt, rounds }: { salt: Buffer; rounds: number }): string {
 test('an encrypted key is decrypted only with few rounds, wherever it claims their number to be', () => {
   const read = (text: string) => decryptedKey({ text, passphrase: 'word' });
   const usual = encrypted({ salt: Buffer.alloc(8, 2), rounds: 2048 });
-  assert.match(read(usual), /^-----BEGIN PRIVATE KEY-----/);
+  assert.equal(faultOf(read(usual)), undefined);
   const slow = encrypted({ salt: Buffer.alloc(8, 2), rounds: 20_000 });
   assert.equal(read(slow), slow);
   // With the length in two bytes, the first of them is taken for the length of the salt, which holds another number.
