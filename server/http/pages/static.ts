@@ -189,7 +189,10 @@ function sendDocument(
     );
 }
 
-/** Reloads itself every second while the build runs. A failed build is retried manually, so that page stays. */
+/**
+ * Reloads itself every second while the build runs. A failed build is retried manually, so that page stays. The script and
+ * not a `Refresh` header, since with the fragment of a set-up link browsers take that for a move within the page.
+ */
 function sendProgress(reply: FastifyReply, building: Building): FastifyReply {
   const told = {
     running: html`<h1>The dashboard is being built</h1>
@@ -206,10 +209,10 @@ the log.</p>`,
     main: html`<main>
 ${told}
 <div class="choices">
-<a class="choice" href="/docs/"><span class="name">Interface<span class="soft">Every route, to read and to try</span></span></a>
+<a class="choice" href="/docs/"><span class="name">API reference<span class="soft">All routes, with a form to try them</span></span></a>
 </div>
 </main>`,
+    ...(building.is === 'running' && { script: 'setTimeout(() => location.reload(), 1000);' }),
   });
-  if (building.is === 'running') reply.header('refresh', '1');
   return reply.code(status).headers(headers).send(body);
 }
