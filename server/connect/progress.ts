@@ -38,6 +38,8 @@ export const progressWire = z.object({
       connection_id: z.string(),
       display_name: z.string(),
       provider_display_name: z.string(),
+      /** The e-mail address of the account, where the provider told it. */
+      account: z.string().nullable(),
       missing_scopes: z.array(explainedScopeWire),
     })
     .nullable(),
@@ -110,6 +112,7 @@ async function madeBy(session: Session, { db, reading }: Pick<ConnectDeps, 'db' 
     connection_id: outcome.connection,
     display_name: integration.displayName,
     provider_display_name: provider.display_name,
+    account: (isThere ? head?.account?.email : undefined) ?? null,
     missing_scopes: missing.map((scope) => explainScope(provider, scope)),
   };
   return { wire, isThere, provider: provider.name };

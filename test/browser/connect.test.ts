@@ -119,10 +119,13 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('a connect link leads through the provider to a page that names the connected account', async () => {
-    const page = await browser.newPage();
+  test('a connect link leads through the provider to a page that names the account and closes', async () => {
     const { connect_link: link } = await newSession();
-    await page.goto(link);
+    const application = await browser.newPage();
+    const [page] = await Promise.all([
+      application.waitForEvent('popup'),
+      application.evaluate(`void open(${JSON.stringify(link)})`),
+    ]);
     const before = (await connections()).length;
     const [popup] = await Promise.all([
       page.waitForEvent('popup'),
@@ -130,8 +133,10 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     ]);
     await consent(popup);
     await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
+    await page.getByText('ada@example.com').waitFor();
     assert.equal((await connections()).length, before + 1);
-    await page.close();
+    await Promise.all([page.waitForEvent('close'), page.getByRole('button', { name: 'Close' }).click()]);
+    await application.close();
   });
 
   test('two tabs of one browser do not take each other for done or failed', async () => {

@@ -38,14 +38,18 @@ export function Done({
 
   if (isWhole && setUp !== undefined) return setUp;
   if (isWhole) {
-    const action = { label: say('finish'), onClick: () => notifyHost({ type: 'close' }) };
+    const action = isFramed
+      ? { label: say('finish'), onClick: () => notifyHost({ type: 'close' }) }
+      : isClosable() && { label: say('close'), onClick: () => window.close() };
     return (
       <Notice
         tone="success"
         title={say('doneTitle', { name })}
         text={say('doneText')}
-        {...(isFramed && { action })}
-      />
+        {...(action && { action })}
+      >
+        {made.account !== null && <strong>{made.account}</strong>}
+      </Notice>
     );
   }
   return (
@@ -79,4 +83,9 @@ export function Done({
       </button>
     </Notice>
   );
+}
+
+/** Browsers let a script close only a window that a script has opened, or one that has shown no other page. */
+function isClosable(): boolean {
+  return window.opener !== null || window.history.length === 1;
 }
