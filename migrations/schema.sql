@@ -762,6 +762,17 @@ create table payload (
   constraint payload_pkey PRIMARY KEY (dataset_id, seq)
 );
 
+create table provider_definition (
+  environment_id bigint not null,
+  name text not null,
+  text text not null,
+  content text not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint provider_definition_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
+  constraint provider_definition_pkey PRIMARY KEY (environment_id, name)
+);
+
 create table prune (
   id bigint generated always as identity not null,
   dataset_id bigint not null,

@@ -68,6 +68,9 @@ const entries = {
 
   // Providers and integrations
   unknown_provider_config: [[404, 400], 'No integration has this ID in this environment.'],
+  provider_exists: [409, 'This environment has a provider of this name already.'],
+  provider_in_use: [409, 'Integrations use the provider: delete these first.'],
+  too_many_providers: [400, 'The environment has 200 providers of its own: delete one first.'],
   integration_exists: [400, 'An integration with this ID exists already.'],
   integration_in_use: [400, 'The integration has connections: delete these first.'],
   integration_not_allowed: [400, 'The connect session does not allow this integration.'],

@@ -87,6 +87,7 @@ export type Schemas = {
   CreateIntegrationRequest: { integration_id?: Schemas['IntegrationId']; provider: string; unique_key?: string; credentials?: Schemas['IntegrationCredentials']; display_name?: string; forward_webhooks?: boolean; webhook_secret?: string; integration_config?: Schemas['ConfigValues']; custom?: Schemas['ConfigValues']; proxy_rules?: (Schemas['ProxyRule'])[] } & ({ integration_id: Schemas['IntegrationId'] } | { unique_key: string });
   CreateInvitationRequest: { role: "owner" | "developer" | "viewer"; environments?: (string)[]; email?: string };
   CreateKeyRequest: { name: string; scopes: (Schemas['ScopeInput'])[]; proxy_rules?: (Schemas['ProxyRule'])[]; expires_at?: string; rate_limit?: number; replaces?: number };
+  CreateProviderRequest: { name: string; definition: string };
   CreateReconnectSessionRequest: { end_user?: Schemas['EndUser']; organization?: Schemas['Organization']; tags?: Schemas['Tags']; integrations_config_defaults?: Record<string, Schemas['SessionDefaults']>; overrides?: Record<string, Schemas['SessionOverrides']>; webhook_url_override?: string; require_same_account?: boolean; setup?: "sheet"; return_url?: string; connection_id: Schemas['ConnectionId']; integration_id: Schemas['IntegrationId']; scopes?: "missing" | (string)[] };
   CreateTicketRequest: { integration_id?: Schemas['IntegrationId']; provider_config_key?: string; connection_id: Schemas['ConnectionId']; methods: ("ACL" | "BIND" | "CHECKOUT" | "COPY" | "DELETE" | "GET" | "HEAD" | "LINK" | "LOCK" | "M-SEARCH" | "MERGE" | "MKACTIVITY" | "MKCALENDAR" | "MKCOL" | "MOVE" | "NOTIFY" | "OPTIONS" | "PATCH" | "POST" | "PROPFIND" | "PROPPATCH" | "PURGE" | "PUT" | "QUERY" | "REBIND" | "REPORT" | "SEARCH" | "SOURCE" | "SUBSCRIBE" | "UNBIND" | "UNLINK" | "UNLOCK" | "UNSUBSCRIBE")[]; paths: (string)[]; max_bytes?: number; actions?: (string)[]; expires_in?: number } & ({ integration_id: Schemas['IntegrationId'] } | { provider_config_key: string });
   Dataset: { model: string; variant: string; records: number; deleted: number; pruned: number; payload_bytes: number; first_cursor: string | null; last_cursor: string | null; last_modified_at: string | null; ignore_fields: (string)[]; keep_previous: boolean; mass_delete: { share: number; number: number }; delete_tracking: "open" | "held" | null };
@@ -204,7 +205,7 @@ export type Schemas = {
   PlannedEventFunction: { integration_id: string; providerConfigKey: string; name: string; event: "post-connection-creation" | "pre-connection-deletion" | "validate-connection" };
   PlannedSync: { integration_id: string; providerConfigKey: string; name: string; connections: number; auto_start: boolean };
   PreviewSetUpRowsRequest: { spreadsheet: string; sheet_id?: number; header_row?: number; key_column?: string };
-  Provider: { name: string; display_name: string; auth_mode: string; oauth_client: "required" | "optional" | "none"; redirect_uri?: string } & Record<string, unknown>;
+  Provider: { name: string; display_name: string; auth_mode: string; oauth_client: "required" | "optional" | "none"; redirect_uri?: string; origin?: "environment"; definition?: string } & Record<string, unknown>;
   ProviderResponse: { data: Schemas['Provider'] };
   ProxyRule: { effect: "allow" | "deny"; methods?: (string)[]; path: string };
   PruneRecordsRequest: { model: Schemas['Model']; variant?: Schemas['Variant']; until_cursor: string; limit?: number };
@@ -221,6 +222,7 @@ export type Schemas = {
   RemoveFunctionResponse: { success: true; data: Schemas['Success'] };
   RenameEnvironmentRequest: { name: string };
   RenameMeRequest: { name: string };
+  ReplaceProviderRequest: { definition: string };
   ReplaceVariablesRequest: { variables: ({ name: string; value?: string | null })[] };
   ReplaceVariablesResponse: (Schemas['Variable'])[];
   ReplayDeliveryRequest: Record<string, never>;
@@ -305,6 +307,7 @@ export type Routes = {
   "DELETE /functions/syncs/{name}/variants/{variant}": { path: { name: string; variant: string }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ConnectionPlace']; answer: Schemas['Success'] };
   "DELETE /integrations/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['Success'] };
   "DELETE /integrations/{key}/functions/{name}": { path: { key: Schemas['IntegrationId']; name: string }; query: { type: "sync" | "action" | "on-event" }; headers: Record<string, never>; body: undefined; answer: Schemas['RemoveFunctionResponse'] };
+  "DELETE /providers/{provider}": { path: { provider: string }; query: Record<string, never>; headers: Record<string, never>; body: undefined; answer: Schemas['Success'] };
   "DELETE /proxy/{path}": { path: { path: string }; query: Record<string, never>; headers: { "Integration-Id": string; "Connection-Id": string; "Base-Url-Override"?: string; Retries?: string; "Retry-On"?: string; Timeouts?: string; Decompress?: string; "Quota-Wait"?: string; "Trellis-Is-Sync"?: string }; body: undefined; answer: undefined };
   "DELETE /records/consumers/{name}": { path: { name: string }; query: { model: Schemas['Model']; variant?: Schemas['Variant'] }; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: undefined; answer: Schemas['Success'] };
   "DELETE /records/retention": { path: Record<string, never>; query: { integration_id?: Schemas['IntegrationId']; provider_config_key?: string }; headers: Record<string, never>; body: undefined; answer: Schemas['Success'] };
@@ -426,6 +429,7 @@ export type Routes = {
   "POST /integrations/{key}/functions/{name}/rollback": { path: { key: Schemas['IntegrationId']; name: string }; query: { type?: "sync" | "action" | "on-event" }; headers: Record<string, never>; body: Schemas['RollBackFunctionRequest']; answer: Schemas['DeployedFunctionResponse'] };
   "POST /mcp": { path: Record<string, never>; query: Record<string, never>; headers: { "integration-id"?: Schemas['IntegrationId']; "connection-id": Schemas['ConnectionId']; "provider-config-key"?: string }; body: unknown; answer: Record<string, never> };
   "POST /oauth2/auth/{key}": { path: { key: Schemas['IntegrationId'] }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ConnectByClientRequest']; answer: Schemas['NewConnection'] };
+  "POST /providers": { path: Record<string, never>; query: Record<string, never>; headers: { "idempotency-key"?: string }; body: Schemas['CreateProviderRequest']; answer: Schemas['ProviderResponse'] };
   "POST /proxy/{path}": { path: { path: string }; query: Record<string, never>; headers: { "Integration-Id": string; "Connection-Id": string; "Base-Url-Override"?: string; Retries?: string; "Retry-On"?: string; Timeouts?: string; Decompress?: string; "Quota-Wait"?: string; "Trellis-Is-Sync"?: string }; body: undefined; answer: undefined };
   "POST /records": { path: Record<string, never>; query: Record<string, never>; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: Schemas['SaveRecordsRequest']; answer: Schemas['SaveRecordsResponse'] };
   "POST /records/delete": { path: Record<string, never>; query: Record<string, never>; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: Schemas['DeleteRecordsRequest']; answer: Schemas['DeleteRecordsResponse'] };
@@ -442,6 +446,7 @@ export type Routes = {
   "PUT /environment-variables": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ReplaceVariablesRequest']; answer: Schemas['ReplaceVariablesResponse'] };
   "PUT /functions/syncs/frequency": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ChangeSyncFrequencyRequest']; answer: Schemas['ChangeSyncFrequencyResponse'] };
   "PUT /integrations/{key}/functions/{name}/shipped": { path: { key: Schemas['IntegrationId']; name: string }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['EnableShippedFunctionRequest']; answer: Schemas['DeployedFunctionResponse'] };
+  "PUT /providers/{provider}": { path: { provider: string }; query: Record<string, never>; headers: Record<string, never>; body: Schemas['ReplaceProviderRequest']; answer: Schemas['ProviderResponse'] };
   "PUT /proxy/{path}": { path: { path: string }; query: Record<string, never>; headers: { "Integration-Id": string; "Connection-Id": string; "Base-Url-Override"?: string; Retries?: string; "Retry-On"?: string; Timeouts?: string; Decompress?: string; "Quota-Wait"?: string; "Trellis-Is-Sync"?: string }; body: undefined; answer: undefined };
   "PUT /records/consumers/{name}": { path: { name: string }; query: Record<string, never>; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: Schemas['AcknowledgeRecordsRequest']; answer: Schemas['Consumer'] };
   "PUT /records/retention": { path: Record<string, never>; query: Record<string, never>; headers: Record<string, never>; body: Schemas['SetRetentionPolicyRequest']; answer: Schemas['RetentionPolicy'] };

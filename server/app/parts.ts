@@ -15,6 +15,7 @@ import type { Integration, TestClient } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { Fetch, Outbound } from '../outbound/outbound.ts';
 import type { Catalog } from '../providers/catalog.ts';
+import { catalogOfEnvironment } from '../providers/environment-definitions.ts';
 import { createQuota } from '../proxy/quota/quota.ts';
 import { createMailer } from '../users/mail.ts';
 import type { Vault } from '../vault.ts';
@@ -72,7 +73,10 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   const deliverer = createDeliverer({
     ...{ db, vault, brand, baseUrl, log, activity, mailer, nowMs },
     fetch: outbound.fetchFor({ isTest: false, purpose: 'endpoints' }),
-    authModeOf: (provider) => catalog.find(provider)?.auth_mode,
+    authModeOf: async ({ environmentId, provider }) => {
+      const known = await catalogOfEnvironment(db, { catalog, environmentId, names: [provider] });
+      return known.find(provider)?.auth_mode;
+    },
   });
   return {
     ...{ config, log, db, vault, catalog, outbound, testClient, brand },

@@ -4,6 +4,7 @@ import type { Queryable } from '../db/pool.ts';
 import { listUsedProviders } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import type { Catalog, LiveCatalog } from '../providers/catalog.ts';
+import { listEnvironmentDefinitions } from '../providers/environment-definitions.ts';
 
 /**
  * Throws if an integration uses a provider that the catalogue lacks, or, with `previous`, one that has another auth mode
@@ -13,6 +14,8 @@ export async function requireDefinitions(
   db: Queryable,
   { catalog, previous }: { catalog: Catalog; previous?: Catalog },
 ): Promise<void> {
+  // Throws if this version refuses a definition of an environment.
+  await listEnvironmentDefinitions(db, catalog);
   const faults = (await listUsedProviders(db)).flatMap(({ provider, integrations }) => {
     const [before, after] = [previous?.find(provider), catalog.find(provider)];
     if (after === undefined)

@@ -39,6 +39,7 @@ import { type App, createHttp, strictTransport } from '../http/server.ts';
 import { repeatAnswers } from '../idempotency/idempotency.ts';
 import { integrationRoutes } from '../integrations/routes.ts';
 import { providersDirectory } from '../providers/catalog.ts';
+import { definitionRoutes } from '../providers/definition-routes.ts';
 import { providerRoutes } from '../providers/routes.ts';
 import { createProxy } from '../proxy/proxy.ts';
 import { quotaUse } from '../proxy/quota/quota.ts';
@@ -162,9 +163,10 @@ export async function addRoutes(
     ...{ requireRole: rights.requireRole, afterChange: keys.forget },
   });
   providerRoutes(app, {
-    ...{ catalog, baseUrl, callbackBaseUrl },
+    ...{ db, catalog, baseUrl, callbackBaseUrl },
     directories: [...(config.providersDir === undefined ? [] : [config.providersDir]), providersDirectory],
   });
+  definitionRoutes(app, { db, catalog, baseUrl, callbackBaseUrl, now });
   integrationRoutes(app, {
     ...{ db, reading, baseUrl, webhookBaseUrl, now },
     afterChange: (at) => reader.forgetIntegration(at),

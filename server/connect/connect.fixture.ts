@@ -107,7 +107,7 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   });
   const reader = createConnectionReader({ db, reading });
   const fetchFor = watch.watched(({ isTest }) => outbound.fetchFor({ isTest }));
-  providerRoutes(app, { catalog, baseUrl, callbackBaseUrl: baseUrl, directories: [definitions] });
+  providerRoutes(app, { db, catalog, baseUrl, callbackBaseUrl: baseUrl, directories: [definitions] });
   await connectRoutes(app, {
     ...{ db, reading, reader, fetchFor, brand, baseUrl, log, now },
     callbackBaseUrl: baseUrl,

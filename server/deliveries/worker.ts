@@ -34,7 +34,10 @@ type DelivererOptions = {
   baseUrl: string;
   log: Pick<Logger, 'warn'>;
   activity: Activity;
-  authModeOf: (provider: string) => string | undefined;
+  authModeOf: (of: {
+    environmentId: number;
+    provider: string;
+  }) => Promise<string | undefined> | string | undefined;
   nowMs: () => number;
   /** The clock of the machine: see `createClock`. */
   machineMs?: () => number;
@@ -107,7 +110,7 @@ export function createDeliverer(options: DelivererOptions) {
     // Bounds the cache. A retired key may sign for one second more.
     max: 1_000,
   });
-  const toSend = { fetch, mailer, brand, baseUrl, authModeOf, timeoutMs, nowMs };
+  const toSend = { fetch, mailer, brand, baseUrl, timeoutMs, nowMs };
   let lookAfter = 0;
 
   /** Claims that precede a failure are under way already. */
@@ -164,8 +167,10 @@ export function createDeliverer(options: DelivererOptions) {
     try {
       const signedWith = await keys.get(claim.environmentId);
       const webhook = await webhookOf(claim);
+      const { environmentId, delivery } = claim;
+      const authMode = await authModeOf({ environmentId, provider: String(delivery.data.provider) });
       if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
-      const sending = { ...{ webhook, keys: signedWith, signal }, ...toSend };
+      const sending = { ...{ webhook, keys: signedWith, signal, authModeOf: () => authMode }, ...toSend };
       return await slot.during(() => sendMeasured(claim, sending));
     } catch (error) {
       if (mayPass(error)) throw error;
@@ -226,7 +231,12 @@ export function createDeliverer(options: DelivererOptions) {
       };
       const signedWith = await keys.get(environment.id);
       const signal = AbortSignal.timeout(timeoutMs + leaseMarginMs);
-      const attempt = await sendMeasured(claim, { ...toSend, keys: signedWith, signal });
+      const attempt = await sendMeasured(claim, {
+        ...toSend,
+        authModeOf: () => undefined,
+        keys: signedWith,
+        signal,
+      });
       if (attempt === undefined) return { isDelivered: false, durationMs: timeoutMs, error: 'timeout' };
       logAttempt(claim, attempt);
       return attempt;

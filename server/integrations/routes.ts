@@ -1,12 +1,13 @@
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import { modeNamed } from '../auth-modes/modes.ts';
-import { type Db, retryOnViolation, type Tx } from '../db/pool.ts';
+import { type Db, type Queryable, retryOnViolation, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { type Caller, hasScope, requireScope } from '../http/auth/caller.ts';
 import { success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { catalogOfEnvironment } from '../providers/environment-definitions.ts';
 import { requireMayMove } from './destinations.ts';
 import { readSettings } from './settings-input.ts';
 import {
@@ -20,6 +21,7 @@ import {
   type IntegrationReading,
   listIntegrations,
   throwTaken,
+  unknownProvider,
   updateIntegration,
 } from './store.ts';
 import {
@@ -124,7 +126,7 @@ export function integrationRoutes(
       },
     },
     async ({ body, caller }) => {
-      const provider = providerOf(reading, body.provider);
+      const provider = await providerOf(db, { reading, caller, name: body.provider });
       if (modeNamed(provider.auth_mode).client === 'required' && body.credentials === undefined) {
         const message = `Missing credentials: ${provider.display_name} needs a client ID and secret.`;
         throw new AppError('invalid_body', message, {
@@ -158,7 +160,7 @@ export function integrationRoutes(
       },
     },
     async ({ body, caller }) => {
-      const provider = providerOf(reading, body.provider);
+      const provider = await providerOf(db, { reading, caller, name: body.provider });
       const change = readSettings(
         { ...body, ...(hasTestClient(provider) && { credentials: { type: 'TEST' } }) },
         { provider, reading, before: undefined },
@@ -241,7 +243,8 @@ export function integrationRoutes(
       const changed = await db
         .transaction(async (tx) => {
           const current = await lock(tx, caller, key);
-          const provider = reading.catalog.get(current.provider.name);
+          const { name } = current.provider;
+          const provider = await providerOf(tx, { reading, caller, name });
           const change = readSettings(body, { provider, reading, before: current });
           await requireMayMove(tx, caller, { current, provider, after: change.integrationConfig ?? {} });
           const integration = await updateIntegration(tx, {
@@ -328,13 +331,16 @@ function mayKnow(caller: Caller, key: string): boolean {
   );
 }
 
-function providerOf({ catalog }: IntegrationReading, name: string): ProviderDefinition {
-  const provider = catalog.find(name);
-  if (provider === undefined) {
-    throw new AppError('invalid_body', `No provider is called "${name}". GET /providers lists them.`, {
-      errors: [{ code: 'custom', message: 'The provider does not exist.', path: ['provider'] }],
-    });
-  }
+async function providerOf(
+  db: Queryable,
+  {
+    reading: { catalog },
+    caller: { environmentId },
+    name,
+  }: { reading: IntegrationReading; caller: Caller; name: string },
+): Promise<ProviderDefinition> {
+  const provider = (await catalogOfEnvironment(db, { catalog, environmentId, names: [name] })).find(name);
+  if (provider === undefined) throw unknownProvider(name);
   return provider;
 }
 

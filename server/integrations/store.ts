@@ -7,6 +7,7 @@ import { AppError, fieldError } from '../errors.ts';
 import type { ProxyRule } from '../http/auth/proxy-rule.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { catalogForIntegration, catalogOfEnvironment } from '../providers/environment-definitions.ts';
 import { withSandbox } from '../providers/sandbox.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { IntegrationFault } from './fault.ts';
@@ -121,7 +122,12 @@ export async function listIntegrations(
       .orderBy('provider')
       .orderBy('key'),
   );
-  return rows.map((row) => fromRow(row, key, reading));
+  const names = rows.map(({ provider }) => provider);
+  const catalog = await catalogOfEnvironment(db, { catalog: reading.catalog, environmentId, names });
+  // A definition of the environment may have been deleted since, after its integrations.
+  return rows
+    .filter(({ provider }) => catalog.find(provider) !== undefined)
+    .map((row) => fromRow(row, key, { ...reading, catalog }));
 }
 
 /** Undefined if the environment has no such integration. */
@@ -130,7 +136,13 @@ export async function findIntegration(
   { environmentId, key, ...reading }: IntegrationReading & At,
 ): Promise<Integration | undefined> {
   const row = first(await db.run(selectAt({ environmentId, key })));
-  return row && fromRow(row, await environmentKey(db, { environmentId, vault: reading.vault }), reading);
+  if (row === undefined) return undefined;
+  const names = [row.provider];
+  const catalog = await catalogOfEnvironment(db, { catalog: reading.catalog, environmentId, names });
+  // A definition of the environment may have been deleted since, after its integrations.
+  if (catalog.find(row.provider) === undefined) return undefined;
+  const vaultKey = await environmentKey(db, { environmentId, vault: reading.vault });
+  return fromRow(row, vaultKey, { ...reading, catalog });
 }
 
 /** Throws `unknown_provider_config` (404) if the environment has no such integration. */
@@ -157,13 +169,23 @@ export async function getIntegrationForUpdate(
   return getIntegration(tx, at);
 }
 
+export function unknownProvider(name: string): AppError {
+  return new AppError('invalid_body', `No provider is called "${name}". GET /providers lists them.`, {
+    errors: [{ code: 'custom', message: 'The provider does not exist.', path: ['provider'] }],
+  });
+}
+
 /** Fails on `integration_key_unique` if the ID is taken; `throwTaken` converts that error. */
 export async function createIntegration(
   tx: Queryable,
   given: IntegrationReading & At & { provider: string } & IntegrationChange,
 ): Promise<Integration> {
-  const { environmentId, ...reading } = given;
-  const definition = reading.catalog.get(given.provider);
+  const { environmentId, ...others } = given;
+  const of = { environmentId, name: given.provider };
+  const catalog = await catalogForIntegration(tx, { ...of, catalog: given.catalog });
+  const reading = { ...others, catalog };
+  const definition = catalog.find(given.provider);
+  if (definition === undefined) throw unknownProvider(given.provider);
   const key = await environmentKey(tx, { environmentId, vault: reading.vault });
   const defaults = { isTest: false, integrationConfig: {}, forwardWebhooks: true, proxyRules: [] };
   const settings = { ...defaults, displayName: definition.display_name, ...given };
@@ -227,7 +249,10 @@ export async function updateIntegration(
        and withheld_until > $3`,
     [current.id, current.environmentId, at],
   );
-  return fromRow(row, key, reading);
+  const { environmentId } = current;
+  const names = [current.provider.name];
+  const catalog = await catalogOfEnvironment(tx, { catalog: reading.catalog, environmentId, names });
+  return fromRow(row, key, { ...reading, catalog });
 }
 
 /**
@@ -314,11 +339,20 @@ function settingColumns(key: DataKey, settings: StoredSettings) {
   };
 }
 
-/** The providers of all environments' integrations, by name, each with the unique IDs of its integrations. */
+/**
+ * The providers of all environments' integrations, without those that the environment defines, by name, each with the unique
+ * IDs of its integrations.
+ */
 export function listUsedProviders(db: Queryable): Promise<{ provider: string; integrations: string }[]> {
   return db.query<{ provider: string; integrations: string }>(
     `select provider, string_agg(distinct key, ', ' order by key) as integrations
      from integration
+     where not exists (
+       select
+       from provider_definition
+       where provider_definition.environment_id = integration.environment_id
+         and provider_definition.name = integration.provider
+     )
      group by provider
      order by provider`,
   );

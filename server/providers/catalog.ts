@@ -11,7 +11,10 @@
 import { join } from 'node:path';
 import type { z } from 'zod';
 import { type AuthModeTable, definitionSchema, type ProviderDefinition } from './definition.ts';
-import { type Fault, readSources, readSourcesWith } from './source.ts';
+import { type Fault, readSources, readSourcesWith, readText } from './source.ts';
+
+/** Two repeats without an end, for a value of 1024 characters. */
+const maxWays = 1024 ** 2;
 
 /** The definitions that ship with the service. */
 export const providersDirectory = join(import.meta.dirname, '../../providers');
@@ -48,7 +51,14 @@ export type Catalog = {
   list(search?: string): ProviderDefinition[];
   /** As `list`, only those that have this field: `channels`, `api.root_aliases`. It reads no others. */
   listWith(field: string): ProviderDefinition[];
+  /**
+   * The definition that a text describes, which may extend one of the catalogue, and its content with that of its bases.
+   * The catalogue does not get it. Throws a CatalogError with the lines of the text.
+   */
+  read(given: { name: string; text: string }): { definition: ProviderDefinition; content: Content };
 };
+
+type Content = Readonly<Record<string, unknown>>;
 
 type OwnDefinitions = { count: number; replaced: string[] };
 
@@ -93,6 +103,7 @@ export function openCatalog(own: string | undefined, modes: AuthModeTable): Live
     get: (name) => current.get(name),
     list: (search) => current.list(search),
     listWith: (field) => current.listWith(field),
+    read: (given) => current.read(given),
     async reload(accept) {
       const next = read();
       const catalog = catalogOf(next.definitions, modes);
@@ -108,7 +119,7 @@ type Source = Sources['sources'][number];
 
 /** A definition that is read when it is first used. */
 type Entry = {
-  readonly content: Readonly<Record<string, unknown>>;
+  readonly content: Content;
   /** Throws a CatalogError if a checked definition is invalid nevertheless. */
   readonly definition: () => ProviderDefinition;
 };
@@ -119,17 +130,7 @@ function readDefinitions({ sources, faults }: Sources, modes: AuthModeTable) {
   const definitions = new Map<string, Entry>();
   const own: OwnDefinitions = { count: 0, replaced: [] };
   const aliases: string[] = [];
-  const read = (source: Source): ProviderDefinition | Fault[] => {
-    // Each definition is parsed once: compiling the schema would take a quarter longer than it saves.
-    const result = schema.safeParse({ logo: `${source.name}.svg`, ...source.content }, { jitless: true });
-    if (result.success) return { ...result.data, name: source.name };
-    return result.error.issues.flatMap((issue) =>
-      issuesOf(issue).map(([path, message]) => {
-        const name = path.map(String).join('.');
-        return { ...source.locate(path), message: name === '' ? message : `${name}: ${message}` };
-      }),
-    );
-  };
+  const read = (source: Source) => parseSource(source, schema);
   // Those that ship come first.
   for (const source of sources.filter(({ isAbstract }) => !isAbstract)) {
     const { name, content } = source;
@@ -155,6 +156,30 @@ function readDefinitions({ sources, faults }: Sources, modes: AuthModeTable) {
   const distinct = new Map(found.map((fault) => [`${fault.file}:${fault.line}:${fault.message}`, fault]));
   if (distinct.size > 0) throw new CatalogError([...distinct.values()]);
   return { definitions, own };
+}
+
+function parseSource(
+  source: Pick<Source, 'name' | 'content' | 'locate'>,
+  schema: ReturnType<typeof definitionSchema>,
+): ProviderDefinition | Fault[] {
+  // Each definition is parsed once: compiling the schema would take a quarter longer than it saves.
+  const result = schema.safeParse({ logo: `${source.name}.svg`, ...source.content }, { jitless: true });
+  if (result.success) return { ...result.data, name: source.name };
+  return result.error.issues.flatMap((issue) =>
+    issuesOf(issue).map(([path, message]) => {
+      const name = path.map(String).join('.');
+      return { ...source.locate(path), message: name === '' ? message : `${name}: ${message}` };
+    }),
+  );
+}
+
+/** The definition of a content that `Catalog.read` returned. Throws a CatalogError if this version refuses it. */
+export function definitionOf(
+  { name, content }: { name: string; content: Content },
+  modes: AuthModeTable,
+): ProviderDefinition {
+  const locate = () => ({ file: name, line: 1 });
+  return definitionOrThrow(parseSource({ name, content, locate }, definitionSchema(modes)));
 }
 
 function definitionOrThrow(read: ProviderDefinition | Fault[]): ProviderDefinition {
@@ -194,6 +219,78 @@ function ownFaults(
   return faults;
 }
 
+/**
+ * The faults of a definition of one environment that would be none in a file. It must not affect other environments, and
+ * its patterns, which are run by the service, must be fast for every value.
+ */
+function environmentFaults(own: ProviderDefinition): [path: (string | number)[], message: string][] {
+  const faults: [(string | number)[], string][] = [];
+  const onlyInFiles: [string[], boolean][] = [
+    [['api', 'root_aliases'], own.api.root_aliases.length > 0],
+    [['api', 'quota'], own.api.quota !== undefined],
+    [['api', 'errors', 'account_quota'], own.api.errors.account_quota !== undefined],
+    [['channels'], own.channels !== undefined],
+    [['security_events'], own.security_events !== undefined],
+  ];
+  for (const [path, isSet] of onlyInFiles)
+    if (isSet) faults.push([path, 'is only allowed in a file of a definition; `null` removes it']);
+  if (own.revocation !== undefined && own.revocation.unit !== 'token')
+    faults.push([['revocation', 'unit'], 'must be token: other units are only allowed in a file']);
+  const patterns: [string[], Record<string, { pattern?: string | undefined; max_length?: number }>][] = [
+    [['connection_config'], own.connection_config],
+    [['integration_config'], own.integration_config],
+    [['credentials'], own.credentials],
+    [['authorization', 'browser_params'], own.authorization?.browser_params ?? {}],
+  ];
+  for (const [path, fields] of patterns)
+    for (const [name, { pattern, max_length: length = 1024 }] of Object.entries(fields))
+      if (pattern !== undefined && waysToMatch(pattern, length) > maxWays)
+        faults.push([
+          [...path, name, 'pattern'],
+          'may be slow: it must not repeat a group, and may have two repeats without an end, or one for values over 1024 characters',
+        ]);
+  return faults;
+}
+
+/** The number of ways in which a value of this length can match, at most: the time of the slowest match grows with it. */
+function waysToMatch(pattern: string, length: number): number {
+  const signs = pattern.replace(/\\[^1-9k]|\[(?:\\.|[^\]\\])*\]/gu, 'x');
+  let at = 0;
+  const alternatives = (): number => {
+    let ways = sequence();
+    while (signs[at] === '|') {
+      at += 1;
+      ways += sequence();
+    }
+    return ways;
+  };
+  const sequence = (): number => {
+    let ways = 1;
+    while (at < signs.length && signs[at] !== '|' && signs[at] !== ')') ways *= repeated();
+    return ways;
+  };
+  const repeated = (): number => {
+    const isGroup = signs[at] === '(';
+    // A reference to a group, and a group that looks ahead or behind.
+    if (signs[at] === '\\' || (signs.startsWith('(?', at) && signs[at + 2] !== ':')) {
+      at = signs.length;
+      return Infinity;
+    }
+    at += isGroup ? (signs[at + 1] === '?' ? 3 : 1) : 1;
+    const inner = isGroup ? alternatives() : 1;
+    if (isGroup) at += 1;
+    const [quantifier, from, to] = /^(?:[*+?]|\{(\d+)(?:,(\d*))?\})\??/.exec(signs.slice(at, at + 20)) ?? [];
+    if (quantifier === undefined) return inner;
+    at += quantifier.length;
+    if (quantifier.startsWith('?')) return inner + 1;
+    if (isGroup) return Infinity;
+    if (from === undefined || to === '') return length;
+    return to === undefined ? 1 : Number(to) - Number(from) + 1;
+  };
+  const ways = alternatives();
+  return at < signs.length ? Infinity : ways;
+}
+
 /** The path and the message of an issue. An unknown key is reported at its own place, not at that of its mapping. */
 function issuesOf(issue: z.core.$ZodIssue): [PropertyKey[], string][] {
   if (issue.code === 'unrecognized_keys')
@@ -226,5 +323,19 @@ function catalogOf(entries: ReadonlyMap<string, Entry>, modes: AuthModeTable): C
       sorted
         .filter(([, { content }]) => valueAt(content, field) !== undefined)
         .map(([, { definition }]) => definition()),
+    read({ name, text }) {
+      const contentOf = (base: string) => entries.get(base)?.content;
+      const { sources, faults } = readText({ name, file: name, text }, { contentOf });
+      const [source] = sources;
+      if (source === undefined) throw new CatalogError(faults);
+      const { content } = source;
+      const definition = definitionOrThrow(parseSource(source, definitionSchema(modes)));
+      const found = environmentFaults(definition).map(([path, message]) => ({
+        ...source.locate(path),
+        message: `${path.join('.')}: ${message}`,
+      }));
+      if (found.length > 0) throw new CatalogError(found);
+      return { definition, content };
+    },
   };
 }

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { authModes } from '../auth-modes/modes.ts';
 import { brandNames } from '../brand.ts';
+import type { Db } from '../db/pool.ts';
 import { createHttp } from '../http/server.ts';
 import { loadCatalog } from './catalog.ts';
 import { providerRoutes, toWire } from './routes.ts';
@@ -41,6 +42,8 @@ test('a logo is the drawing in the folder, else a monogram of the provider, else
   });
   t.after(() => app.close());
   providerRoutes(app, {
+    // The logos are read from folders alone.
+    db: undefined as unknown as Db,
     catalog: loadCatalog(directory, authModes),
     baseUrl,
     callbackBaseUrl: baseUrl,

@@ -2,37 +2,72 @@ import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
+import type { Db } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { Catalog } from './catalog.ts';
 import type { AuthModeTable, FormField, ProviderDefinition } from './definition.ts';
+import {
+  catalogOfEnvironment,
+  environmentName,
+  findEnvironmentDefinition,
+} from './environment-definitions.ts';
 
-const provider = z.looseObject({
+export const providerWire = z.looseObject({
   name: z.string(),
   display_name: z.string(),
   auth_mode: z.string(),
   /** Whether an integration of this provider has an OAuth client of yours. */
   oauth_client: z.enum(['required', 'optional', 'none']),
   redirect_uri: z.string().optional(),
+  /** Of a provider that only this environment has. */
+  origin: z.literal('environment').optional(),
+  /** The text of its definition. */
+  definition: z.string().optional(),
 });
-nameSchemas({ Provider: provider });
+nameSchemas({ Provider: providerWire });
 
-/** The catalogue, for applications and connect pages. A logo is from the first of the folders that has it. */
+/** `logosUrl` is where `providers/logos/` is served, without a trailing slash; `redirectUri` is registered at the provider. */
+export type WireOf = { logosUrl: string; redirectUri: string; modes: AuthModeTable };
+
+export function wireOf({
+  catalog: { modes },
+  baseUrl,
+  callbackBaseUrl,
+}: {
+  catalog: Catalog;
+  baseUrl: string;
+  callbackBaseUrl: string;
+}): WireOf {
+  return { logosUrl: `${baseUrl}/providers/logos`, redirectUri: `${callbackBaseUrl}/oauth/callback`, modes };
+}
+
+/**
+ * The catalogue, for applications and connect pages, with the definitions of the caller's environment. A logo is from the
+ * first of the folders that has it.
+ */
 export function providerRoutes(
   app: App,
   {
+    db,
     catalog,
     baseUrl,
     callbackBaseUrl,
     directories,
-  }: { catalog: Catalog; baseUrl: string; callbackBaseUrl: string; directories: readonly string[] },
+  }: {
+    db: Db;
+    catalog: Catalog;
+    baseUrl: string;
+    callbackBaseUrl: string;
+    directories: readonly string[];
+  },
 ): void {
-  const wire = {
-    logosUrl: `${baseUrl}/providers/logos`,
-    redirectUri: `${callbackBaseUrl}/oauth/callback`,
-    modes: catalog.modes,
-  };
+  const wire = wireOf({ catalog, baseUrl, callbackBaseUrl });
+  const shown = (definition: ProviderDefinition) => ({
+    ...toWire(definition, wire),
+    ...(catalog.find(definition.name) !== definition && { origin: 'environment' as const }),
+  });
 
   app.get(
     '/providers',
@@ -44,12 +79,13 @@ export function providerRoutes(
         summary: 'List providers',
         description: 'The catalogue of supported providers, with the data that a connect page needs.',
         querystring: z.strictObject({ search: z.string().max(255).optional() }),
-        response: { 200: z.object({ data: z.array(provider) }) },
+        response: { 200: z.object({ data: z.array(providerWire) }) },
       },
     },
-    ({ query }) => ({
-      data: catalog.list(query.search).map((definition) => toWire(definition, wire)),
-    }),
+    async ({ query, caller: { environmentId } }) => {
+      const known = await catalogOfEnvironment(db, { catalog, environmentId });
+      return { data: known.list(query.search).map(shown) };
+    },
   );
 
   app.get(
@@ -59,17 +95,20 @@ export function providerRoutes(
       schema: {
         operationId: 'getProvider',
         summary: 'Get a provider',
-        description: 'Its endpoints, its scopes, and the fields that its connect form has.',
+        description:
+          'Its endpoints, its scopes, and the fields that its connect form has. Keys get the text of a definition of their environment.',
         errors: ['not_found'],
         params: z.object({ provider: z.string().max(255) }),
-        response: { 200: z.object({ data: provider }) },
+        response: { 200: z.object({ data: providerWire }) },
       },
     },
-    ({ params }) => {
-      const definition = catalog.find(params.provider);
-      if (definition === undefined)
-        throw new AppError('not_found', `No provider is called "${params.provider}".`);
-      return { data: toWire(definition, wire) };
+    async ({ params: { provider: name }, caller: { environmentId, kind } }) => {
+      const known = await catalogOfEnvironment(db, { catalog, environmentId, names: [name] });
+      const found = known.find(name);
+      if (found === undefined) throw new AppError('not_found', `No provider is called "${name}".`);
+      const own =
+        kind === 'session' ? undefined : await findEnvironmentDefinition(db, { environmentId, name });
+      return { data: { ...shown(found), ...(own && { definition: own.text }) } };
     },
   );
 
@@ -98,7 +137,9 @@ export function providerRoutes(
       const path = await firstFile(directories.map((directory) => join(directory, 'logos', params.file)));
       const namesake = catalog.find(params.file.replace(/\.svg$/, ''));
       const provider =
-        namesake?.logo === params.file ? namesake : catalog.list().find(({ logo }) => logo === params.file);
+        namesake?.logo === params.file
+          ? namesake
+          : (catalog.list().find(({ logo }) => logo === params.file) ?? ofEnvironments(params.file));
       if (path === undefined && provider === undefined)
         throw new AppError('not_found', 'There is no such logo.');
       reply
@@ -112,6 +153,12 @@ export function providerRoutes(
   );
 }
 
+/** What the logo of an environment's definition shows. Anyone may request it, so it does not depend on the definition. */
+function ofEnvironments(file: string): { name: string; display_name: string } | undefined {
+  const name = file.replace(/\.svg$/, '');
+  return environmentName.test(name) ? { name, display_name: name.replace(/^own-/, '') } : undefined;
+}
+
 async function firstFile(paths: readonly string[]): Promise<string | undefined> {
   for (const path of paths) {
     const found = await stat(path).catch(() => undefined);
@@ -121,13 +168,9 @@ async function firstFile(paths: readonly string[]): Promise<string | undefined> 
 }
 
 /**
- * A provider as `GET /providers` shows it, under the keys that official clients read. `logosUrl` is where
- * `providers/logos/` is served, without a trailing slash; `redirectUri` is registered at the provider.
+ * A provider as `GET /providers` shows it, under the keys that official clients read.
  */
-export function toWire(
-  definition: ProviderDefinition,
-  { logosUrl, redirectUri, modes }: { logosUrl: string; redirectUri: string; modes: AuthModeTable },
-) {
+export function toWire(definition: ProviderDefinition, { logosUrl, redirectUri, modes }: WireOf) {
   const client = modes.get(definition.auth_mode)?.client ?? 'none';
   const { authorization, token, refresh, scopes, api, verification, setup } = definition;
   return {

@@ -74,6 +74,40 @@ export function readSourcesWith(
   return mergeSources(readFolder(shipped), readOwnFolder(own));
 }
 
+/**
+ * One definition from a text. `extends` means a definition whose content `contentOf` returns. `file` is what faults name.
+ */
+export function readText(
+  { name, file, text }: { name: string; file: string; text: string },
+  { contentOf }: { contentOf: (name: string) => Record<string, unknown> | undefined },
+): { sources: MergedSource[]; faults: Fault[] } {
+  const refused = (message: string) => ({ sources: [], faults: [{ file, line: 1, message }] });
+  const nested = 'has too many aliases, or is nested too deeply';
+  let read: Read;
+  try {
+    read = sourcesOf({ name, file, text });
+  } catch (error) {
+    if (!(error instanceof ReferenceError || error instanceof RangeError)) throw error;
+    return refused(nested);
+  }
+  // The parser reports an exhausted stack as a fault of syntax.
+  if (read.faults.some(({ message }) => message.includes('call stack'))) return refused(nested);
+  const [source, ...others] = read.sources;
+  if (read.faults.length > 0 || source === undefined) return { sources: [], faults: [...read.faults] };
+  if (others.length > 0 || source.at.length > 0 || source.content.abstract !== undefined)
+    return refused('must be one definition, without `definitions` or `abstract`');
+  const baseOf = (base: string): Source | undefined => {
+    const content = contentOf(base);
+    return (
+      content && { name: base, file, at: [], content, isChecked: true, parsed: () => parsedWithLines('') }
+    );
+  };
+  const chain = chainOf(source, baseOf);
+  return typeof chain === 'string'
+    ? { sources: [], faults: [{ file, line: lineOf(source, ['extends']).line, message: chain }] }
+    : { sources: [{ ...merge(name, chain), isOwn: false }], faults: [] };
+}
+
 type Folder = { readonly byName: ReadonlyMap<string, Source>; readonly faults: readonly Fault[] };
 
 function readFolder(directory: string): Folder {

@@ -28,6 +28,9 @@ type Entry = {
 const ofData = undefined;
 /** The entry that each route leaves. A route that changes nothing is named by itself. */
 const actions: Record<string, string | undefined> = {
+  'POST /providers': 'provider.created',
+  'PUT /providers/{provider}': 'provider.updated',
+  'DELETE /providers/{provider}': 'provider.deleted',
   'POST /integrations': 'integration.created',
   'POST /integrations/quickstart': 'integration.created',
   'PATCH /integrations/{key}': 'integration.updated',

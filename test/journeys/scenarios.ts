@@ -8,10 +8,22 @@ const ticketFor = (method: string) =>
     ...{ methods: [method], paths: ['/v4/spreadsheets/**'] },
   }));
 
+const ownDefinition = 'extends: private-api-key\ndisplay_name: Our CRM\n';
+
 // In an order in which each request still finds what it names.
 export const scenarios: Record<string, Scenario> = withEarlierNames({
   'GET /providers': { request: ofConnection('/providers'), right: 200, foreign: 200 },
   'GET /providers/{provider}': { request: ofConnection('/providers/google-sheet'), right: 200, foreign: 200 },
+  'POST /providers': {
+    request: ofConnection('/providers', () => ({ name: 'own-crm', definition: ownDefinition })),
+    right: 200,
+    foreign: 200,
+  },
+  'PUT /providers/{provider}': {
+    request: ofConnection('/providers/own-dev-only', () => ({ definition: ownDefinition })),
+    right: 200,
+    foreign: 404,
+  },
   'GET /integrations': { request: ofConnection('/integrations'), right: 200, foreign: 200 },
   'POST /integrations': {
     request: ofConnection('/integrations', () => ({
@@ -321,6 +333,11 @@ export const scenarios: Record<string, Scenario> = withEarlierNames({
     right: 200,
     foreign: 400,
   },
+  'DELETE /providers/{provider}': {
+    request: ofConnection('/providers/own-dev-only'),
+    right: 200,
+    foreign: 404,
+  },
   'DELETE /integrations/{key}': { request: ofConnection('/integrations/dev-only'), right: 200, foreign: 404 },
 });
 
@@ -329,6 +346,7 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const { connectionId, headers } = await connect(trellis);
   const devOnly = { provider: 'google-sheet', unique_key: 'dev-only' };
   await trellis.call('POST', '/integrations/quickstart', { body: devOnly });
+  await trellis.call('POST', '/providers', { body: { name: 'own-dev-only', definition: ownDefinition } });
   await trellis.call('POST', '/records', { headers, body: { model: 'M', records: [{ id: 'x' }] } });
   const ofReports = { headers, body: { model: 'M', cursor: null } };
   await trellis.call('PUT', '/records/consumers/reports', ofReports);

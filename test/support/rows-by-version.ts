@@ -271,5 +271,18 @@ export function rowsByVersion(): RowsByVersion {
     `insert into endpoint (environment_id, kind, format, url)
      values (1, 'events', 'slack', 'https://hooks.example.com/1'), (1, 'events', 'email', 'mailto:ops@example.com');`,
   );
+  after.set(
+    55,
+    `insert into provider_definition (environment_id, name, text, content, created_at, updated_at)
+     values (1, 'own-crm', 'extends: private-api-key', '${JSON.stringify({
+       ...{
+         display_name: 'Our CRM',
+         categories: ['crm'],
+         docs: 'https://crm.example.com/docs',
+         auth_mode: 'NONE',
+       },
+       api: { base_url: 'https://crm.example.com' },
+     })}', now(), now());`,
+  );
   return { vault, after };
 }

@@ -34,10 +34,12 @@ export const integrationSearchOf = optional(({ tab }) => ({
   tab: tab === 'settings' ? tab : undefined,
 }));
 
-export const catalogueSearchOf = optional(({ search, category, provider }) => ({
+export const catalogueSearchOf = optional(({ search, category, provider, define }) => ({
   search: textOf(search),
   category: textOf(category),
   provider: textOf(provider),
+  /** The provider whose definition is edited; `new`: one is added. */
+  define: textOf(define),
 }));
 
 const statuses = ['active', 'needs_reauth', 'blocked'] as const;

@@ -3,6 +3,7 @@ import { eachInTurn, type Job } from '../../jobs/jobs.ts';
 import type { Logger } from '../../log.ts';
 import type { Catalog } from '../../providers/catalog.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
+import { catalogOfEnvironment } from '../../providers/environment-definitions.ts';
 import { type ConnectionHead, findHead, queueConnectionEvent, type TokenSlots } from '../store/store.ts';
 
 /**
@@ -112,7 +113,9 @@ export async function warnOfExpiries(
       const isWarned = await db.transaction(async (tx) => {
         const connection = await findHead(tx, found);
         if (connection === undefined) return false;
-        return warnOfExpiry(tx, { connection, provider: catalog.find(connection.providerName), at: now });
+        const { environmentId, providerName } = connection;
+        const known = await catalogOfEnvironment(tx, { catalog, environmentId, names: [providerName] });
+        return warnOfExpiry(tx, { connection, provider: known.find(providerName), at: now });
       });
       if (isWarned) warned += 1;
     },

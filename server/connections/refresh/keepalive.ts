@@ -4,6 +4,8 @@ import { claimProbe, type DueProbe, listDueProbes } from '../../integrations/fau
 import { eachInTurn, type Job } from '../../jobs/jobs.ts';
 import type { Logger } from '../../log.ts';
 import type { Catalog } from '../../providers/catalog.ts';
+import type { ProviderDefinition } from '../../providers/definition.ts';
+import { listEnvironmentDefinitions } from '../../providers/environment-definitions.ts';
 import type { ConnectionReader, LiveConnection } from '../store/reader.ts';
 import { listStaleFaults, resume } from '../store/suspension.ts';
 import type { CredentialSource } from './credentials.ts';
@@ -55,7 +57,7 @@ export function keepaliveJob({
   log,
   now = () => new Date(),
   turnMs = longestTurnMs,
-}: JobDeps & { catalog: Pick<Catalog, 'listWith'>; turnMs?: number }): Job<Record<string, never>> {
+}: JobDeps & { catalog: Catalog; turnMs?: number }): Job<Record<string, never>> {
   /** The last connection of each provider's previous run: failing connections must not block the others. */
   const after = new Map<string, number>();
 
@@ -91,7 +93,7 @@ export function keepaliveJob({
   };
 }
 
-function listDue(
+async function listDue(
   db: Db,
   {
     catalog,
@@ -99,23 +101,31 @@ function listDue(
     after,
     at,
   }: {
-    catalog: Pick<Catalog, 'listWith'>;
+    catalog: Catalog;
     isSandboxOn: boolean;
     after: ReadonlyMap<string, number>;
     at: Date;
   },
 ): Promise<DueConnection[]> {
-  const unused = catalog
-    .listWith('refresh_token_lifetime')
-    .flatMap(({ name, refresh_token_lifetime: { unused_days: days } }) => {
-      return days === undefined ? [] : [{ name, days, before: new Date(at.getTime() - (days / 2) * dayMs) }];
-    });
+  const known: { environmentId?: number; definition: ProviderDefinition }[] = [
+    ...catalog.listWith('refresh_token_lifetime').map((definition) => ({ definition })),
+    ...(await listEnvironmentDefinitions(db, catalog)),
+  ];
+  const unused = known.flatMap(({ environmentId = null, definition }) => {
+    const { name, refresh_token_lifetime: of } = definition;
+    const days = of.unused_days;
+    if (days === undefined) return [];
+    return [{ environmentId, name, days, before: new Date(at.getTime() - (days / 2) * dayMs) }];
+  });
   // Each part of the union has its own index: a scan of all connections each minute would be expensive.
   return db.query<DueConnection>(
     `with dying as materialized (
        select integration.id as integration_id, given.days, given.before
-       from unnest($2::text[], $3::float8[], $4::timestamptz[]) as given(provider, days, before)
-       join integration on integration.provider = given.provider
+       from unnest($2::text[], $3::float8[], $4::timestamptz[], $10::bigint[])
+         as given(provider, days, before, environment_id)
+       join integration
+         on integration.provider = given.provider
+         and (given.environment_id is null or integration.environment_id = given.environment_id)
      ),
      due as (
        select id, integration_id, has_own_client
@@ -169,6 +179,7 @@ function listDue(
       unused.map(({ before }) => before),
       ...[JSON.stringify(Object.fromEntries(after)), isSandboxOn, maxPerProvider],
       ...[new Date(at.getTime() + 2 * dayMs), new Date(at.getTime() + longestPauseMs)],
+      unused.map(({ environmentId }) => environmentId),
     ],
   );
 }

@@ -6,6 +6,7 @@ import type { IntegrationReading } from '../../integrations/store.ts';
 import { eachInTurn, type Job } from '../../jobs/jobs.ts';
 import type { Logger } from '../../log.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
+import { catalogOfEnvironment } from '../../providers/environment-definitions.ts';
 import { withSandbox } from '../../providers/sandbox.ts';
 import { TemplateError } from '../../providers/template.ts';
 import { forgetTokens } from './issued-tokens.ts';
@@ -109,12 +110,14 @@ async function send(
 }
 
 async function revoke(
-  { reading, fetchFor, log }: RevocationDeps,
+  { db, reading, fetchFor, log }: RevocationDeps,
   { taken, token, signal }: { taken: Revocation; token: string; signal: AbortSignal },
 ): Promise<RevocationAnswer> {
   const { catalog, testClient } = reading;
   const { provider, isTest, client, values } = taken.secrets;
-  const definition = catalog.find(provider);
+  const { environmentId } = taken;
+  const known = await catalogOfEnvironment(db, { catalog, environmentId, names: [provider] });
+  const definition = known.find(provider);
   // Test tokens go only to the sandbox.
   if (definition === undefined || (isTest && testClient === undefined)) {
     return { ok: false, fault: { kind: 'transient', error: 'provider_unavailable' } };

@@ -6,6 +6,7 @@ import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';
 import { expediteProbe } from '../../integrations/fault.ts';
 import { integrationKey } from '../../integrations/wire.ts';
+import { catalogOfEnvironment } from '../../providers/environment-definitions.ts';
 import { healthToWire, healthWire, isRefusal } from '../health/health.ts';
 import type { CredentialSource } from '../refresh/credentials.ts';
 import { countConnections, listConnections, positionForm, sorts } from '../store/list.ts';
@@ -59,7 +60,7 @@ const maxSize = 2_000;
 /** The routes of connections: list, read, change, health, refresh, and those of `write-routes.ts`. */
 export function connectionRoutes(app: App, deps: WriteDeps & { credentials: CredentialSource }): void {
   const { db, reading, reader, credentials: source, now } = deps;
-  const { vault, catalog } = reading;
+  const { vault } = reading;
   metadataRoutes(app, { db, vault, reader });
   importRoute(app, deps);
   deleteRoute(app, deps);
@@ -120,9 +121,14 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
         tags: readTagQuery(rest),
       };
       const connections = await listConnections(db, { filter, vault, sort, limit, page, before });
+      const names = connections.map(({ providerName }) => providerName);
+      const { environmentId } = caller;
+      const catalog = await catalogOfEnvironment(db, { catalog: reading.catalog, environmentId, names });
       return {
         ...(sort === 'created' && { last_position: connections.at(-1)?.position }),
-        connections: connections.map((connection) => toSummary(connection, { catalog })),
+        connections: connections.map((connection) =>
+          toSummary(connection, catalog.find(connection.providerName)),
+        ),
         ...(count === 'true' && { total: await countConnections(db, filter) }),
       };
     },
@@ -164,12 +170,12 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
   }) => {
     const place = at(caller, id, requiredKey(query.provider_config_key));
     const live = await getLive(reader, place);
-    if (!hasScope(caller, 'connections:credentials')) return toWire(live, { catalog });
+    if (!hasScope(caller, 'connections:credentials')) return toWire(live, live.integration.provider);
     const connection = await withFreshCredentials(live, query.force_refresh === 'true');
     await recordFetched(db, connection.id);
     const isRenewable = query.refresh_token === 'true' && hasScope(caller, 'connections:refresh_tokens');
     return {
-      ...toWire(connection, { catalog }),
+      ...toWire(connection, live.integration.provider),
       credentials: isRenewable ? renewableCredentialsToWire(connection) : credentialsToWire(connection),
     };
   };
@@ -284,7 +290,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       throw new AppError('invalid_credentials', dead.fault?.next_step, {
         cause: error,
         payload: {
-          connection: toWire(dead, { catalog }),
+          connection: toWire(dead, dead.integration.provider),
           health: healthToWire(dead, dead.integration.provider),
         },
       });

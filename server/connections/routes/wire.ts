@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { isRenewable, modeNamed, renewalOf } from '../../auth-modes/modes.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
-import type { Catalog } from '../../providers/catalog.ts';
+import type { ProviderDefinition } from '../../providers/definition.ts';
 import { healthToWire, healthWire } from '../health/health.ts';
 import type { Connection, EndUser, ListedConnection } from '../store/store.ts';
 
@@ -64,18 +64,18 @@ nameSchemas({
 /** A connection in lists, without credentials. */
 export function toSummary(
   connection: ListedConnection,
-  { catalog }: { catalog: Catalog },
+  provider: ProviderDefinition | undefined,
 ): z.input<typeof connectionSummary> {
-  return { ...commonFields(connection, catalog), created: connection.createdAt.toISOString() };
+  return { ...commonFields(connection, provider), created: connection.createdAt.toISOString() };
 }
 
 /** One connection without its credentials. */
 export function toWire(
   connection: Connection,
-  { catalog }: { catalog: Catalog },
+  provider: ProviderDefinition | undefined,
 ): z.input<typeof connectionWire> {
   return {
-    ...commonFields(connection, catalog),
+    ...commonFields(connection, provider),
     connection_config: connection.connectionConfig,
     webhook_url_override: connection.webhookUrlOverride ?? null,
     next_check_at: nextCheckOf(connection)?.toISOString() ?? null,
@@ -103,7 +103,7 @@ function nextCheckOf({ status, refreshNotBefore, suspendedUntil }: Connection): 
   return status === 'active' ? (suspendedUntil ?? refreshNotBefore) : refreshNotBefore;
 }
 
-function commonFields(connection: ListedConnection, catalog: Catalog) {
+function commonFields(connection: ListedConnection, provider: ProviderDefinition | undefined) {
   const { account, scopesRequested, scopesGranted } = connection;
   return {
     id: connection.id,
@@ -119,7 +119,7 @@ function commonFields(connection: ListedConnection, catalog: Catalog) {
     scopes: scopesGranted ? { requested: scopesRequested ?? [], granted: scopesGranted } : null,
     token: tokenToWire(connection),
     last_used_at: connection.lastUsedAt?.toISOString() ?? null,
-    health: healthToWire(connection, catalog.find(connection.providerName)),
+    health: healthToWire(connection, provider),
   };
 }
 

@@ -38,7 +38,7 @@ export const connectionSettings = {
 /** Creates a connection from tokens and keys that the application already has. */
 export function importRoute(app: App, deps: WriteDeps): void {
   const { db, reading, reader, hooks = noHooks, fetchFor, now } = deps;
-  const { catalog, vault } = reading;
+  const { vault } = reading;
 
   app.post(
     '/connections',
@@ -130,7 +130,7 @@ export function importRoute(app: App, deps: WriteDeps): void {
       reply.code(201);
       // Credentials other than the sent ones are shown only to callers that may read them.
       const shown = hasScope(caller, 'connections:credentials') ? saved : { credentials };
-      return { ...toWire(saved, { catalog }), credentials: credentialsToWire(shown) };
+      return { ...toWire(saved, integration.provider), credentials: credentialsToWire(shown) };
     },
   );
 }

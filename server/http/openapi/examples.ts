@@ -25,6 +25,10 @@ const secret = 'secret-of-the-provider';
 
 const fieldsByName: Record<string, Field> = {
   // IDs and names
+  'providers.data.definition': described(
+    'The definition, in YAML or JSON.',
+    'extends: private-api-key\ndisplay_name: Our CRM\n',
+  ),
   id: described('The ID, as in the list.', 12, uuid, 'k7Qm2xVb'),
   key: integrationId,
   unique_key: integrationId,

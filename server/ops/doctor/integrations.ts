@@ -4,11 +4,13 @@ import type { Db } from '../../db/pool.ts';
 import type { Catalog } from '../../providers/catalog.ts';
 import { credentialHeaderFault } from '../../providers/credential-header.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
+import { listEnvironmentDefinitions } from '../../providers/environment-definitions.ts';
 import { type Check, fail, ok, skipped, type Verdict, warn } from './check.ts';
 import { isThere } from './database.ts';
 
 type IntegrationRow = {
   id: number;
+  environmentId: number;
   environment: string;
   key: string;
   provider: string;
@@ -29,8 +31,9 @@ export async function judgeSunsets(
 ): Promise<Verdict> {
   const rows = await listRows(db);
   if (rows === undefined) return skipped('There are no integrations yet.');
+  const find = await finderOf(db, catalog);
   const integrations = rows.flatMap((row) => {
-    const provider = catalog.find(row.provider);
+    const provider = find(row);
     return provider === undefined ? [] : [{ ...row, provider }];
   });
   const sunsets = await findSunsets(db, { integrations, at });
@@ -53,8 +56,9 @@ export async function judgeSunsets(
 export async function judgeCredentialHeaders(db: Db, catalog: Catalog): Promise<Verdict> {
   const rows = await listRows(db);
   if (rows === undefined) return skipped('There are no integrations yet.');
+  const find = await finderOf(db, catalog);
   const refused = rows.flatMap((row) =>
-    headerSettingsOf(catalog.find(row.provider)).flatMap((name) => {
+    headerSettingsOf(find(row)).flatMap((name) => {
       const fault = credentialHeaderFault(row.config[name] ?? '');
       return fault === undefined
         ? []
@@ -74,11 +78,23 @@ function headerSettingsOf(provider: ProviderDefinition | undefined): string[] {
   return settings.filter(([, { format }]) => format === 'header_name').map(([name]) => name);
 }
 
+/** The definition of an integration, which may be its environment's own. */
+async function finderOf(
+  db: Db,
+  catalog: Catalog,
+): Promise<(of: { environmentId: number; provider: string }) => ProviderDefinition | undefined> {
+  const isMigrated = await isThere(db, 'provider_definition');
+  const own = isMigrated ? await listEnvironmentDefinitions(db, catalog) : [];
+  const byName = new Map(own.map((one) => [`${one.environmentId} ${one.definition.name}`, one.definition]));
+  return ({ environmentId, provider }) =>
+    byName.get(`${environmentId} ${provider}`) ?? catalog.find(provider);
+}
+
 /** Undefined before the first migration. */
 async function listRows(db: Db): Promise<IntegrationRow[] | undefined> {
   if (!(await isThere(db, 'integration'))) return undefined;
   return db.query<IntegrationRow>(
-    `select integration.id, environment.name as environment, integration.key, provider, is_test as "isTest",
+    `select integration.id, environment.id as "environmentId", environment.name as environment, integration.key, provider, is_test as "isTest",
        integration_config as config
      from integration
      join environment on environment.id = integration.environment_id

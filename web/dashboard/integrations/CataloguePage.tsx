@@ -3,6 +3,7 @@ import {
   Alert,
   Anchor,
   Badge,
+  Button,
   Card,
   Chip,
   Group,
@@ -36,6 +37,7 @@ import {
   takesClient,
   useClientForm,
 } from './ClientFields.tsx';
+import { DefinitionDialog, NewDefinitionDialog } from './DefinitionDialog.tsx';
 import {
   createIntegration,
   createTestIntegration,
@@ -48,7 +50,7 @@ import { consoleOf, hasSetupGuide, SetupSteps } from './SetupGuide.tsx';
 /** All providers, with a search and categories. */
 export function CataloguePage() {
   const environment = useEnvironment();
-  const { search, category, provider } = useSearch({ from: '/$environment/integrations/new' });
+  const { search, category, provider, define } = useSearch({ from: '/$environment/integrations/new' });
   const navigate = useNavigate({ from: '/$environment/integrations/new' });
   const query = useQuery(providersQuery(environment));
   const mayWrite = useMayWrite();
@@ -61,6 +63,16 @@ export function CataloguePage() {
         mayWrite
           ? 'Choose the provider whose accounts your users connect.'
           : 'The available providers. A developer of this environment can add an integration.'
+      }
+      actions={
+        mayWrite && (
+          <Button
+            variant="default"
+            onClick={() => void navigate({ search: (former) => ({ ...former, define: 'new' }) })}
+          >
+            Define a provider
+          </Button>
+        )
       }
       before={
         <AnchorLink size="sm" c="dimmed" to="/$environment/integrations" params={{ environment }}>
@@ -96,7 +108,7 @@ export function CataloguePage() {
               />
               {found.length === 0 ? (
                 <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
-                  You can add a provider with one YAML file. <GuideLink to="catalogue" />
+                  You can define a provider with a few lines of YAML. <GuideLink to="catalogue" />
                 </EmptyState>
               ) : (
                 <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
@@ -109,6 +121,25 @@ export function CataloguePage() {
           );
         }}
       </Loaded>
+      {mayWrite && define === 'new' && (
+        <NewDefinitionDialog
+          onClose={(name) =>
+            void navigate({
+              search: (former) => ({ ...former, define: undefined, provider: name }),
+              replace: true,
+            })
+          }
+        />
+      )}
+      {mayWrite && define !== undefined && define !== 'new' && (
+        <DefinitionDialog
+          key={define}
+          name={define}
+          onClose={() =>
+            void navigate({ search: (former) => ({ ...former, define: undefined }), replace: true })
+          }
+        />
+      )}
       {chosen && integrations && (
         <CreateDialog
           key={chosen.name}
@@ -157,7 +188,12 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
                 Sandbox available
               </Badge>
             )}
-            {provider.level === 'community' && (
+            {provider.origin === 'environment' && (
+              <Badge color="blue" size="sm" flex="none">
+                yours
+              </Badge>
+            )}
+            {provider.level === 'community' && provider.origin === undefined && (
               <Badge color="gray" size="sm" flex="none">
                 community
               </Badge>
@@ -309,7 +345,18 @@ function CreateDialog({
       onClose={onClose}
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >
-      <FactsNote provider={provider} />
+      {provider.origin === 'environment' ? (
+        <AnchorLink
+          size="sm"
+          to="/$environment/integrations/new"
+          params={{ environment }}
+          search={{ define: provider.name }}
+        >
+          Edit the definition
+        </AnchorLink>
+      ) : (
+        <FactsNote provider={provider} />
+      )}
       {provider.docs && (
         <Anchor size="sm" href={provider.docs} target="_blank" rel="noreferrer">
           Documentation of {provider.display_name}

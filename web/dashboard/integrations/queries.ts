@@ -21,6 +21,9 @@ export type Provider = {
   available_scopes?: string[];
   scopes?: Scope[];
   has_sandbox?: boolean;
+  /** Set for a provider that only this environment has; `definition` is its text. */
+  origin?: 'environment';
+  definition?: string;
   /** How far the facts of the definition reach: `verified`, `documented` or `community`. */
   level?: string;
   source?: { on: string; page: string };
@@ -81,6 +84,24 @@ export const integrationQuery = (environment: string, key: string) =>
         })
       ).data,
   });
+
+export async function createProvider(
+  environment: string,
+  body: { name: string; definition: string },
+): Promise<void> {
+  await call('POST /providers', { environment, body });
+}
+
+export async function replaceProvider(
+  environment: string,
+  { name, definition }: { name: string; definition: string },
+): Promise<void> {
+  await call('PUT /providers/{provider}', { environment, path: { provider: name }, body: { definition } });
+}
+
+export async function deleteProvider(environment: string, name: string): Promise<void> {
+  await call('DELETE /providers/{provider}', { environment, path: { provider: name } });
+}
 
 export async function createIntegration(environment: string, body: NewIntegration): Promise<Integration> {
   return (await call('POST /integrations', { environment, body })).data;

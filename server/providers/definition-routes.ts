@@ -1,0 +1,208 @@
+/** Definitions of one environment: `POST`, `PUT` and `DELETE /providers`. `routes.ts` shows them with those that ship. */
+import { z } from 'zod';
+import { actorOf, writeAudit } from '../activity/audit.ts';
+import type { Db, Tx } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { type Caller, hasScope, type Scope } from '../http/auth/caller.ts';
+import { success } from '../http/openapi/schema-names.ts';
+import type { App } from '../http/server.ts';
+import { type Catalog, CatalogError } from './catalog.ts';
+import { addressesOf, type ProviderDefinition } from './definition.ts';
+import {
+  deleteEnvironmentDefinition,
+  environmentName,
+  insertEnvironmentDefinition,
+  lockEnvironmentDefinition,
+  maxTextLength,
+  replaceEnvironmentDefinition,
+} from './environment-definitions.ts';
+import { providerWire, toWire, wireOf } from './routes.ts';
+
+const one = { 200: z.object({ data: providerWire }) };
+const definition = z.string().min(1).max(maxTextLength);
+const params = z.object({ provider: z.string().max(255) });
+/** A definition decides where these secrets are sent. */
+const ofSecrets: readonly Scope[] = [
+  'integrations:secrets',
+  'connections:credentials',
+  'connections:refresh_tokens',
+];
+
+export function definitionRoutes(
+  app: App,
+  {
+    db,
+    catalog,
+    now,
+    ...urls
+  }: { db: Db; catalog: Catalog; baseUrl: string; callbackBaseUrl: string; now: () => Date },
+): void {
+  const wire = wireOf({ catalog, ...urls });
+  const shown = ({ definition: read, text }: { definition: ProviderDefinition; text: string }) => ({
+    data: { ...toWire(read, wire), origin: 'environment' as const, definition: text },
+  });
+
+  app.post(
+    '/providers',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' }, idempotent: true },
+      schema: {
+        operationId: 'createProvider',
+        summary: 'Create a provider of the environment',
+        description:
+          'A definition in YAML or JSON, checked like those that ship. Only this environment has it. The name begins ' +
+          'with `own-`. See the guide "Providers".',
+        errors: ['provider_exists', 'too_many_providers'],
+        example: {
+          body: { name: 'own-crm', definition: 'extends: private-api-key\ndisplay_name: Our CRM\n' },
+        },
+        body: z.strictObject({
+          name: z
+            .string()
+            .regex(
+              environmentName,
+              'must be own- and 1 to 96 of a-z 0-9 -, so that no shipped provider has it',
+            ),
+          definition,
+        }),
+        response: one,
+      },
+    },
+    async ({ body: { name, definition: text }, caller }) => {
+      const read = readOrRefuse(catalog, { name, text });
+      const { environmentId } = caller;
+      await db.transaction(async (tx) => {
+        await insertEnvironmentDefinition(tx, { ...read, environmentId, name, text, at: now() });
+        await audit(tx, caller, { action: 'provider.created', target: name });
+      });
+      return shown({ ...read, text });
+    },
+  );
+
+  app.put(
+    '/providers/:provider',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' } },
+      schema: {
+        operationId: 'replaceProvider',
+        summary: 'Replace the definition of a provider of the environment',
+        description:
+          'Integrations use the new definition within a second. While integrations use the provider, its `auth_mode` ' +
+          'stays, and only a key that may read all their secrets can change where they are sent.',
+        errors: ['not_found', 'provider_in_use'],
+        example: { body: { definition: 'extends: private-api-key\ndisplay_name: Our CRM\n' } },
+        params,
+        body: z.strictObject({ definition }),
+        response: one,
+      },
+    },
+    async ({ params: { provider: name }, body: { definition: text }, caller }) => {
+      const read = readOrRefuse(catalog, { name, text });
+      const { environmentId } = caller;
+      await db.transaction(async (tx) => {
+        const before = await lockEnvironmentDefinition(tx, { environmentId, name, catalog });
+        const users = await usersOf(tx, { environmentId, name });
+        if (users !== undefined) requireMayReplace(caller, { before, after: read.definition, users });
+        await replaceEnvironmentDefinition(tx, { ...read, environmentId, name, text, at: now() });
+        await audit(tx, caller, { action: 'provider.updated', target: name });
+      });
+      return shown({ ...read, text });
+    },
+  );
+
+  app.delete(
+    '/providers/:provider',
+    {
+      config: { access: { by: 'key', scope: 'integrations:write' } },
+      schema: {
+        operationId: 'deleteProvider',
+        summary: 'Delete a provider of the environment',
+        description: 'Only a provider that no integration uses can be deleted.',
+        errors: ['not_found', 'provider_in_use'],
+        params,
+        response: { 200: success },
+      },
+    },
+    async ({ params: { provider: name }, caller }) => {
+      const { environmentId } = caller;
+      await db.transaction(async (tx) => {
+        await lockEnvironmentDefinition(tx, { environmentId, name, catalog });
+        const users = await usersOf(tx, { environmentId, name });
+        if (users !== undefined)
+          throw new AppError(
+            'provider_in_use',
+            `Integrations use the provider: ${users}. Delete these first.`,
+          );
+        await deleteEnvironmentDefinition(tx, { environmentId, name });
+        await audit(tx, caller, { action: 'provider.deleted', target: name });
+      });
+      return { success: true as const };
+    },
+  );
+}
+
+/** Throws `invalid_body` with the lines of the text. */
+function readOrRefuse(catalog: Catalog, given: { name: string; text: string }): ReturnType<Catalog['read']> {
+  try {
+    return catalog.read(given);
+  } catch (error) {
+    if (!(error instanceof CatalogError)) throw error;
+    throw new AppError('invalid_body', undefined, {
+      errors: error.faults.map(({ line, message }) => ({
+        code: 'custom',
+        message: `Line ${line}: ${message}`,
+        path: ['definition'],
+      })),
+    });
+  }
+}
+
+/** The IDs of the integrations that use the provider; undefined if there are none. */
+async function usersOf(
+  tx: Tx,
+  { environmentId, name }: { environmentId: number; name: string },
+): Promise<string | undefined> {
+  const [found] = await tx.query<{ keys: string | null }>(
+    `select string_agg(key, ', ' order by key) as keys
+     from integration
+     where environment_id = $1
+       and provider = $2`,
+    [environmentId, name],
+  );
+  return found?.keys ?? undefined;
+}
+
+function requireMayReplace(
+  caller: Caller,
+  { before, after, users }: { before: ProviderDefinition; after: ProviderDefinition; users: string },
+): void {
+  if (before.auth_mode !== after.auth_mode)
+    throw new AppError(
+      'provider_in_use',
+      `Integrations use the provider (${users}), so its auth_mode must stay ${before.auth_mode}.`,
+    );
+  if (JSON.stringify(destinationsOf(before)) === JSON.stringify(destinationsOf(after))) return;
+  const missing = ofSecrets.filter((scope) => !hasScope(caller, scope));
+  if (missing.length === 0) return;
+  throw new AppError(
+    'forbidden',
+    `The change decides where secrets of integrations are sent (${users}). Only a key that may read them can make it: ` +
+      `the key lacks ${missing.join(' and ')}.`,
+  );
+}
+
+/** The parts of a definition that determine the addresses of requests, and which secrets these contain. */
+function destinationsOf(definition: ProviderDefinition): unknown[] {
+  const { token, login, assertion, signature, placement, api, refresh, sandbox } = definition;
+  return [
+    addressesOf(definition),
+    [token?.params, token?.auth_method, token?.client_id_param, refresh.params],
+    [login, assertion, signature, placement, definition.verification],
+    [api.other_base_urls, api.headers, api.forbid, api.redirects, sandbox, definition.authorization],
+    [definition.connection_config, definition.integration_config, definition.credentials],
+  ];
+}
+
+function audit(tx: Tx, caller: Caller, entry: { action: string; target: string }): Promise<void> {
+  return writeAudit(tx, { environmentId: caller.environmentId, actor: actorOf(caller), ...entry });
+}

@@ -1,0 +1,198 @@
+/**
+ * Definitions of one environment, made at run time (`POST /providers`): a generic OAuth 2 provider, an API of its own.
+ *
+ * Their names begin with `own-`, which no shipped definition does, so most reads need no query. The text is kept for
+ * people; `content` is the text with its base merged in when it was saved, so that a later version of the base changes
+ * nothing.
+ *
+ * Does not own: the checks (`catalog.ts`), the routes (`definition-routes.ts`), who uses a definition (`integrations/`).
+ */
+import { isViolationOf, type Queryable } from '../db/pool.ts';
+import { AppError } from '../errors.ts';
+import { type Catalog, definitionOf, UnknownProviderError } from './catalog.ts';
+import type { ProviderDefinition } from './definition.ts';
+
+const prefix = 'own-';
+export const environmentName = /^own-[a-z0-9][a-z0-9-]{0,95}$/;
+export const maxDefinitions = 200;
+export const maxTextLength = 65_536;
+
+type Stored = { name: string; content: string };
+type At = { environmentId: number; name: string };
+export type EnvironmentDefinition = { text: string; createdAt: Date; updatedAt: Date };
+
+/**
+ * The catalogue as an environment sees it: with its own definitions, all or those with these names. One of the operator's
+ * folder with the same name is hidden. No query if no name can be one of them.
+ */
+export async function catalogOfEnvironment(
+  db: Queryable,
+  { catalog, environmentId, names }: { catalog: Catalog; environmentId: number; names?: readonly string[] },
+): Promise<Catalog> {
+  const wanted = names?.filter((name) => name.startsWith(prefix));
+  if (wanted?.length === 0) return catalog;
+  const stored = await db.query<Stored>(
+    `select name, content
+     from provider_definition
+     where environment_id = $1
+       and ($2::text[] is null or name = any($2))
+     order by name`,
+    [environmentId, wanted ?? null],
+  );
+  return withDefinitions(
+    catalog,
+    stored.map((one) => read(one, catalog)),
+  );
+}
+
+/**
+ * As `catalogOfEnvironment`, for a new integration: until the transaction ends, the definition with this name can be neither
+ * deleted nor changed.
+ */
+export async function catalogForIntegration(
+  tx: Queryable,
+  { catalog, environmentId, name }: { catalog: Catalog } & At,
+): Promise<Catalog> {
+  if (!name.startsWith(prefix)) return catalog;
+  const stored = await tx.query<Stored>(
+    `select name, content
+     from provider_definition
+     where environment_id = $1
+       and name = $2
+     for share`,
+    [environmentId, name],
+  );
+  return withDefinitions(
+    catalog,
+    stored.map((one) => read(one, catalog)),
+  );
+}
+
+/** The definitions of all environments. Throws a CatalogError if this version refuses one. */
+export async function listEnvironmentDefinitions(
+  db: Queryable,
+  catalog: Catalog,
+): Promise<{ environmentId: number; definition: ProviderDefinition }[]> {
+  const stored = await db.query<Stored & { environmentId: number }>(
+    `select environment_id as "environmentId", name, content
+     from provider_definition
+     order by environment_id, name`,
+  );
+  return stored.map((one) => ({ environmentId: one.environmentId, definition: read(one, catalog) }));
+}
+
+/** The text of a definition and its times; undefined if the environment has none of this name. */
+export async function findEnvironmentDefinition(
+  db: Queryable,
+  { environmentId, name }: At,
+): Promise<EnvironmentDefinition | undefined> {
+  if (!name.startsWith(prefix)) return undefined;
+  const [found] = await db.query<EnvironmentDefinition>(
+    `select text, created_at as "createdAt", updated_at as "updatedAt"
+     from provider_definition
+     where environment_id = $1
+       and name = $2`,
+    [environmentId, name],
+  );
+  return found;
+}
+
+/** Throws `provider_exists`, or `too_many_providers` if the environment has as many as it may have. */
+export async function insertEnvironmentDefinition(
+  tx: Queryable,
+  { environmentId, name, text, content, at }: At & { text: string; content: object; at: Date },
+): Promise<void> {
+  const inserted = await tx
+    .query(
+      `insert into provider_definition (environment_id, name, text, content, created_at, updated_at)
+       select $1, $2, $3, $4, $5, $5
+       where (select count(*) from provider_definition where environment_id = $1) < $6
+       returning name`,
+      [environmentId, name, text, JSON.stringify(content), at, maxDefinitions],
+    )
+    .catch((error: unknown) => {
+      if (!isViolationOf(error, 'provider_definition_pkey')) throw error;
+      throw new AppError('provider_exists', `This environment has a provider "${name}" already.`);
+    });
+  if (inserted.length === 0) throw new AppError('too_many_providers');
+}
+
+/** Locks the definition: until the transaction ends, no integration is made with it. Returns what it was. */
+export async function lockEnvironmentDefinition(
+  tx: Queryable,
+  { environmentId, name, catalog }: At & { catalog: Catalog },
+): Promise<ProviderDefinition> {
+  const [found] = await tx.query<Stored>(
+    `select name, content
+     from provider_definition
+     where environment_id = $1
+       and name = $2
+     for update`,
+    [environmentId, name],
+  );
+  if (found === undefined)
+    throw new AppError('not_found', `This environment has no provider of its own called "${name}".`);
+  return read(found, catalog);
+}
+
+export async function replaceEnvironmentDefinition(
+  tx: Queryable,
+  { environmentId, name, text, content, at }: At & { text: string; content: object; at: Date },
+): Promise<void> {
+  await tx.query(
+    `update provider_definition
+     set text = $3, content = $4, updated_at = $5
+     where environment_id = $1
+       and name = $2`,
+    [environmentId, name, text, JSON.stringify(content), at],
+  );
+}
+
+export async function deleteEnvironmentDefinition(tx: Queryable, { environmentId, name }: At): Promise<void> {
+  await tx.query(
+    `delete from provider_definition
+     where environment_id = $1
+       and name = $2`,
+    [environmentId, name],
+  );
+}
+
+/** Parsing takes longer than a query, and most reads find what an earlier one has parsed. */
+const parsed = new WeakMap<Catalog['modes'], Map<string, ProviderDefinition>>();
+const maxParsed = 1000;
+
+function read({ name, content }: Stored, { modes }: Catalog): ProviderDefinition {
+  const known = parsed.get(modes) ?? new Map<string, ProviderDefinition>();
+  if (known.size >= maxParsed) known.clear();
+  parsed.set(modes, known);
+  const key = `${name} ${content}`;
+  let definition = known.get(key);
+  if (definition === undefined) {
+    definition = definitionOf({ name, content: JSON.parse(content) as Record<string, unknown> }, modes);
+    known.set(key, definition);
+  }
+  return definition;
+}
+
+function withDefinitions(catalog: Catalog, own: readonly ProviderDefinition[]): Catalog {
+  if (own.length === 0) return catalog;
+  const byName = new Map(own.map((definition) => [definition.name, definition]));
+  const find = (name: string) => byName.get(name) ?? catalog.find(name);
+  return {
+    ...catalog,
+    find,
+    get(name) {
+      const definition = find(name);
+      if (definition === undefined) throw new UnknownProviderError(name);
+      return definition;
+    },
+    list(search = '') {
+      const wanted = search.toLowerCase();
+      const found = own.filter(
+        ({ name, display_name }) => name.includes(wanted) || display_name.toLowerCase().includes(wanted),
+      );
+      const shipped = catalog.list(search).filter(({ name }) => !byName.has(name));
+      return [...shipped, ...found].sort((a, b) => (a.name < b.name ? -1 : 1));
+    },
+  };
+}
