@@ -196,7 +196,7 @@ function destinationsOf(definition: ProviderDefinition): unknown[] {
   const { token, login, assertion, signature, placement, api, refresh, sandbox } = definition;
   return [
     addressesOf(definition),
-    [token?.params, token?.auth_method, token?.client_id_param, refresh.params],
+    [token?.params, token?.auth_method, token?.client_assertion, token?.client_id_param, refresh.params],
     [login, assertion, signature, placement, definition.verification],
     [api.other_base_urls, api.headers, api.forbid, api.redirects, sandbox, definition.authorization],
     [definition.connection_config, definition.integration_config, definition.credentials],

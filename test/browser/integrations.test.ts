@@ -50,6 +50,34 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'HubSpot' }).waitFor();
   });
 
+  test('a provider is defined by a text, whose faults have lines, and changed and deleted', async () => {
+    await open('/integrations/new');
+    await page.getByRole('button', { name: 'Define a provider' }).click();
+    dashboard.expectComplaint(/integrations\/new\?define=new: .*400/);
+    await page.getByLabel('Name').fill('own-acme');
+    await page.getByRole('combobox', { name: 'Example' }).click();
+    await page.getByRole('option', { name: 'API key' }).click();
+    const definition = page.getByRole('textbox', { name: 'Definition' });
+    const text = await definition.inputValue();
+    assert.match(text, /auth_mode: API_KEY/);
+    await definition.fill(text.replace('API_KEY', 'API_KEYS'));
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByText(/^Line 4: auth_mode: /).waitFor();
+    await picture(page, 'provider-define');
+    await definition.fill(text);
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('link', { name: 'Edit the definition' }).click();
+    await definition.fill(text.replace('display_name: Acme', 'display_name: Acme CRM'));
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('link', { name: 'Acme CRM' }).waitFor();
+    await picture(page, 'provider-defined');
+    await open('/integrations/new?define=own-acme');
+    await page.getByRole('button', { name: 'Delete this provider' }).click();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('link', { name: 'Acme CRM' }).waitFor({ state: 'detached' });
+    assert.equal((await dashboard.trellis.call('GET', '/providers/own-acme')).status, 404);
+  });
+
   test('other providers have the steps in their console, with the address to register', async () => {
     await open('/integrations/new?provider=slack');
     await page.getByRole('button', { name: 'How to create an OAuth client at Slack' }).click();

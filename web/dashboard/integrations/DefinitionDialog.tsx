@@ -82,7 +82,11 @@ function EditDialog({ name, text, onClose }: { name: string; text: string; onClo
   });
   const remove = useMutation({
     mutationFn: (given: string) => deleteProvider(environment, given),
-    onSuccess: done,
+    onSuccess: async () => {
+      // The list alone: the dialog still reads the provider, which is gone.
+      await queries.invalidateQueries({ queryKey: [environment, 'providers'], exact: true });
+      onClose();
+    },
   });
   return (
     <>
