@@ -3,8 +3,11 @@
  * responses. `provider.ts` serves a profile over HTTP; `profiles.ts` has the profile of each provider.
  */
 export type Profile = {
-  /** The place of ID and secret: in the header, in the body, or only the ID in the body. */
-  clientAuth: 'basic' | 'post' | 'public';
+  /**
+   * The place of ID and secret: in the header, in the body, or only the ID in the body; or what replaces the secret, an
+   * assertion (RFC 7523 §2.2) or the certificate of the connection (RFC 8705 §2).
+   */
+  clientAuth: 'basic' | 'post' | 'public' | 'private_key_jwt' | 'tls_client_auth';
   /** The parameter with the ID, in an authorization and in a body. */
   clientIdIn: string;
   tokenRequest: 'form' | 'json';

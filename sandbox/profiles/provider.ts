@@ -3,9 +3,12 @@
  * API. It has one account, `77`, which grants access. `https://host/path` of the real provider is
  * `/host/path` here.
  */
-import { hash } from 'node:crypto';
-import { createServer, type IncomingMessage } from 'node:http';
+import { hash, type KeyObject } from 'node:crypto';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import type { TLSSocket } from 'node:tls';
+import { decodeProtectedHeader, jwtVerify } from 'jose';
 import type { Profile } from './profile.ts';
 
 type Endpoints = {
@@ -16,7 +19,15 @@ type Endpoints = {
   userinfo?: string | undefined;
   api: string;
 };
-type ProfileClient = { id: string; secret: string; redirectUri: string };
+type ProfileClient = {
+  id: string;
+  secret: string;
+  redirectUri: string;
+  /** The public key of `private_key_jwt`, with its ID and the accepted audience. */
+  key?: { public: KeyObject; id: string; audience: string };
+  /** The SHA-256 of the certificate of `tls_client_auth`, as Node writes it. */
+  fingerprint?: string;
+};
 type Grant = {
   scopes: string[];
   access: Set<string>;
@@ -35,32 +46,45 @@ export const refreshLifeS = 98765;
 /** Starts the provider. `now` is its clock. */
 export async function startProfile(profile: Profile, given: Setting) {
   const provider = new ProfileProvider(profile, given);
-  const server = createServer(async (request, response) => {
+  const { tls } = given;
+  const serve = async (request: IncomingMessage, response: ServerResponse) => {
     const body = Buffer.concat(await Array.fromAsync(request as AsyncIterable<Buffer>)).toString();
     const url = new URL(`https:/${request.url}`);
     const isJson = request.headers['content-type']?.startsWith('application/json') === true;
     const fields = isJson ? (JSON.parse(body) as Record<string, unknown>) : undefined;
     const form = new URLSearchParams((fields as Record<string, string> | undefined) ?? body);
-    const { status, headers, text } = provider.answer({ url, request, form }, { fields });
+    const { status, headers, text } = await provider.answer({ url, request, form }, { fields });
     response.writeHead(status, headers).end(text);
-  });
+  };
+  const server = tls
+    ? createTlsServer({ ...tls, requestCert: true, rejectUnauthorized: false }, serve)
+    : createServer(serve);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
-    origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    origin: `${tls ? 'https' : 'http'}://127.0.0.1:${(server.address() as AddressInfo).port}`,
     lifeS,
+    /** Ends all grants, as a user does who withdraws the access. */
+    endGrants: () => provider.endGrants(),
     async stop() {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));
     },
   };
 }
-type Setting = { client: ProfileClient; endpoints: Endpoints; now: Date };
+type Setting = {
+  client: ProfileClient;
+  endpoints: Endpoints;
+  now: Date;
+  /** The server's key and certificate; undefined: plain http. */
+  tls?: { key: string; cert: string };
+};
 
 class ProfileProvider {
   readonly #profile: Profile;
   readonly #setting: Setting;
   readonly #codes = new Map<string, { grant: Grant; challenge: string | null }>();
   readonly #grants: Grant[] = [];
+  readonly #assertions = new Set<string>();
   #made = 0;
 
   constructor(profile: Profile, setting: Setting) {
@@ -69,7 +93,7 @@ class ProfileProvider {
   }
 
   /** `fields` is a JSON body. */
-  answer(call: Call, { fields }: { fields: Record<string, unknown> | undefined }): Reply {
+  async answer(call: Call, { fields }: { fields: Record<string, unknown> | undefined }): Promise<Reply> {
     const { endpoints } = this.#setting;
     const isJson = fields !== undefined;
     const isPost = call.request.method === 'POST';
@@ -85,7 +109,7 @@ class ProfileProvider {
       if (isJson !== (this.#profile.tokenRequest === 'json')) return this.#refuse('invalid_request');
       if (typeof fields?.[this.#profile.endsBy?.param ?? ''] === 'string')
         return this.#refuse('invalid_request');
-      if (!isOpen && !this.#isClient(call)) return this.#refuse('invalid_client');
+      if (!isOpen && !(await this.#isClient(call))) return this.#refuse('invalid_client');
       if (at(endpoints.revocation)) return this.#revoke(call.form);
       if (call.form.get('grant_type') === 'refresh_token')
         return at(endpoints.refresh) ? this.#refresh(call.form) : this.#refuse('unsupported_grant_type');
@@ -191,10 +215,53 @@ class ProfileProvider {
     return refusal(this.#profile, error);
   }
 
-  #isClient({ request, form }: Call): boolean {
+  endGrants(): void {
+    for (const grant of this.#grants) {
+      grant.access.clear();
+      grant.refresh = undefined;
+      grant.before = undefined;
+    }
+  }
+
+  /** RFC 7523 §3: each assertion is accepted once. */
+  async #isAsserted(form: URLSearchParams): Promise<boolean> {
+    const { id, key } = this.#setting.client;
+    const assertion = form.get('client_assertion') ?? '';
+    const type = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+    if (key === undefined || form.get('client_assertion_type') !== type || form.has('client_secret'))
+      return false;
+    try {
+      const claims = { issuer: id, subject: id, audience: key.audience, maxTokenAge: 300 };
+      const { payload } = await jwtVerify(assertion, key.public, {
+        ...claims,
+        requiredClaims: ['exp', 'jti'],
+      });
+      const isNew = !this.#assertions.has(payload.jti ?? '');
+      this.#assertions.add(payload.jti ?? '');
+      return isNew && decodeProtectedHeader(assertion).kid === key.id;
+    } catch {
+      return false;
+    }
+  }
+
+  #isCertified({ request, form }: Call): boolean {
+    const { id, fingerprint } = this.#setting.client;
+    const certificate = (request.socket as TLSSocket).getPeerCertificate?.();
+    return (
+      fingerprint !== undefined &&
+      certificate?.fingerprint256 === fingerprint &&
+      form.get('client_id') === id &&
+      !form.has('client_secret')
+    );
+  }
+
+  async #isClient({ request, form, url }: Call): Promise<boolean> {
     const { clientAuth, clientIdIn } = this.#profile;
     const { id, secret } = this.#setting.client;
     const { authorization } = request.headers;
+    if (clientAuth === 'private_key_jwt') return authorization === undefined && this.#isAsserted(form);
+    if (clientAuth === 'tls_client_auth')
+      return authorization === undefined && this.#isCertified({ request, form, url });
     if (clientAuth !== 'basic') {
       const isSecret =
         clientAuth === 'public' ? form.get('client_secret') === null : form.get('client_secret') === secret;

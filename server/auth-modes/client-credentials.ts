@@ -8,6 +8,7 @@
 import * as oauth from 'oauth4webapi';
 import { z } from 'zod';
 import { placeholdersOf } from '../providers/template.ts';
+import { clientKeyFault, clientKeyRuleFaults } from './client-key.ts';
 import type { RenewableMode } from './mode.ts';
 import { clientText, expiryText, tokenText, withoutRefreshToken } from './oauth2-credentials.ts';
 import {
@@ -92,8 +93,13 @@ export const clientCredentials: RenewableMode<ClientCredentials> = {
   templateValues: ({ token = '', client_id = '' }) => ({ accessToken: token, clientId: client_id }),
   // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of the service
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
-  definitionFaults: ({ token, authorization }) => {
-    const faults: [string[], string][] = [];
+  credentialFaults: ({ client_secret }, definition) => {
+    const message = client_secret === undefined ? undefined : clientKeyFault(client_secret, definition);
+    return message === undefined ? [] : [{ path: ['client_secret'], message }];
+  },
+  clientSecretFault: clientKeyFault,
+  definitionFaults: ({ token, authorization, sandbox }) => {
+    const faults: [string[], string][] = clientKeyRuleFaults({ token, sandbox });
     if (token === undefined) faults.push([['token'], 'an OAUTH2_CC provider needs it']);
     if (authorization !== undefined)
       faults.push([['authorization'], 'an OAUTH2_CC provider sends nobody there']);

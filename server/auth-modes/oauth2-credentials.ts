@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { clientKeyFault, clientKeyRuleFaults } from './client-key.ts';
 import type { RenewableMode } from './mode.ts';
 import { refreshToken } from './oauth2.ts';
 import type { Tokens } from './oauth2-request.ts';
@@ -64,13 +65,21 @@ export const oauth2: RenewableMode<OAuth2Credentials> = {
   templateValues: ({ access_token }) => ({ accessToken: access_token }),
   // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of definitions
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
+  credentialFaults: ({ config_override: own }, definition) => {
+    const message = own && clientKeyFault(own.client_secret, definition);
+    return message === undefined ? [] : [{ path: ['config_override', 'client_secret'], message }];
+  },
+  clientSecretFault: clientKeyFault,
   definitionFaults: ({ authorization, token, sandbox }) => {
     const missing = [
       ...(authorization === undefined ? [['authorization']] : []),
       ...(token === undefined ? [['token']] : []),
       ...(sandbox !== undefined && sandbox.authorization === undefined ? [['sandbox', 'authorization']] : []),
     ];
-    return missing.map((path) => [path, 'an OAUTH2 provider needs it']);
+    return [
+      ...missing.map((path): [string[], string] => [path, 'an OAUTH2 provider needs it']),
+      ...clientKeyRuleFaults({ token, sandbox }),
+    ];
   },
   toWire: ({ type, access_token, expires_at, config_override: own, raw }) => ({
     type,

@@ -9,6 +9,7 @@ import * as oauth from 'oauth4webapi';
 import type { Fetch } from '../outbound/outbound.ts';
 import { type ProviderDefinition, templateFields } from '../providers/definition.ts';
 import { fillAddress, fillHeader, isFillable, type TemplateValues } from '../providers/template.ts';
+import { clientCertificate, privateKeyJwt, UnusableClientKeyError } from './client-key.ts';
 import { faultOfAnswer, faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
 import {
   type JsonObject,
@@ -87,14 +88,49 @@ export function clientOf({ client, now }: OAuthContext & Partial<Network>): oaut
   return { client_id: client.clientId, [oauth.clockTolerance]: 60, [oauth.clockSkew]: skewS };
 }
 
-/** The client authentication at the token endpoint (RFC 6749 §2.3.1). */
-export function clientAuth({ definition, client }: OAuthContext): oauth.ClientAuth {
-  const { auth_method: method, client_id_param: idParam } = tokenSection(definition);
+/** The client authentication at the token endpoint (RFC 6749 §2.3.1, RFC 7523 §2.2, RFC 8705 §2). */
+export function clientAuth(context: OAuthContext & Partial<Network>): oauth.ClientAuth {
+  const { definition, client } = context;
+  const token = tokenSection(definition);
+  const { auth_method: method, client_id_param: idParam } = token;
   if (method === 'none') return oauth.None();
+  if (method === 'tls_client_auth') return oauth.TlsClientAuth();
+  if (method === 'private_key_jwt') {
+    const { key_id: keyId, audience } = tokenParams(context, assertionTexts(token));
+    return privateKeyJwt(client.clientSecret, {
+      token,
+      ...(keyId !== undefined && { keyId }),
+      audience: audience ?? address(context, token.url),
+      now: context.now ?? new Date(),
+    });
+  }
   if (idParam !== 'client_id') return renamedPost(idParam, client.clientSecret);
   return method === 'client_secret_basic'
     ? basicAuth(client.clientSecret)
     : oauth.ClientSecretPost(client.clientSecret);
+}
+
+function assertionTexts({ client_assertion: rules }: ReturnType<typeof tokenSection>) {
+  return {
+    ...(rules?.key_id !== undefined && { key_id: rules.key_id }),
+    ...(rules?.audience !== undefined && { audience: rules.audience }),
+  };
+}
+
+/** The `fetch` of a request by the client: with its certificate if that authenticates it. A certificate may have expired. */
+export function clientFetch({
+  definition,
+  client,
+  fetch,
+  now,
+}: OAuthContext & Network): { fetch: Fetch } | { fault: TokenFault } {
+  if (tokenSection(definition).auth_method !== 'tls_client_auth') return { fetch };
+  try {
+    const certificate = clientCertificate(client.clientSecret, now ?? new Date());
+    return { fetch: (url, init) => fetch(url, { ...init, clientCertificate: certificate }) };
+  } catch (error) {
+    return { fault: tokenFaultOf(error, { definition, client, seen: undefined }) };
+  }
 }
 
 /**
@@ -124,6 +160,8 @@ export function tokenFaultOf(
 ): TokenFault {
   const { definition, client, seen } = given;
   if (error instanceof UnreadableAnswerError) return faultOfSilence(error);
+  if (error instanceof UnusableClientKeyError)
+    return { kind: 'client_misconfigured', error: 'invalid_key', isOfClient: true };
   if (error instanceof oauth.ResponseBodyError && seen !== undefined) {
     const sent = [client.clientSecret, ...seen.sent];
     return faultOfAnswer(definition.token?.errors ?? {}, { ...seen, sent, error: error.error });
@@ -185,8 +223,10 @@ export async function tokenOutcome(
 ): Promise<TokenOutcome> {
   const { definition, client } = context;
   const token = tokenSection(definition);
+  const by = clientFetch(context);
+  if ('fault' in by) return { ok: false, fault: by.fault };
   const answer = normalizingFetch({
-    fetch: context.fetch,
+    fetch: by.fetch,
     token: { ...token, timeout_ms: context.timeoutMs ?? token.timeout_ms },
     keepIdToken: request.keepIdToken,
     signal: context.signal,

@@ -4,6 +4,7 @@ import type { ProviderDefinition } from '../providers/definition.ts';
 import {
   address,
   clientAuth,
+  clientFetch,
   clientOf,
   isPlainHttp,
   type Network,
@@ -37,9 +38,11 @@ export async function revokeToken(
     ...serverOf(context, address(context, token.url)),
     revocation_endpoint: address(context, revocation.url),
   };
+  const by = revocation.client_auth === 'none' ? { fetch: context.fetch } : clientFetch(context);
+  if ('fault' in by) return { ok: false, fault: by.fault };
   // The content of RFC 7009 responses does not matter; an empty body is read as an empty object.
   const answer = normalizingFetch({
-    fetch: emptyAsObject(context.fetch),
+    fetch: emptyAsObject(by.fetch),
     token,
     signal: context.signal,
   });

@@ -61,7 +61,15 @@ export type SeenAnswer = {
 };
 
 /** RFC 6749 §2.3.1, §4.1.3 and §6, RFC 7009 §2.1, RFC 7523 §2.1, RFC 7636 §4.5. */
-const secretFields = ['assertion', 'client_secret', 'code', 'code_verifier', 'refresh_token', 'token'];
+const secretFields = [
+  'assertion',
+  'client_assertion',
+  'client_secret',
+  'code',
+  'code_verifier',
+  'refresh_token',
+  'token',
+];
 
 /**
  * A `customFetch` for oauth4webapi. It returns RFC 6749 JSON, whatever the provider sent; `seen()` returns the decoded

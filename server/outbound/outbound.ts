@@ -39,12 +39,17 @@ export type OutboundCall = {
   bodyIdleTimeoutMs: number;
 };
 
+/** In PEM; the certificate may be followed by others of its chain. */
+export type ClientCertificate = { readonly key: string; readonly cert: string };
+
 type FetchInit = {
   method: string;
   headers: Record<string, string>;
   body?: string;
   redirect: 'manual';
   signal: AbortSignal;
+  /** Sent if the server requests one (RFC 8446 §4.4.2). Such a request has a connection of its own. */
+  clientCertificate?: ClientCertificate;
 };
 type FetchResponse = {
   readonly status: number;
@@ -121,6 +126,8 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       agentBy(guardedConnector({ allow, purpose, proxy, resolve })),
     ]),
   );
+  /** The agents of requests with a certificate, each for one request. */
+  const certified = new Set<Agent>();
   // A separate agent, so that no other call gets an open socket of the sandbox from the pool.
   const toSandbox = agentBy(unguardedConnector());
   const isSandbox = sandbox === undefined ? () => false : sameHostAs(new URL(sandbox.origin));
@@ -148,6 +155,7 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       headers,
       body,
       signal,
+      clientCertificate,
       isTest,
       purpose,
     }: FetchInit & { isTest: boolean; purpose: OutboundPurpose },
@@ -170,11 +178,18 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       },
     };
     signal.addEventListener('abort', giveUp);
+    let agent = agentFor({ origin, path, isTest }, purpose);
+    if (clientCertificate !== undefined) {
+      agent = agentBy(guardedConnector({ allow, purpose, proxy, resolve, clientCertificate }));
+      certified.add(agent);
+    }
     try {
-      const response = await agentFor({ origin, path, isTest }, purpose).request(options);
+      const response = await agent.request(options);
       return { status: response.statusCode, headers: namedHeaders(response.headers), body: response.body };
     } finally {
       signal.removeEventListener('abort', giveUp);
+      // Closes when the body has been read.
+      if (certified.has(agent)) void agent.close().finally(() => certified.delete(agent));
     }
   }
 
@@ -215,7 +230,9 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       if (!isReachable) throw refusal(host);
     },
     async close() {
-      const destroyed = Promise.all([...guarded.values(), toSandbox].map((agent) => agent.destroy()));
+      const destroyed = Promise.all(
+        [...guarded.values(), ...certified, toSandbox].map((agent) => agent.destroy()),
+      );
       connections.giveUpAll();
       await destroyed;
     },
@@ -241,15 +258,20 @@ function guardedConnector({
   purpose,
   proxy,
   resolve,
-}: Pick<Settings, 'allow' | 'proxy'> & { purpose: OutboundPurpose; resolve: Resolve }): Connector {
+  clientCertificate,
+}: Pick<Settings, 'allow' | 'proxy'> & {
+  purpose: OutboundPurpose;
+  resolve: Resolve;
+  clientCertificate?: ClientCertificate;
+}): Connector {
   const connectors = new Map<string, Connector>();
   // Plain http exposes credentials on the network, so it is permitted to the operator's ranges only.
   function connectorOf(protocol: string, port: number): Connector {
     const isReachable = (address: string) =>
       (protocol === 'https:' && isPublicAddress(address)) || isCovered(allow, { address, port, purpose });
     return proxy === undefined
-      ? connectorTo(isReachable, resolve)
-      : connectorThrough(proxy, { isReachable, resolve });
+      ? connectorTo(isReachable, { resolve, clientCertificate })
+      : connectorThrough(proxy, { isReachable, resolve, clientCertificate });
   }
   return (options, callback) => {
     const { protocol } = options;
@@ -267,8 +289,11 @@ function portOf(protocol: string, port: string): number {
   return Number(port) || (protocol === 'https:' ? 443 : 80);
 }
 
-function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve): Connector {
-  const connect = unguardedConnector(guardedLookup(isReachable, resolve));
+function connectorTo(
+  isReachable: (address: string) => boolean,
+  { resolve, clientCertificate }: { resolve: Resolve; clientCertificate: ClientCertificate | undefined },
+): Connector {
+  const connect = unguardedConnector({ lookup: guardedLookup(isReachable, resolve), ...clientCertificate });
   return (options, callback) => {
     // An address in the URL is not looked up, so it is checked here.
     const isRefused = isIP(options.hostname) !== 0 && !isReachable(options.hostname);
@@ -281,10 +306,18 @@ function connectorTo(isReachable: (address: string) => boolean, resolve: Resolve
 /** As `connectorTo`, through the proxy except for the names and addresses that bypass it. */
 function connectorThrough(
   proxy: OutboundProxyConfig,
-  { isReachable, resolve }: { isReachable: (address: string) => boolean; resolve: Resolve },
+  {
+    isReachable,
+    resolve,
+    clientCertificate,
+  }: {
+    isReachable: (address: string) => boolean;
+    resolve: Resolve;
+    clientCertificate: ClientCertificate | undefined;
+  },
 ): Connector {
-  const direct = connectorTo(isReachable, resolve);
-  const inTunnel = unguardedConnector();
+  const direct = connectorTo(isReachable, { resolve, clientCertificate });
+  const inTunnel = unguardedConnector(clientCertificate);
   return (options, callback) => {
     const port = portOf(options.protocol, options.port);
     if (bypassesByName(proxy.bypass, { hostname: options.hostname, port })) return direct(options, callback);
@@ -297,7 +330,7 @@ function connectorThrough(
       const addresses = found.map(({ address }) => address);
       if (bypassesByAddress(proxy.bypass, { addresses, port })) {
         // To the addresses for which the proxy is bypassed, which another resolution might not return.
-        const connect = unguardedConnector(lookupOf(found));
+        const connect = unguardedConnector({ lookup: lookupOf(found), ...clientCertificate });
         return await connected(options, { connect, signal });
       }
       const tunnel = await openTunnel(proxy, { addresses, port, signal });
@@ -362,13 +395,11 @@ function lookupOf(found: readonly LookupAddress[]): LookupFunction {
   );
 }
 
-function unguardedConnector(lookup?: LookupFunction): Connector {
+function unguardedConnector(
+  options: { lookup?: LookupFunction } & Partial<ClientCertificate> = {},
+): Connector {
   // It returns the socket, which its types omit.
-  return buildConnector({
-    allowH2: false,
-    timeout: connectTimeoutMs,
-    ...(lookup && { lookup }),
-  }) as Connector;
+  return buildConnector({ allowH2: false, timeout: connectTimeoutMs, ...options }) as Connector;
 }
 
 function guardedLookup(isReachable: (address: string) => boolean, resolve: Resolve): LookupFunction {

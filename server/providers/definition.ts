@@ -215,8 +215,23 @@ const tokenSchema = z.strictObject({
       z.string(),
     )
     .default({}),
-  /** RFC 6749 §2.3.1, as named by RFC 7591. */
-  auth_method: z.enum(['client_secret_post', 'client_secret_basic', 'none']).default('client_secret_post'),
+  /**
+   * RFC 6749 §2.3.1, RFC 7523 §2.2 and RFC 8705 §2, as named by RFC 7591. The last two take a private key in PEM as the
+   * client's secret, the last one with its certificate.
+   */
+  auth_method: z
+    .enum(['client_secret_post', 'client_secret_basic', 'none', 'private_key_jwt', 'tls_client_auth'])
+    .default('client_secret_post'),
+  /** Of `private_key_jwt`. */
+  client_assertion: z
+    .strictObject({
+      algorithm: z.enum(['RS256', 'PS256', 'ES256', 'ES384']).default('RS256'),
+      /** The `kid` of its header; not sent if a placeholder has no value. */
+      key_id: z.string().min(1).optional(),
+      /** If it differs from the address of the token endpoint. */
+      audience: z.string().min(1).optional(),
+    })
+    .optional(),
   /** The parameter with the client ID, also of an authorization request, if it is not `client_id`. */
   client_id_param: z
     .string()
@@ -745,6 +760,10 @@ export function definitionSchema(modes: AuthModeTable) {
       if (template.includes('${credentials.'))
         report(['token', 'params', name], 'a credential is not allowed here: the protocol defines its place');
     }
+    for (const [name, template] of Object.entries(definition.token?.client_assertion ?? {})) {
+      if (template?.includes('${credentials.'))
+        report(['token', 'client_assertion', name], 'a credential is not allowed here');
+    }
     for (const [index, choice] of definition.placement.entries()) {
       for (const message of placementFaults(choice, known)) report(['placement', index, 'name'], message);
     }
@@ -825,6 +844,9 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
   }
   for (const [name, value] of Object.entries(definition.token?.params ?? {})) {
     texts.push([['token', 'params', name], value]);
+  }
+  for (const [name, value] of Object.entries(definition.token?.client_assertion ?? {})) {
+    if (value !== undefined) texts.push([['token', 'client_assertion', name], value]);
   }
   for (const [path, text] of definition.assertion ? assertionTexts(definition.assertion) : []) {
     texts.push([['assertion', ...path], text]);
