@@ -394,6 +394,7 @@ create table event (
 );
 CREATE INDEX event_feed ON public.event USING btree (environment_id, "position");
 CREATE INDEX event_feed_of_type ON public.event USING btree (environment_id, type, "position");
+CREATE INDEX event_of_connection ON public.event USING btree (environment_id, ((data ->> 'connection_id'::text)), "position");
 CREATE INDEX event_time ON public.event USING btree (environment_id, created_at);
 CREATE INDEX event_without_position ON public.event USING btree (written_in, ordinal) WHERE ("position" IS NULL);
 

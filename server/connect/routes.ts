@@ -3,7 +3,8 @@
  *
  * All auth modes share one pipeline: a session has a target (`target.ts`), the mode returns credentials (`begin.ts` and
  * `callback.ts`, or `form.ts`), and `save.ts` saves the connection. Routes elsewhere: pages and the callback
- * (`page-routes.ts`), forms (`form.ts`), the socket of browser clients (`socket.ts`).
+ * (`page-routes.ts`), the list of sessions (`session-routes.ts`), forms (`form.ts`), the socket of browser clients
+ * (`socket.ts`).
  */
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
@@ -24,6 +25,7 @@ import { formRoutes } from './form.ts';
 import { pageRoutes } from './page-routes.ts';
 import { progressWire, readProgress, reopenForMissingScopes } from './progress.ts';
 import { readSettings, reconnectInput, reconnectSettings, sessionInput } from './session-input.ts';
+import { sessionListRoutes } from './session-routes.ts';
 import {
   bearerSession,
   callerSession,
@@ -48,6 +50,7 @@ const clockToleranceMs = 2 * 60 * 60_000;
 /** Adds all routes of this folder. */
 export async function connectRoutes(app: App, deps: ConnectDeps): Promise<void> {
   sessionRoutes(app, deps);
+  sessionListRoutes(app, deps);
   connectSessionRoutes(app, deps);
   formRoutes(app, deps);
   pageRoutes(app, deps);

@@ -1,12 +1,12 @@
 import { createHash, randomBytes } from 'node:crypto';
-import type { InferResult } from 'kysely';
+import { type InferResult, sql } from 'kysely';
 import type { Brand } from '../brand.ts';
 import type { ConnectionHead, EndUser, Evidence } from '../connections/store/store.ts';
 import { type Db, first, type Queryable, tables, withoutNulls } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import type { Caller } from '../http/auth/caller.ts';
-import type { Vault } from '../vault.ts';
+import type { DataKey, Vault } from '../vault.ts';
 import type { ConnectCause } from './failures.ts';
 
 /**
@@ -174,6 +174,42 @@ export async function getSession(
   return getFirst(db, { rows: await db.run(one), vault });
 }
 
+/** With the caller that created it, which is unknown until its audit entry has a position. */
+export type ListedSession = Session & { createdAt: Date; createdBy: string | undefined };
+
+/** The newest sessions of an environment, or those before an ID, newest first. */
+export async function listSessions(
+  db: Queryable,
+  given: { environmentId: number; before: number; limit: number; vault: Vault },
+): Promise<ListedSession[]> {
+  const { environmentId, before, limit } = given;
+  const rows = await db.run(
+    selectSessions()
+      .select((eb) => [
+        'connect_session.created_at as createdAt',
+        eb
+          .selectFrom('audit')
+          .select('actor')
+          .where('audit.environment_id', '=', environmentId)
+          .where('target', '=', sql<string>`'session:' || connect_session.id`)
+          .where('action', '=', 'connect_session.created')
+          .where('position', 'is not', null)
+          .limit(1)
+          .as('createdBy'),
+      ])
+      .where('connect_session.environment_id', '=', environmentId)
+      .where('connect_session.id', '<', before)
+      .orderBy('connect_session.id', 'desc')
+      .limit(limit),
+  );
+  const key = await environmentKey(db, given);
+  return rows.map(({ createdAt, createdBy, ...row }) => ({
+    ...readSession(row, key),
+    createdAt,
+    createdBy: createdBy ?? undefined,
+  }));
+}
+
 /**
  * Binds the session to the browser that begins first, and clears the failure of a previous authorization. False if it
  * is bound to another browser.
@@ -302,11 +338,16 @@ export async function reopenSession(
   );
 }
 
-/** Deletes a session and its attempts. */
-export async function deleteSession(db: Queryable, { id, environmentId }: SessionRef): Promise<void> {
-  await db.run(
-    tables.deleteFrom('connect_session').where('id', '=', id).where('environment_id', '=', environmentId),
+/** Deletes a session and its attempts. False if the environment has no such session. */
+export async function deleteSession(db: Queryable, { id, environmentId }: SessionRef): Promise<boolean> {
+  const deleted = await db.query(
+    `delete from connect_session
+     where id = $1
+       and environment_id = $2
+     returning id`,
+    [id, environmentId],
   );
+  return deleted.length > 0;
 }
 
 /** The hash under which a token, a state or a cookie is stored. */
@@ -345,7 +386,10 @@ async function getFirst(
   { rows: [row], vault }: { rows: SessionRow[]; vault: Vault },
 ): Promise<Session> {
   if (row === undefined) throw new AppError('unknown_connect_session_token');
-  const key = await environmentKey(db, { environmentId: row.environmentId, vault });
+  return readSession(row, await environmentKey(db, { environmentId: row.environmentId, vault }));
+}
+
+function readSession(row: SessionRow, key: DataKey): Session {
   return {
     ...withoutNulls(row),
     settings: key.openJson(row.settings, 'connect session') as SessionSettings,

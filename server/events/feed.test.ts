@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, beforeEach, test } from 'node:test';
 import { eventCatalogue, eventTypes } from './event-types.ts';
 import { type FeedBench, numbersOf, openFeedBench } from './feed.fixture.ts';
+import { readLatest } from './feed.ts';
 import { removeOldEvents } from './retention.ts';
 
 let bench: FeedBench | undefined;
@@ -136,9 +137,9 @@ test('a page costs the same wherever it begins, and for rare types and quiet env
   await feed.db.query(`update event set type = 'consumer.stale', data = $1 where position % 10000 = 0`, [
     eventCatalogue['consumer.stale'].example,
   ]);
-  const cost = async (...by: Parameters<FeedBench['read']>) => {
+  const costOf = async (use: (db: Pick<FeedBench['db'], 'query'>) => Promise<unknown>) => {
     let read = 0;
-    const db = {
+    await use({
       query: async <R extends object>(text: string, values?: readonly unknown[]) => {
         const [row] = await feed.db.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
           `explain (analyze, buffers, timing off, format json) ${text}`,
@@ -148,9 +149,13 @@ test('a page costs the same wherever it begins, and for rare types and quiet env
         read = plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!;
         return feed.db.query<R>(text, values);
       },
-    };
-    await feed.readBy(db, ...by);
+    });
     return read;
+  };
+  const cost = (...by: Parameters<FeedBench['read']>) => costOf((db) => feed.readBy(db, ...by));
+  const latestOf = (id: string) => (db: Pick<FeedBench['db'], 'query'>) => {
+    const connection = { id, integration: undefined };
+    return readLatest(db, { of: feed.dev, before: undefined, limit: 50, connection });
   };
   const costs = [
     await cost(0),
@@ -161,6 +166,8 @@ test('a page costs the same wherever it begins, and for rare types and quiet env
     await cost(0, { types: eventTypes }),
     await cost(0, { of: feed.prod }),
     await cost(0, { of: feed.prod, types: ['consumer.stale'] }),
+    await costOf(latestOf('ada-sheets')),
+    await costOf(latestOf('none')),
   ];
   assert.ok(Math.max(...costs) < 500, `pages read ${costs.join(', ')} blocks`);
 });

@@ -74,6 +74,18 @@ const pageOfTypes = ({ after, before, order }: Parameters<typeof page>[0]) => `
 const following = { after: '$2', before: String(beyondAll), order: 'asc' } as const;
 const latest = { after: '0', before: '$2', order: 'desc' } as const;
 
+/** A page of the newest events of a connection, by its ID. Several integrations can have a connection with the same ID. */
+const latestOfConnection = `
+  select id, position, type, data, created_at as "createdAt"
+  from event
+  where
+    (environment_id, data ->> 'connection_id', position) > ($1, $4, 0)
+    and (environment_id, data ->> 'connection_id', position) < ($1, $4, $2)
+    and ($5::text is null or data ->> 'provider_config_key' = $5)
+    and ($6::text[] is null or type = any($6))
+  order by environment_id desc, data ->> 'connection_id' desc, position desc
+  limit $3`;
+
 /**
  * The SQL of a page and its fourth parameter. All types count as no filter: one range is read faster than one for each.
  */
@@ -152,10 +164,27 @@ export async function readFeed(
  */
 export async function readLatest(
   db: Pick<Db, 'query'>,
-  { of, before, limit, types }: PageRequest & { before: number | undefined },
+  {
+    of,
+    before,
+    limit,
+    types,
+    connection,
+  }: PageRequest & {
+    before: number | undefined;
+    /** By default the events of all connections. */
+    connection?: { id: string; integration: string | undefined } | undefined;
+  },
 ): Promise<{ events: EventWire[]; next: number | undefined }> {
-  const { sql, types: wanted } = pageFor(types, latest);
-  const rows = await db.query<EventRow>(sql, [of.environmentId, before ?? beyondAll, limit + 1, ...wanted]);
+  const range = [of.environmentId, before ?? beyondAll, limit + 1];
+  const all = pageFor(types, latest);
+  const rows =
+    connection === undefined
+      ? await db.query<EventRow>(all.sql, [...range, ...all.types])
+      : await db.query<EventRow>(latestOfConnection, [
+          ...range,
+          ...[connection.id, connection.integration ?? null, types ?? null],
+        ]);
   const shown = rows.slice(0, limit);
   return {
     events: shown.map((row) => toWire(row, of)),

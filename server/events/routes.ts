@@ -1,13 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { z } from 'zod';
+import { emailsOf } from '../activity/accounts.ts';
 import type { Db } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { fieldError } from '../errors.ts';
+import { hasScope } from '../http/auth/caller.ts';
+import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
+import { text } from '../http/text.ts';
 import { eventWebhooks, eventWire, typesNamed, typesToWire, typeWire } from './catalogue.ts';
 import type { EventType } from './event-types.ts';
 import { createFeedWatch, readFeed, readLatest } from './feed.ts';
 import { eventSequence } from './sequence.ts';
+
+/** With the e-mail address of the account or, if it has none, of the end user; null without `connections:read`. */
+const latestEventWire = eventWire.extend({ account_email: z.string().nullable() });
+nameSchemas({ LatestEvent: latestEventWire });
 
 const access = { by: 'key', scope: 'events:read' } as const;
 const maxWaitS = 30;
@@ -79,25 +87,47 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
         operationId: 'listLatestEvents',
         list: { items: 'events', by: { parameter: 'before', next: 'next_before' } },
         summary: 'List the latest events, newest first',
-        description: 'For display. Programs follow `GET /events`, which reports missed events.',
+        description:
+          'For display. Programs follow `GET /events`, which reports missed events. `connection_id` selects the events ' +
+          'of one connection.',
         querystring: z.strictObject({
           /** `next_before` of the page before. */
           before: z.string().optional(),
           limit: z.coerce.number().int().min(1).max(200).default(50),
           types: z.string().optional(),
+          connection_id: text({ max: 255 }).optional(),
+          /** Only with `connection_id`. */
+          provider_config_key: text({ max: 255 }).optional(),
         }),
-        response: { 200: z.object({ events: z.array(eventWire), next_before: z.string().nullable() }) },
+        response: { 200: z.object({ events: z.array(latestEventWire), next_before: z.string().nullable() }) },
       },
     },
-    async ({ query: { before, limit, types }, caller }) => {
+    async ({
+      query: { before, limit, types, connection_id: id, provider_config_key: integration },
+      caller,
+    }) => {
+      if (integration !== undefined && id === undefined)
+        throw fieldError('invalid_query_params', ['provider_config_key'], 'needs `connection_id`');
       await placeSoon(db);
       const { events, next } = await readLatest(db, {
         of: caller,
         limit,
         before: before === undefined ? undefined : readPosition(before, 'before'),
         types: types === undefined ? undefined : readTypes(types),
+        connection: id === undefined ? undefined : { id, integration },
       });
-      return { events, next_before: next === undefined ? null : String(next) };
+      const named = events.map(({ data }) => ({
+        integration: textOf(data.provider_config_key),
+        connection: textOf(data.connection_id),
+      }));
+      const { environmentId } = caller;
+      const emailOf = hasScope(caller, 'connections:read')
+        ? await emailsOf(db, { environmentId, operations: named })
+        : () => undefined;
+      return {
+        events: events.map((event, at) => ({ ...event, account_email: emailOf(named[at]!) ?? null })),
+        next_before: next === undefined ? null : String(next),
+      };
     },
   );
 
@@ -126,6 +156,8 @@ async function placeSoon(db: Db): Promise<void> {
   const timeout = sleep(maxPlacingMs, undefined, { signal: isDone.signal }).catch(() => {});
   await Promise.race([placeAll(db, eventSequence), timeout]).finally(() => isDone.abort());
 }
+
+const textOf = (value: unknown) => (typeof value === 'string' ? value : null);
 
 /** Reads a number in the form of `next_after` and `next_before`. */
 function readPosition(given: string, name: 'after' | 'before'): number {

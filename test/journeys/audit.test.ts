@@ -43,6 +43,7 @@ const actions: Record<string, string | undefined> = {
   'DELETE /connections/{id}': 'connection.deleted',
   'POST /connect/sessions': 'connect_session.created',
   'POST /connect/sessions/reconnect': 'connect_session.created',
+  'DELETE /connect/sessions/{id}': 'connect_session.ended',
   'POST /records': ofData,
   'PATCH /records': ofData,
   'POST /records/delete': ofData,

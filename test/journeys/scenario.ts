@@ -21,6 +21,8 @@ export type Fixture = {
   headers: Record<string, string>;
   cursor: string;
   operationId: string;
+  /** The session by which the connection was made. */
+  sessionId: number;
   /** A key that can manage keys and nothing else. */
   keyId: number;
   /** An endpoint that is disabled, and a delivery that it did not take. */

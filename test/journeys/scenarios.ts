@@ -112,6 +112,12 @@ export const scenarios: Record<string, Scenario> = withEarlierNames({
     right: 201,
     foreign: 400,
   },
+  'GET /connect/sessions': { request: ofConnection('/connect/sessions'), right: 200, foreign: 200 },
+  'DELETE /connect/sessions/{id}': {
+    request: ({ sessionId }) => ({ path: `/connect/sessions/${sessionId}` }),
+    right: 200,
+    foreign: 404,
+  },
   'POST /records': {
     request: ofConnection('/records', () => ({ model: 'M', records: [{ id: 'x' }] })),
     right: 200,
@@ -364,9 +370,21 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   });
   const { id: keyId } = made.data as { id: number };
   const { endpointId, deliveryId } = await prepareDelivery(trellis);
+  const { body: sessions } = await trellis.call('GET', '/connect/sessions?limit=1');
+  const [{ id: sessionId }] = sessions.data as [{ id: number }];
   const cursor = record!._trellis_metadata.cursor;
   const ofFunctions = await prepareFunctions(trellis, { connectionId, headers });
-  return { connectionId, headers, cursor, operationId, keyId, endpointId, deliveryId, ...ofFunctions };
+  return {
+    connectionId,
+    headers,
+    cursor,
+    operationId,
+    sessionId,
+    keyId,
+    endpointId,
+    deliveryId,
+    ...ofFunctions,
+  };
 }
 
 async function prepareDelivery(trellis: TestTrellis): Promise<{ endpointId: number; deliveryId: number }> {
