@@ -46,8 +46,9 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await assertAccessible(page);
   });
 
-  test('an integration with test credentials takes two clicks', async () => {
-    await page.getByRole('link', { name: 'Add Google Sheets' }).click();
+  test('an integration with test credentials needs no input', async () => {
+    await page.getByRole('link', { name: 'Choose a provider' }).click();
+    await page.getByRole('link', { name: 'Google Sheets', exact: true }).click();
     await page.getByRole('button', { name: 'Add', exact: true }).click();
     await page.getByText('This integration uses the sandbox').waitFor();
     await assertAccessible(page);

@@ -248,11 +248,11 @@ describe('the playground', { skip: skipBrowser }, () => {
     const dialog = page.getByRole('dialog');
     await dialog.getByText('curl -g -X PUT').waitFor();
     await picture(page, 'playground-code');
-    await dialog.getByRole('button', { name: 'Copy', exact: true }).click();
+    await dialog.getByRole('button', { name: 'Copy the code' }).click();
     const text = String(await page.evaluate('navigator.clipboard.readText()'));
     assert.ok(!text.includes(trellis.keys.dev));
     const { stdout } = await run('bash', ['-c', `${text} -s`], {
-      env: { PATH: process.env.PATH, TRELLIS_KEY: trellis.keys.dev },
+      env: { PATH: process.env.PATH, TRELLIS_SECRET_KEY: trellis.keys.dev },
     });
     assert.equal((JSON.parse(stdout) as { updatedCells: number }).updatedCells, 2, stdout);
     const { body } = await trellis.call(
@@ -268,16 +268,16 @@ describe('the playground', { skip: skipBrowser }, () => {
   test('the copied code for Node runs, by fetch and by the official client', async () => {
     const dialog = page.getByRole('dialog');
     for (const [name, begins] of [
-      ['fetch', 'const response'],
+      ['JavaScript', 'const response'],
       ['@googleapis/sheets', 'import { auth'],
     ] as const) {
-      await dialog.getByText(name, { exact: true }).click();
+      await dialog.getByLabel('Language').selectOption(name);
       await dialog.getByText(begins).waitFor();
-      await dialog.getByRole('button', { name: /^(Copy|Copied)$/ }).click();
+      await dialog.getByRole('button', { name: /the code/ }).click();
       const text = String(await page.evaluate('navigator.clipboard.readText()'));
       assert.ok(text.startsWith(begins), text);
       const { stdout } = await run(process.execPath, ['--input-type=module', '-e', text], {
-        env: { PATH: process.env.PATH, TRELLIS_KEY: trellis.keys.dev },
+        env: { PATH: process.env.PATH, TRELLIS_SECRET_KEY: trellis.keys.dev },
       });
       assert.match(stdout, /"?updatedCells"?: 2/);
     }

@@ -43,6 +43,15 @@ export const connectionPage = (environment: string, { integration, id }: At, tab
     params: { environment, integration, id },
     search: { tab },
   }) as const;
+export const datasetPage = (
+  environment: string,
+  { integration, id, model, variant }: At & { model: string; variant: string },
+) =>
+  ({
+    to: '/$environment/records/of/$integration/$id/$model',
+    params: { environment, integration, id, model },
+    search: { variant: variant === 'base' ? undefined : variant },
+  }) as const;
 export const integrationPage = (environment: string, key: string) =>
   ({ to: '/$environment/integrations/of/$key', params: { environment, key } }) as const;
 export const runPage = (environment: string, run: string) =>

@@ -20,6 +20,7 @@ import {
   functionsSearchOf,
   integrationSearchOf,
   integrationsSearchOf,
+  linksSearchOf,
   playgroundSearchOf,
   recordsSearchOf,
   settingsSearchOf,
@@ -121,6 +122,12 @@ const connections = createRoute({
   path: '/connections',
   validateSearch: connectionsSearchOf,
   component: lazyRouteComponent(() => import('./connections/ConnectionsPage.tsx'), 'ConnectionsPage'),
+});
+const connectLinks = createRoute({
+  getParentRoute: () => inside,
+  path: '/connections/links',
+  validateSearch: linksSearchOf,
+  component: lazyRouteComponent(() => import('./connections/LinksPage.tsx'), 'LinksPage'),
 });
 const connection = createRoute({
   getParentRoute: () => inside,
@@ -238,6 +245,7 @@ const tree = root.addChildren([
     catalogue,
     integration,
     connections,
+    connectLinks,
     connection,
     sheetSetUp,
     sheet,

@@ -56,6 +56,8 @@ export const connectionsSearchOf = optional((given) => ({
 }));
 export type ConnectionsSearch = ReturnType<typeof connectionsSearchOf>;
 
+export const linksSearchOf = optional((given) => ({ before: pageOf(given.before) }));
+
 const connectionTabs = ['authorization', 'syncs', 'records', 'activity', 'settings'] as const;
 export const timelineKinds = ['connects', 'refreshes', 'syncs', 'events', 'failures'] as const;
 export type TimelineKind = (typeof timelineKinds)[number];

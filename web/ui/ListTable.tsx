@@ -30,7 +30,7 @@ export function ListTable<T>({
   const shown = columns.filter((column) => column !== false);
   return (
     <Table.ScrollContainer minWidth={300} className="framed">
-      <Table verticalSpacing="sm" horizontalSpacing="md" {...table}>
+      <Table {...table}>
         <Table.Thead>
           <Table.Tr>
             {shown.map(({ title, label, heading, visibleFrom, ta }, index) => (

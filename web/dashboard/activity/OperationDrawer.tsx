@@ -7,9 +7,10 @@ import { Dimmed } from '../../ui/Dimmed.tsx';
 import { IconTerminal2 } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { codeOf } from '../call-code.ts';
 import { AnchorLink, ButtonLink, connectionPage, integrationPage, runPage } from '../links.tsx';
 import { emptyForm } from '../playground/request.ts';
-import { curlOf } from '../playground/snippets.ts';
+import { callOf } from '../playground/snippets.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { duration, Outcome, Phases } from './OperationsTable.tsx';
 import { operationQuery, type WholeOperation } from './queries.ts';
@@ -78,7 +79,7 @@ function Again({ operation }: { operation: WholeOperation }) {
   return (
     <Group gap="xs">
       <CopyButton
-        value={curlOf(form, { baseUrl: location.origin, integration, connection })}
+        value={codeOf.curl(callOf(form, { baseUrl: location.origin, integration, connection }))}
         what="the call as curl"
         label="Copy as curl"
       />

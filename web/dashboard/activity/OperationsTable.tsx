@@ -24,7 +24,6 @@ export function OperationsTable({
       rows={operations}
       keyOf={(operation) => operation.id}
       rowClass="fill-row"
-      verticalSpacing={10}
       columns={[
         {
           title: 'Outcome',

@@ -13,6 +13,7 @@ import { integrationsQuery } from '../integrations/queries.ts';
 import { ButtonLink, connectionPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { accountName, emailOf } from './EndUser.tsx';
+import { openTab } from './open-tab.ts';
 import {
   type At,
   connectProgressQuery,
@@ -206,17 +207,6 @@ function LinkToSend({ link, subject, to }: { link: string; subject: string; to: 
 
 function isNew(id: number | undefined, before: number | undefined): boolean {
   return id !== undefined && id !== before;
-}
-
-/**
- * A tab that is opened by the click, because browsers block tabs that are opened after a response, and that is
- * navigated later. Its page has no access to this one. If tabs are blocked, `show` does nothing, so the link must also
- * be visible.
- */
-function openTab(): { show: (address: string) => void; close: () => void } {
-  const tab = window.open('about:blank', '_blank');
-  if (tab !== null) tab.opener = null;
-  return { show: (address) => tab?.location.replace(address), close: () => tab?.close() };
 }
 
 type LinkMutation = Pick<

@@ -12,10 +12,15 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { sentence } from '../../ui/words.ts';
 import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
+import { CodeButton } from '../CodeButton.tsx';
 import { SyncsCard } from '../functions/SyncsTable.tsx';
 import { AnchorLink, BackLink, integrationPage } from '../links.tsx';
 import { LoadingTabs, PageTabs } from '../PageTabs.tsx';
+import { suggestionsQuery } from '../playground/queries.ts';
+import { emptyForm, formOf } from '../playground/request.ts';
+import { callOf } from '../playground/snippets.ts';
 import { DatasetsTab } from '../records/DatasetsTab.tsx';
+import { Snippets } from '../Snippets.tsx';
 import { SheetsCard } from '../sheets/SheetsCard.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -69,11 +74,13 @@ export function ConnectionPage() {
         )
       }
       actions={
-        mayWrite &&
         connection && (
           <>
-            {!isFaulty(connection.health) && <RefreshButton at={at} />}
-            <ReconnectButton at={at} connection={connection} />
+            <CodeButton>
+              <ProxySnippets at={at} provider={connection.provider} />
+            </CodeButton>
+            {mayWrite && !isFaulty(connection.health) && <RefreshButton at={at} />}
+            {mayWrite && <ReconnectButton at={at} connection={connection} />}
           </>
         )
       }
@@ -119,6 +126,19 @@ export function ConnectionPage() {
       </Loaded>
     </Page>
   );
+}
+
+/** A call of the provider's API through the proxy: the first suggestion of the playground. */
+function ProxySnippets({ at, provider }: { at: At; provider: string }) {
+  const { data: api } = useQuery(suggestionsQuery(provider));
+  const suggestion = api?.calls[0];
+  const examples = Object.entries(suggestion?.fields ?? {}).map(([name, { example }]) => [name, example]);
+  const form =
+    suggestion === undefined
+      ? { ...emptyForm, path: '/PATH' }
+      : formOf(suggestion, { ...emptyForm, fields: Object.fromEntries(examples) });
+  const place = { baseUrl: location.origin, integration: at.integration, connection: at.id };
+  return <Snippets title="Call the provider" scopes={['proxy:read']} call={callOf(form, place)} />;
 }
 
 function RefreshButton({ at }: { at: At }) {

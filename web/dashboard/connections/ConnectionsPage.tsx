@@ -104,6 +104,14 @@ export function ConnectionsPage() {
       }
       actions={
         <>
+          <ButtonLink
+            variant="default"
+            to="/$environment/connections/links"
+            params={{ environment }}
+            search={{}}
+          >
+            Connect links
+          </ButtonLink>
           {connections.data !== undefined && connections.data.connections.length > 0 && (
             <ExportMenu
               name="connections"

@@ -8,6 +8,7 @@ import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted } from '../../ui/size.ts';
 import type { Operation } from '../activity/queries.ts';
+import type { LatestEvent } from '../events/queries.ts';
 import { AnchorLink, runPage } from '../links.tsx';
 import { FilterBar } from '../lists.tsx';
 import { type TimelineKind, timelineKinds } from '../search.ts';
@@ -18,7 +19,7 @@ const labels: Record<TimelineKind, string> = {
   connects: 'Connected and reconnected',
   refreshes: 'Token refreshes',
   syncs: 'Runs of functions',
-  events: 'Event deliveries',
+  events: 'Events',
   failures: 'Failures',
 };
 const options = timelineKinds.map((value) => ({ value, label: labels[value] }));
@@ -44,8 +45,11 @@ export function Timeline({ at, connection }: { at: At; connection: WholeConnecti
         />
       </Group>
       <Loaded query={query} loading={<LoadingRows rows={6} height={24} />}>
-        {({ operations, isWhole }) => {
-          const entries = grouped(operations, createdMs);
+        {({ operations, events, isWhole }) => {
+          const entries = grouped([
+            ...operations.map((one) => operationEntry(one, createdMs)),
+            ...events.map(eventEntry),
+          ]);
           const hasCreation = isWhole && wants('connects') && !entries.some(({ title }) => title === created);
           return (
             <Stack>
@@ -60,7 +64,7 @@ export function Timeline({ at, connection }: { at: At; connection: WholeConnecti
               >
                 {entries.map((entry) => (
                   <Line.Item
-                    key={entry.operation.id}
+                    key={entry.id}
                     role="listitem"
                     bullet={<span />}
                     color={entry.color}
@@ -98,25 +102,39 @@ export function Timeline({ at, connection }: { at: At; connection: WholeConnecti
 const created = 'Connected';
 
 type Entry = {
-  /** The newest of them. */
-  operation: Operation;
+  /** Of the newest of them. */
+  id: string;
+  createdAt: string;
   title: string;
-  detail: string | undefined;
+  detail: string;
   color: string;
   count: number;
+  /** Undefined: an event. */
+  operation?: Operation;
 };
 
-function EntryLine({ entry: { operation, title, detail, count }, at }: { entry: Entry; at: At }) {
+function EntryLine({
+  entry: { id, createdAt, title, detail, count, operation },
+  at,
+}: {
+  entry: Entry;
+  at: At;
+}) {
   const environment = useEnvironment();
-  const { id, type, request_id: run, error_code: code } = operation;
   const page =
-    type === 'run' && run !== null
-      ? runPage(environment, run)
-      : ({
-          to: '/$environment/activity',
+    operation === undefined
+      ? ({
+          to: '/$environment/events',
           params: { environment },
-          search: { integration: at.integration, connection: at.id, operation: id },
-        } as const);
+          search: { tab: 'feed', type: title },
+        } as const)
+      : operation.type === 'run' && operation.request_id !== null
+        ? runPage(environment, operation.request_id)
+        : ({
+            to: '/$environment/activity',
+            params: { environment },
+            search: { integration: at.integration, connection: at.id, operation: id },
+          } as const);
   return (
     <LineOf
       title={
@@ -124,11 +142,11 @@ function EntryLine({ entry: { operation, title, detail, count }, at }: { entry: 
           {title}
         </AnchorLink>
       }
-      detail={[detail, code].filter(Boolean).join(' · ')}
+      detail={detail}
       times={
         <>
           {count > 1 && `${counted(count, 'time')}, last `}
-          <RelativeTime at={operation.created_at} />
+          <RelativeTime at={createdAt} />
         </>
       }
     />
@@ -153,27 +171,41 @@ function LineOf({ title, detail, times }: { title: ReactNode; detail?: string; t
   );
 }
 
-/** Equal entries that follow each other are one entry. */
-function grouped(operations: readonly Operation[], createdMs: number): Entry[] {
+/** Newest first. Equal entries that follow each other are one entry. */
+function grouped(all: Entry[]): Entry[] {
   const entries: Entry[] = [];
-  for (const operation of operations) {
-    const entry = entryOf(operation, createdMs);
+  for (const entry of all.toSorted((one, other) => other.createdAt.localeCompare(one.createdAt))) {
     const last = entries.at(-1);
-    const isSame = last?.title === entry.title && last.operation.error_code === operation.error_code;
-    if (last === undefined || !isSame) entries.push(entry);
+    if (last?.title !== entry.title || last.detail !== entry.detail) entries.push(entry);
     else last.count += 1;
   }
   return entries;
 }
 
+function eventEntry({ id, type, created_at: createdAt, data }: LatestEvent): Entry {
+  const { function: name, model } = data;
+  const detail = [name, model].filter((part) => typeof part === 'string').join(' · ');
+  return { id, createdAt, title: type, detail, color: 'violet', count: 1 };
+}
+
 /** The authorization that created the connection is logged within this time. */
 const creationMs = 60_000;
 
-function entryOf(operation: Operation, createdMs: number): Entry {
-  const { type, status, method, path, http_status: httpStatus, details } = operation;
+function operationEntry(operation: Operation, createdMs: number): Entry {
+  const {
+    id,
+    created_at: createdAt,
+    type,
+    status,
+    method,
+    path,
+    http_status: httpStatus,
+    details,
+  } = operation;
   const isGood = status === 'success';
   const entry = (title: string, color: string, detail?: string): Entry => ({
-    ...{ operation, title, detail, count: 1 },
+    ...{ id, createdAt, operation, title, count: 1 },
+    detail: [detail, operation.error_code].filter(Boolean).join(' · '),
     color: isGood ? color : 'red',
   });
   switch (type) {

@@ -1,7 +1,7 @@
 import { keepPreviousData, queryOptions } from '@tanstack/react-query';
 import { type Answer, call, type ExportFormat, exportList, type Query, send } from '../../api/client.ts';
 import type { Operation } from '../activity/queries.ts';
-import { type TimelineKind, timelineKinds } from '../search.ts';
+import type { TimelineKind } from '../search.ts';
 
 export type Connection = Answer<'GET /connections'>['connections'][number];
 export type WholeConnection = Answer<'GET /connections/{id}'>;
@@ -35,39 +35,44 @@ export const connectionQuery = (environment: string, { integration, id }: At) =>
       }),
   });
 
-/** The operations of each kind of entries in the timeline of a connection. */
-const timelineFilters: Record<TimelineKind, Query<'GET /operations'>> = {
-  connects: { type: 'connect' },
-  refreshes: { type: 'refresh' },
-  syncs: { type: 'run' },
-  events: { type: 'delivery' },
-  failures: { status: 'failed' },
-};
+/** The operations of each kind of entries in the timeline of a connection, apart from its events. */
+const timelineFilters: [TimelineKind, Query<'GET /operations'>][] = [
+  ['connects', { type: 'connect' }],
+  ['refreshes', { type: 'refresh' }],
+  ['syncs', { type: 'run' }],
+  ['failures', { status: 'failed' }],
+];
 
-/** The newest operations of one kind or of all, newest first; `isWhole` if there are no older ones. */
+/** The newest operations and events of one kind or of all; `isWhole` if there are no older ones. */
 export const timelineQuery = (environment: string, { integration, id }: At, kind: TimelineKind | undefined) =>
   queryOptions({
     queryKey: [environment, 'connection', integration, id, 'timeline', kind],
     queryFn: async ({ signal }) => {
       const of = { integration_id: integration, connection_id: id, limit: 50 };
-      const pages = await Promise.all(
-        (kind === undefined ? timelineKinds : [kind]).map((one) =>
-          call('GET /operations', { environment, signal, query: { ...of, ...timelineFilters[one] } }),
-        ),
-      );
+      const wants = (one: TimelineKind) => kind === undefined || kind === one;
+      const [{ events, next_before: older }, ...pages] = await Promise.all([
+        wants('events')
+          ? call('GET /events/latest', { environment, signal, query: of })
+          : { events: [], next_before: null },
+        ...timelineFilters
+          .filter(([one]) => wants(one))
+          .map(([, filter]) => call('GET /operations', { environment, signal, query: { ...of, ...filter } })),
+      ]);
       // One list may have more entries before this time than were read.
       const from =
-        pages
-          .map(({ searched_until: until }) => until ?? '')
+        [older === null ? undefined : events.at(-1)?.created_at, ...pages.map(({ searched_until: at }) => at)]
+          .map((at) => at ?? '')
           .sort()
           .at(-1) ?? '';
+      const isShown = ({ created_at: at }: { created_at: string }) => at >= from;
       const found = new Map<string, Operation>(
         pages.flatMap(({ operations }) => operations.map((one) => [one.id, one])),
       );
-      const operations = [...found.values()]
-        .filter(({ created_at: at }) => at >= from)
-        .sort((one, other) => other.id.localeCompare(one.id));
-      return { operations, isWhole: from === '' };
+      return {
+        operations: [...found.values()].filter(isShown),
+        events: events.filter(isShown),
+        isWhole: from === '',
+      };
     },
     refetchInterval: 10_000,
     placeholderData: keepPreviousData,
@@ -120,6 +125,19 @@ export async function newReconnectLink(
   });
   return { link: data.connect_link, token: data.token };
 }
+
+export type ConnectLink = Answer<'GET /connect/sessions'>['data'][number];
+
+export const connectLinksQuery = (environment: string, query: Query<'GET /connect/sessions'>) =>
+  queryOptions({
+    queryKey: [environment, 'connect links', query],
+    queryFn: ({ signal }) => call('GET /connect/sessions', { environment, signal, query }),
+    placeholderData: keepPreviousData,
+    refetchInterval: 5_000,
+  });
+
+export const revokeLink = (environment: string, id: number) =>
+  call('DELETE /connect/sessions/{id}', { environment, path: { id } });
 
 type ConnectProgress = Answer<'GET /connect/session/progress'>['data'];
 

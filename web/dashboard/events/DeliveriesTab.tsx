@@ -136,7 +136,6 @@ function DeliveriesTable({
       rows={deliveries}
       keyOf={(delivery) => delivery.id}
       rowClass="fill-row"
-      verticalSpacing={10}
       columns={[
         { title: 'Status', cell: (delivery) => <StatusBadge delivery={delivery} /> },
         {

@@ -12,7 +12,13 @@ import { GuideLink } from '../links.tsx';
 import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
-import { latestQuery, typesQuery } from './queries.ts';
+import { type LatestEvent, latestQuery, typesQuery } from './queries.ts';
+
+/** What an event is about: the account, the function and the dataset. */
+function subjectOf({ data, account_email: email }: LatestEvent): string {
+  const parts = [email ?? data.connection_id, data.function, data.model];
+  return parts.filter((part) => typeof part === 'string').join(' · ');
+}
 
 /** The latest events with their data, as in the feed. */
 export function FeedTab() {
@@ -75,11 +81,9 @@ export function FeedTab() {
                       <Group justify="space-between" gap="xs">
                         <Text size="sm" fw={550} className="wrap">
                           {event.type}
-                          {typeof event.data.connection_id === 'string' && (
-                            <Text span size="xs" c="dimmed" ff="monospace" ml={8}>
-                              {event.data.connection_id}
-                            </Text>
-                          )}
+                          <Text span size="sm" c="dimmed" fw={400} ml={8}>
+                            {subjectOf(event)}
+                          </Text>
                         </Text>
                         <Dimmed pr="sm">
                           <RelativeTime at={event.created_at} />

@@ -5,6 +5,7 @@ export type Endpoint = Answer<'GET /events/endpoints'>['endpoints'][number];
 export type Delivery = Answer<'GET /events/deliveries'>['deliveries'][number];
 export type WholeDelivery = Answer<'GET /events/deliveries/{id}'>;
 export type EventType = Answer<'GET /events/types'>['types'][number];
+export type LatestEvent = Answer<'GET /events/latest'>['events'][number];
 export type SigningKey = Answer<'GET /environment/webhook-signing-key'>['data'];
 export type EndpointInput = Body<'POST /events/endpoints'>;
 

@@ -367,7 +367,7 @@ function SchemaTable({ schema }: { schema: Record<string, unknown> }) {
   }
   return (
     <Table.ScrollContainer minWidth={260}>
-      <Table verticalSpacing={6}>
+      <Table>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>Field</Table.Th>

@@ -29,7 +29,7 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted } from '../../ui/size.ts';
 import { exactTime, useNow } from '../../ui/time.ts';
-import { AnchorLink, BackLink, connectionPage, functionPage, runPage } from '../links.tsx';
+import { AnchorLink, BackLink, connectionPage, datasetPage, functionPage, runPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import {
@@ -283,7 +283,7 @@ function ChangesCard({ run }: { run: Run }) {
         <Dimmed>{isOver(run) ? 'The run saved no records.' : 'The run has saved no records so far.'}</Dimmed>
       ) : (
         <Table.ScrollContainer minWidth={280}>
-          <Table verticalSpacing={6}>
+          <Table>
             <Table.Thead>
               <Table.Tr>
                 <Table.Th>Model</Table.Th>
@@ -303,9 +303,7 @@ function ChangesCard({ run }: { run: Run }) {
                     ) : (
                       <Link
                         className="fill-link"
-                        to="/$environment/records/of/$integration/$id/$model"
-                        params={{ environment, integration, id, model }}
-                        search={{ variant: variant === 'base' ? undefined : variant }}
+                        {...datasetPage(environment, { integration, id, model, variant })}
                       >
                         <Text span size="sm" fw={550}>
                           {model}

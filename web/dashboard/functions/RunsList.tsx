@@ -115,7 +115,6 @@ function RunsTable({
       rows={runs}
       keyOf={(run) => run.id}
       rowClass="fill-row"
-      verticalSpacing={10}
       columns={[
         { title: 'State', cell: (run) => <RunBadge state={run.state} /> },
         {

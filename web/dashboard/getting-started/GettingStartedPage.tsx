@@ -4,25 +4,26 @@ import {
   Progress as Bar,
   Button,
   Card,
-  Code,
   Group,
+  Loader,
   Skeleton,
   Stack,
   Text,
   ThemeIcon,
   Title,
 } from '@mantine/core';
-import { useDisclosure } from '@mantine/hooks';
-import { useQuery } from '@tanstack/react-query';
+import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
-import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
+import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconCheck } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
-import { ConnectDialog } from '../connections/ConnectDialog.tsx';
-import { installationOf } from '../integrations/queries.ts';
-import { AnchorLink, ButtonLink, GuideLink } from '../links.tsx';
+import { openTab } from '../connections/open-tab.ts';
+import { newConnectLink } from '../connections/queries.ts';
+import { createTestIntegration } from '../integrations/queries.ts';
+import { AnchorLink, ButtonLink, connectionPage, datasetPage, GuideLink } from '../links.tsx';
+import { SaveSnippets } from '../Snippets.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -31,7 +32,9 @@ import { type Progress, progressQuery, stepsOf } from './queries.ts';
 type StepText = {
   about: string;
   action?: ReactNode;
-  sample?: string;
+  /** The state of the action. */
+  below?: ReactNode;
+  code?: ReactNode;
   /** The step can be done before the previous ones. */
   isReady?: boolean;
 };
@@ -59,27 +62,55 @@ export function GettingStartedPage() {
 function Steps({ progress }: { progress: Progress }) {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
-  const [isOpen, { open, close }] = useDisclosure();
-  const { integration, connection } = progress;
-  const samples = samplesFor(progress);
+  const connect = useConnect(progress.integration?.key);
+  const sync = useSync();
+  const { connection, dataset } = progress;
   const ofConnection = connection && { environment, integration: connection.integration, id: connection.id };
   const mayChoose = mayWrite && ofConnection !== undefined && connection?.provider === sheetProvider;
   const texts: StepText[] = [
     {
-      about: 'Choose a provider. With test credentials it works immediately, with the built-in sandbox.',
+      about:
+        'Start with the sandbox: it adds Google Sheets with test credentials, and connects a test account. Or choose the provider that you need.',
       action: mayWrite && (
-        <ButtonLink
-          to="/$environment/integrations/new"
-          params={{ environment }}
-          search={{ provider: 'google-sheet' }}
-        >
-          Add Google Sheets
-        </ButtonLink>
+        <>
+          <ButtonLink
+            variant="default"
+            to="/$environment/integrations/new"
+            params={{ environment }}
+            search={{}}
+          >
+            Choose a provider
+          </ButtonLink>
+          <Button loading={connect.isPending} onClick={connect.start}>
+            Start with the sandbox
+          </Button>
+        </>
       ),
+      below: connect.isError && <FaultNotice error={connect.error} />,
     },
     {
       about: 'Connect a test account: open a connect link, choose an account, and grant access.',
-      action: mayWrite && integration !== undefined && <Button onClick={open}>Connect an account</Button>,
+      action: mayWrite && (
+        <Button
+          variant={connect.data === undefined ? 'filled' : 'default'}
+          loading={connect.isPending}
+          onClick={connect.start}
+        >
+          Connect an account
+        </Button>
+      ),
+      below: connect.isError ? (
+        <FaultNotice error={connect.error} />
+      ) : (
+        connect.data !== undefined && (
+          <Pending>
+            Waiting for the account.{' '}
+            <Anchor inherit underline="always" href={connect.data} target="_blank" rel="noopener">
+              Open the connect link
+            </Anchor>
+          </Pending>
+        )
+      ),
     },
     {
       about:
@@ -97,25 +128,53 @@ function Steps({ progress }: { progress: Progress }) {
     {
       about:
         'Fetched records are cached here and read by cursor, so that you read each change exactly once.' +
-        (mayChoose
-          ? ' Choose a sheet to cache its rows without code, or save records from your own code.'
-          : ''),
+        (mayChoose ? ' Sync the rows of a sheet without code, or save records from your own code.' : ''),
       action: mayChoose && (
-        <ButtonLink
-          to="/$environment/connections/$integration/$id/sheets/new"
-          params={ofConnection}
-          search={{}}
-        >
-          Choose a sheet
-        </ButtonLink>
+        <>
+          <ButtonLink
+            variant="default"
+            to="/$environment/connections/$integration/$id/sheets/new"
+            params={ofConnection}
+            search={{}}
+          >
+            Choose a sheet
+          </ButtonLink>
+          {connection?.isTest === true && (
+            <Button loading={sync.isPending || sync.isSuccess} onClick={() => sync.mutate(ofConnection)}>
+              Sync a sample sheet
+            </Button>
+          )}
+        </>
       ),
       isReady: mayChoose,
-      sample: samples.save,
+      code: ofConnection && <SaveSnippets at={ofConnection} />,
+      below: sync.isError ? (
+        <FaultNotice error={sync.error} />
+      ) : (
+        sync.isSuccess &&
+        ofConnection && (
+          <Pending>
+            Reading the sheet.{' '}
+            <AnchorLink
+              inherit
+              underline="always"
+              to="/$environment/connections/$integration/$id/sheets/of/$variant"
+              params={{ ...ofConnection, variant: 'base' }}
+            >
+              View the sheet
+            </AnchorLink>
+          </Pending>
+        )
+      ),
     },
     {
       about: 'Removes the payloads up to a record that you choose, and keeps the IDs, times and cursors.',
       action: ofConnection && (
-        <ButtonLink to="/$environment/records/of/$integration/$id" params={ofConnection}>
+        <ButtonLink
+          {...(dataset === undefined
+            ? connectionPage(environment, ofConnection, 'records')
+            : datasetPage(environment, { ...ofConnection, ...dataset }))}
+        >
           {mayWrite ? 'Choose a record' : 'Show the records'}
         </ButtonLink>
       ),
@@ -160,23 +219,48 @@ function Steps({ progress }: { progress: Progress }) {
       {steps.map((step, index) => (
         <StepCard key={step.title} step={step} number={index + 1} isCurrent={index === current} />
       ))}
-      <ConnectDialog {...(integration && { integration: integration.key })} isOpen={isOpen} onClose={close} />
     </Stack>
   );
 }
 
-/** The call of a step as a shell command, with the address of this service and the current connection. */
-function samplesFor({ integration, connection }: Progress): { save: string } {
-  const baseUrl = integration === undefined ? location.origin : installationOf(integration.logo).baseUrl;
-  const lines = [
-    `curl ${baseUrl}/records`,
-    '-H "Authorization: Bearer $KEY"',
-    `-H "Integration-Id: ${connection?.integration ?? 'google-sheet'}"`,
-    `-H "Connection-Id: ${connection?.id ?? '...'}"`,
-    '-H "Content-Type: application/json"',
-    `-d '{"model": "Row", "records": [{"id": "1", "name": "Ada"}, {"id": "2", "name": "Alan"}]}'`,
-  ];
-  return { save: lines.join(' \\\n  ') };
+function Pending({ children }: { children: ReactNode }) {
+  return (
+    <Group gap="xs" role="status">
+      <Loader size="xs" aria-hidden />
+      <Dimmed>{children}</Dimmed>
+    </Group>
+  );
+}
+
+/** Opens a connect link for the integration; without one, for a new one that uses the sandbox. */
+function useConnect(integration: string | undefined) {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  const connect = useMutation({
+    mutationFn: async ({ show }: ReturnType<typeof openTab>) => {
+      const made = { provider: sheetProvider, integration_id: sheetProvider };
+      const key = integration ?? (await createTestIntegration(environment, made)).unique_key;
+      const link = await newConnectLink(environment, key, 'test-user');
+      show(link);
+      return link;
+    },
+    onError: (_, tab) => tab.close(),
+    onSettled: () => queries.invalidateQueries({ queryKey: [environment] }),
+  });
+  return { ...connect, start: () => connect.mutate(openTab()) };
+}
+
+/** Saves a sample sheet for a connection and starts its first run. */
+function useSync() {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: async (at: { integration: string; id: string }) => {
+      const { syncSampleSheet } = await import('../sheets/sample.ts');
+      await syncSampleSheet(environment, at);
+    },
+    onSettled: () => queries.invalidateQueries({ queryKey: [environment] }),
+  });
 }
 
 function LoadingSteps() {
@@ -191,7 +275,7 @@ function LoadingSteps() {
 }
 
 function StepCard({ step, number, isCurrent }: { step: Step; number: number; isCurrent: boolean }) {
-  const environment = useEnvironment();
+  const isOpen = isCurrent || (step.isReady === true && !step.isDone);
   return (
     <Card>
       <Group wrap="nowrap" align="flex-start" gap="md">
@@ -207,33 +291,11 @@ function StepCard({ step, number, isCurrent }: { step: Step; number: number; isC
         <Stack gap={6} miw={0} flex={1}>
           <Group justify="space-between" gap="xs">
             <Title order={2}>{step.title}</Title>
-            {(isCurrent || (step.isReady && !step.isDone)) && step.action}
+            {isOpen && <Group gap="xs">{step.action}</Group>}
           </Group>
           <Dimmed>{step.about}</Dimmed>
-          {isCurrent && step.sample !== undefined && (
-            <Group gap={4} wrap="nowrap" align="flex-start">
-              <Code block flex={1} miw={0} tabIndex={0}>
-                {step.sample}
-              </Code>
-              <CopyButton value={step.sample} what="the call" />
-            </Group>
-          )}
-          {isCurrent && step.sample !== undefined && (
-            <Dimmed>
-              KEY is a secret key of this environment. <Code>.trellis/dev.key</Code> on the server holds the
-              first one of <Code>dev</Code>. Create other keys in{' '}
-              <AnchorLink
-                inherit
-                underline="always"
-                to="/$environment/settings"
-                params={{ environment }}
-                search={{ tab: 'keys' }}
-              >
-                the settings
-              </AnchorLink>
-              .
-            </Dimmed>
-          )}
+          {isOpen && step.below}
+          {isCurrent && step.code}
         </Stack>
       </Group>
     </Card>

@@ -8,7 +8,11 @@ export type Progress = {
   /** The integration of the newest connection, else the first one. */
   integration: { key: string; logo: string } | undefined;
   /** The newest connection. */
-  connection: { integration: string; id: string; account: string; provider: string } | undefined;
+  connection:
+    | { integration: string; id: string; account: string; provider: string; isTest: boolean }
+    | undefined;
+  /** A dataset of the newest connection. */
+  dataset: { model: string; variant: string } | undefined;
   hasProxied: boolean;
   hasSaved: boolean;
   hasPruned: boolean;
@@ -82,8 +86,8 @@ export const progressQuery = (environment: string) =>
       const looked = new Map(
         [...newest.connections, ...lastUsed.connections].map((one) => [one.id, one] as const),
       );
-      const datasets =
-        wasSaved && wasPruned ? [] : (await Promise.all([...looked.values()].map(datasetsOf))).flat();
+      const all = wasSaved && wasPruned ? newest.connections.slice(0, 1) : [...looked.values()];
+      const datasets = await Promise.all(all.map(datasetsOf));
       return {
         integration: integration && { key: integration.unique_key, logo: integration.logo },
         connection: connection && {
@@ -91,10 +95,12 @@ export const progressQuery = (environment: string) =>
           id: connection.connection_id,
           account: connection.account?.email ?? connection.connection_id,
           provider: connection.provider,
+          isTest: connection.test,
         },
+        dataset: connection && datasets[0]?.[0],
         hasProxied: wasProxied || lastUsed.connections.some(({ last_used_at: at }) => at !== null),
-        hasSaved: wasSaved || datasets.some(({ records, deleted }) => records + deleted > 0),
-        hasPruned: wasPruned || datasets.some(({ pruned }) => pruned > 0),
+        hasSaved: wasSaved || datasets.flat().some(({ records, deleted }) => records + deleted > 0),
+        hasPruned: wasPruned || datasets.flat().some(({ pruned }) => pruned > 0),
       };
     },
     refetchInterval: 3_000,

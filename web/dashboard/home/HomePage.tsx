@@ -193,7 +193,6 @@ function Problems({ problems }: { problems: Problem[] }) {
               rows={shown}
               keyOf={({ of, text }) => `${of} ${text}`}
               rowClass="fill-row"
-              verticalSpacing={6}
               columns={[
                 {
                   title: 'Problem',

@@ -33,6 +33,8 @@ import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { useNow } from '../../ui/time.ts';
+import { CodeButton } from '../CodeButton.tsx';
+import { postCall } from '../call-code.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
 import { ConnectionsTable } from '../connections/ConnectionsPage.tsx';
 import { causeName } from '../connections/causes.ts';
@@ -43,6 +45,7 @@ import { functionsQuery } from '../functions/queries.ts';
 import { lastSteps, ProxiedCard } from '../home/ProxiedCard.tsx';
 import { AnchorLink, BackLink } from '../links.tsx';
 import { PageTabs } from '../PageTabs.tsx';
+import { Snippets } from '../Snippets.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import {
@@ -104,11 +107,24 @@ export function IntegrationPage() {
         )
       }
       actions={
-        mayWrite &&
         integration && (
-          <Button leftSection={<IconPlugConnected size={16} />} onClick={open}>
-            Add a test connection
-          </Button>
+          <>
+            <CodeButton>
+              <Snippets
+                title="Create a connect link for a user"
+                scopes={['connections:write']}
+                call={postCall('/connect/sessions', {
+                  end_user: { id: 'user-1' },
+                  allowed_integrations: [key],
+                })}
+              />
+            </CodeButton>
+            {mayWrite && (
+              <Button leftSection={<IconPlugConnected size={16} />} onClick={open}>
+                Add a test connection
+              </Button>
+            )}
+          </>
         )
       }
     >

@@ -212,7 +212,7 @@ function BodyTable({ table }: { table: TableOf }) {
           viewportProps: { tabIndex: 0, 'aria-label': 'The response as a table' },
         }}
       >
-        <Table stickyHeader horizontalSpacing="sm" verticalSpacing={6} withColumnBorders>
+        <Table stickyHeader horizontalSpacing="sm" withColumnBorders>
           <Table.Thead>
             <Table.Tr>
               <Table.Th w={1} aria-label="Row" />

@@ -1,44 +1,27 @@
-import {
-  Alert,
-  Button,
-  Card,
-  Code,
-  Grid,
-  Group,
-  Loader,
-  SegmentedControl,
-  Skeleton,
-  Stack,
-  Text,
-} from '@mantine/core';
-import { useDebouncedCallback, useDisclosure } from '@mantine/hooks';
+import { Alert, Button, Card, Grid, Group, Loader, Skeleton, Stack, Text } from '@mantine/core';
+import { useDebouncedCallback } from '@mantine/hooks';
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
-import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
-import { IconCode, IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } from '../../ui/icons.tsx';
+import { IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { CodeButton } from '../CodeButton.tsx';
 import { type Connection, connectionQuery, connectionsQuery } from '../connections/queries.ts';
 import { ButtonLink, GuideLink } from '../links.tsx';
+import { Snippets } from '../Snippets.tsx';
+import { makeSampleSheet } from '../sheets/sample.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { meQuery } from '../sign-in/queries.ts';
 import { AnswerCard } from './AnswerCard.tsx';
 import { sizeOf } from './answer.ts';
 import { ConnectionPicker } from './ConnectionPicker.tsx';
 import type { SuggestedApi } from './calls.ts';
-import {
-  type Caller,
-  makeSampleSheet,
-  type Progress,
-  type ProxiedAnswer,
-  sendCall,
-  suggestionsQuery,
-} from './queries.ts';
+import { type Caller, type Progress, type ProxiedAnswer, sendCall, suggestionsQuery } from './queries.ts';
 import { RequestForm } from './RequestForm.tsx';
 import {
   type Form,
@@ -50,7 +33,7 @@ import {
   requestOf,
   searchOfForm,
 } from './request.ts';
-import { type CallTarget, clientOf, curlOf, fetchOf } from './snippets.ts';
+import { type CallTarget, callOf, clientOf } from './snippets.ts';
 
 /** The fields of the connection that the page uses. */
 export type Chosen = Pick<
@@ -65,9 +48,8 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
   const [chosen, setChosen] = useState(start);
   const [form, setForm] = useState(() => {
     const first = formOfSearch(search);
-    return first.body === '' ? { ...first, body: keptBody(callOf(environment, first)) } : first;
+    return first.body === '' ? { ...first, body: keptBody(bodyKeyOf(environment, first)) } : first;
   });
-  const [isCodeOpen, { open: openCode, close: closeCode }] = useDisclosure();
   const { data: api } = useQuery(suggestionsQuery(chosen.provider));
   const { state, run, cancel, reset } = useProxiedCall();
   const caller: Caller = {
@@ -85,7 +67,7 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
   }, 300);
   const change = (next: Form) => {
     setForm(next);
-    keepBody(callOf(environment, next), harmlessBody(next.body, '') ?? '');
+    keepBody(bodyKeyOf(environment, next), harmlessBody(next.body, '') ?? '');
     writeAddress(next, chosen);
   };
   const choose = (next: Chosen) => {
@@ -148,9 +130,9 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
             />
             {flawOf(form) === undefined && (
               <Group gap="xs">
-                <Button variant="default" leftSection={<IconCode size={16} />} onClick={openCode}>
-                  Copy as code
-                </Button>
+                <CodeButton label="Copy as code">
+                  <FormCode form={form} place={place} api={api} />
+                </CodeButton>
                 <CopyButton
                   value={linkTo(environment, form, chosen)}
                   what={form.body === '' ? 'a link to this call' : 'a link to this call, without its body'}
@@ -164,13 +146,12 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
       <Grid.Col span={{ base: 12, lg: 7 }} ref={outcome} style={{ scrollMarginTop: 72 }}>
         <Outcome state={state} onRetry={send} />
       </Grid.Col>
-      {isCodeOpen && <Snippets form={form} place={place} api={api} isOpen onClose={closeCode} />}
     </Grid>
   );
 }
 
 /** The call to which a body belongs. */
-function callOf(environment: string, { method, path }: Form): string {
+function bodyKeyOf(environment: string, { method, path }: Form): string {
   return `${environment} ${method} ${path}`;
 }
 
@@ -291,59 +272,31 @@ function useProxiedCall() {
   return { state, run, cancel, reset };
 }
 
-/** The call as code, for a server with the secret key. */
-export function Snippets({
+/** The call of a valid form as code. */
+function FormCode({
   form,
   place,
   api,
-  isOpen,
-  onClose,
 }: {
   form: Form;
   place: CallTarget;
   api: SuggestedApi | null | undefined;
-  isOpen: boolean;
-  onClose: () => void;
 }) {
+  const byClient = clientOf(form, place, api ?? null);
+  const name = api?.client?.package ?? '';
   return (
-    <Dialog opened={isOpen} onClose={onClose} title="The call as code" size="xl">
-      <Codes form={form} place={place} api={api ?? null} />
-    </Dialog>
-  );
-}
-
-function Codes({ form, place, api }: { form: Form; place: CallTarget; api: SuggestedApi | null }) {
-  const byClient = clientOf(form, place, api);
-  const codes: Record<string, string> = {
-    curl: curlOf(form, place),
-    fetch: fetchOf(form, place),
-    ...(byClient !== undefined && { [api?.client?.package ?? '']: byClient }),
-  };
-  const [chosen, setChosen] = useState('curl');
-  const code = codes[chosen] ?? codes.curl ?? '';
-  return (
-    <Stack gap="sm">
-      <Group justify="space-between" gap="xs">
-        <SegmentedControl
-          size="xs"
-          aria-label="Language"
-          data={Object.keys(codes)}
-          value={chosen in codes ? chosen : 'curl'}
-          onChange={setChosen}
-        />
-        <CopyButton value={code} what="the code" label="Copy" />
-      </Group>
-      <Code block tabIndex={0} aria-label="Code">
-        {code}
-      </Code>
+    <>
+      <Snippets
+        title="This call"
+        call={callOf(form, place)}
+        scopes={['proxy:read', 'proxy:write']}
+        {...(byClient !== undefined && { more: { [name]: byClient } })}
+      />
       <Dimmed>
-        <code>TRELLIS_KEY</code> is a secret key of this environment with the scope <code>proxy:read</code> or{' '}
-        <code>proxy:write</code>. Values with names of secrets are left out.
-        {byClient === undefined &&
-          api?.client !== undefined &&
-          ` The calls of the list also have code for ${api.client.package}.`}
+        Values with names of secrets are left out.
+        {byClient === undefined && name !== '' && ` The calls of the list also have code for ${name}.`}
       </Dimmed>
-    </Stack>
+    </>
   );
 }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { codeOf } from '../call-code.ts';
 import { googleDrive } from './google-drive.ts';
 import { googleSheet } from './google-sheet.ts';
 import {
@@ -14,7 +15,7 @@ import {
   searchOfForm,
   suggestionOf,
 } from './request.ts';
-import { clientOf, curlOf } from './snippets.ts';
+import { callOf, clientOf } from './snippets.ts';
 
 const form = (more: Partial<Form>): Form => ({ ...emptyForm, ...more });
 const place = { baseUrl: 'http://localhost:3003', integration: 'google-sheet', connection: 'ada' };
@@ -86,7 +87,8 @@ test('what is named like a secret gets neither into the address nor into copied 
   assert.ok(!JSON.stringify(told).includes('hunter2'), JSON.stringify(told));
   assert.equal(told.path, '/v4?key=&a=1');
   assert.equal(told.body, undefined);
-  assert.ok(!curlOf(given, place).includes('hunter2'));
+  for (const [language, code] of Object.entries(codeOf))
+    assert.ok(!code(callOf(given, place)).includes('hunter2'), language);
 });
 
 test('an address brings back the form that it was made of, but for the body', () => {

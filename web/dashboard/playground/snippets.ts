@@ -1,3 +1,4 @@
+import { connectionHeaders, keyVariable, type ServiceCall } from '../call-code.ts';
 import type { SuggestedApi } from './calls.ts';
 import {
   type Form,
@@ -12,39 +13,14 @@ import {
 
 export type CallTarget = { baseUrl: string; integration: string; connection: string };
 
-/** The environment variable of the secret key, which is never in copied code. */
-const keyVariable = 'TRELLIS_KEY';
-
-/** For a POSIX shell, with the key in an environment variable. */
-export function curlOf(form: Form, place: CallTarget): string {
-  const { method, target, headers, body } = harmlessRequest(form);
-  const lines = [
-    // Without -g, curl expands {} and [] in an address.
-    `curl -g${method === 'HEAD' ? ' -I' : method === 'GET' ? '' : ` -X ${method}`} ${quoted(`${place.baseUrl}/proxy${target}`)}`,
-    `-H "Authorization: Bearer $${keyVariable}"`,
-    ...headersOf(place, headers).map(([name, value]) => `-H ${quoted(`${name}: ${value}`)}`),
-    ...(body === undefined ? [] : [`--data-raw ${quoted(body)}`]),
-  ];
-  return lines.join(' \\\n  ');
-}
-
-/** For Node and other servers: a key must not be in a browser. */
-export function fetchOf(form: Form, place: CallTarget): string {
-  const { method, target, headers, body } = harmlessRequest(form);
-  const parts = [
-    ...(method === 'GET' ? [] : [`  method: ${js(method)},`]),
-    '  headers: {',
-    `    Authorization: \`Bearer \${process.env.${keyVariable}}\`,`,
-    ...headersOf(place, headers).map(([name, value]) => `    ${js(name)}: ${js(value)},`),
-    '  },',
-    ...(body === undefined ? [] : [`  body: ${bodyCode(body, headers)},`]),
-  ];
-  return [
-    `const response = await fetch(${js(`${place.baseUrl}/proxy${target}`)}, {`,
-    ...parts,
-    '});',
-    'console.log(response.status, await response.text());',
-  ].join('\n');
+/** The call of a form, without the values of secrets: copied code is pasted into chats and tickets. */
+export function callOf(form: Form, place: CallTarget): ServiceCall {
+  const { target, headers, ...request } = harmlessRequest(form);
+  return {
+    ...request,
+    url: `${place.baseUrl}/proxy${target}`,
+    headers: [...connectionHeaders({ integration: place.integration, id: place.connection }), ...headers],
+  };
 }
 
 /** With the provider's Node client; undefined if the call is not a suggested one. */
@@ -83,7 +59,6 @@ function parametersOf(query: Pair[]): Record<string, string | string[]> {
   return given;
 }
 
-/** Copied code is pasted into chats and tickets, so secret values are replaced. */
 function harmlessRequest(form: Form) {
   return requestOf({
     ...form,
@@ -98,21 +73,6 @@ function harmless({ name, value }: Pair): Pair {
   return { name, value: value !== '' && isSecret(name) ? 'SECRET' : value };
 }
 
-function headersOf(place: CallTarget, headers: [string, string][]): [string, string][] {
-  return [['Integration-Id', place.integration], ['Connection-Id', place.connection], ...headers];
-}
-
-/** One argument of a shell, whatever it contains. */
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}
-
 function js(value: unknown, indent?: number): string {
   return JSON.stringify(value, null, indent);
-}
-
-function bodyCode(body: string, headers: [string, string][]): string {
-  const isJson = headers.some(([name, value]) => /^content-type$/i.test(name) && /\bjson\b/i.test(value));
-  if (!isJson) return js(body);
-  return `JSON.stringify(${js(JSON.parse(body), 2).replaceAll('\n', '\n  ')})`;
 }

@@ -31,11 +31,14 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { spellSize } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
+import { CodeButton } from '../CodeButton.tsx';
+import { connectionHeaders } from '../call-code.ts';
 import { accountName } from '../connections/EndUser.tsx';
 import { connectionQuery, datasetsQuery } from '../connections/queries.ts';
 import { ExportMenu } from '../ExportMenu.tsx';
 import { BackLink, connectionPage } from '../links.tsx';
 import { PageTabs } from '../PageTabs.tsx';
+import { Snippets } from '../Snippets.tsx';
 import { keysQuery } from '../settings/keys/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay, useMayWrite } from '../sign-in/queries.ts';
@@ -86,14 +89,26 @@ export function DatasetPage() {
         </Group>
       }
       actions={
-        mayWrite &&
         dataset !== undefined && (
           <>
-            <ExportMenu
-              name={variant === 'base' ? model : `${model}-${variant}`}
-              start={(format) => exportRecords(environment, { at, format, ...filtersOf(search) })}
-            />
-            {last !== null && (
+            <CodeButton>
+              <Snippets
+                title="Read the records, oldest change first"
+                scopes={['records:read']}
+                call={{
+                  method: 'GET',
+                  url: `${location.origin}/records?${new URLSearchParams({ model, variant })}`,
+                  headers: connectionHeaders(at),
+                }}
+              />
+            </CodeButton>
+            {mayWrite && (
+              <ExportMenu
+                name={variant === 'base' ? model : `${model}-${variant}`}
+                start={(format) => exportRecords(environment, { at, format, ...filtersOf(search) })}
+              />
+            )}
+            {mayWrite && last !== null && (
               <Button
                 variant="default"
                 leftSection={<IconScissors size={16} />}

@@ -2,7 +2,6 @@ import { Badge, Box, Card, Code, Group, SimpleGrid, Skeleton, Stack, Text, Title
 import { useQuery } from '@tanstack/react-query';
 import { Link, lazyRouteComponent } from '@tanstack/react-router';
 import { Suspense } from 'react';
-import { CopyButton } from '../../ui/CopyButton.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { IconDatabase } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
@@ -11,7 +10,8 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { spellSize } from '../../ui/size.ts';
 import { type At, datasetsQuery } from '../connections/queries.ts';
-import { GuideLink } from '../links.tsx';
+import { datasetPage, GuideLink } from '../links.tsx';
+import { SaveSnippets } from '../Snippets.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import type { Dataset } from './queries.ts';
 
@@ -50,12 +50,7 @@ export function DatasetLink({
   const environment = useEnvironment();
   return (
     <Group gap={6}>
-      <Link
-        className="fill-link"
-        to="/$environment/records/of/$integration/$id/$model"
-        params={{ environment, ...at, model }}
-        search={{ variant: variant === 'base' ? undefined : variant }}
-      >
+      <Link className="fill-link" {...datasetPage(environment, { ...at, model, variant })}>
         <Text span fw={550} size="sm" className="wrap">
           {model}
         </Text>
@@ -134,38 +129,15 @@ function WaitingCharts() {
 
 /** How to save records for a connection without any. */
 function NoRecords({ at }: { at: At }) {
-  const command = [
-    `curl -s ${location.origin}/records`,
-    `-H "Authorization: Bearer $KEY"`,
-    `-H 'Content-Type: application/json'`,
-    `-H ${quoted(`Integration-Id: ${at.integration}`)}`,
-    `-H ${quoted(`Connection-Id: ${at.id}`)}`,
-    `-d '{"model":"City","records":[{"id":7,"city":"Oslo"}]}'`,
-  ].join(' \\\n  ');
   return (
-    <EmptyState
-      icon={<IconDatabase size={26} />}
-      title="No records yet"
-      action={
-        <Stack gap={4} ta="left" w="100%">
-          <Group justify="space-between">
-            <Text size="sm">Save a first record from your shell</Text>
-            <CopyButton value={command} what="the command" />
-          </Group>
-          <Code block tabIndex={0}>
-            {command}
-          </Code>
-        </Stack>
-      }
-    >
-      A sync function saves its records here automatically. Your application saves records with{' '}
-      <Code>POST /records</Code> and a key with the scope <Code>records:write</Code>.{' '}
-      <GuideLink to="records" />
-    </EmptyState>
+    <Stack align="center" pb="lg">
+      <EmptyState icon={<IconDatabase size={26} />} title="No records yet">
+        A sync function saves its records here automatically. Your application saves records with{' '}
+        <Code>POST /records</Code>. <GuideLink to="records" />
+      </EmptyState>
+      <Card w="100%" maw={720}>
+        <SaveSnippets at={at} />
+      </Card>
+    </Stack>
   );
-}
-
-/** A shell argument. */
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
 }

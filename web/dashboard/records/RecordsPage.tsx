@@ -124,7 +124,6 @@ function Datasets({ connections }: { connections: Connection[] }) {
       })}
       keyOf={({ connection, dataset }) => `${connection.id}:${dataset?.model}:${dataset?.variant}`}
       rowClass="fill-row"
-      verticalSpacing={6}
       columns={[
         {
           title: 'Account',

@@ -282,7 +282,7 @@ function RecordsTable({
 }) {
   return (
     <Table.ScrollContainer minWidth={300} className="framed" opacity={isWaiting ? 0.6 : 1}>
-      <Table layout="fixed" verticalSpacing={8} horizontalSpacing="md" aria-busy={isWaiting}>
+      <Table layout="fixed" horizontalSpacing="md" aria-busy={isWaiting}>
         <Table.Thead>
           <Table.Tr>
             <Table.Th w={{ base: '60%', xs: '40%', md: '22%' }}>ID</Table.Th>

@@ -109,7 +109,6 @@ function EntriesTable({
     <ListTable
       rows={entries}
       keyOf={(entry) => entry.position}
-      verticalSpacing={10}
       columns={[
         {
           title: 'What',

@@ -30,7 +30,7 @@ export function PreviewTable({
       opacity={isWaiting ? 0.6 : 1}
       scrollAreaProps={{ viewportProps: { tabIndex: 0, role: 'region', 'aria-label': 'The first rows' } }}
     >
-      <Table verticalSpacing={6} horizontalSpacing="md" aria-busy={isWaiting}>
+      <Table horizontalSpacing="md" aria-busy={isWaiting}>
         <Table.Thead>
           <Table.Tr>
             {columns.map(({ field, column, type }) => (

@@ -28,7 +28,6 @@ import { type At, connectionQuery, datasetsQuery, type WholeConnection } from '.
 import { syncsQuery } from '../functions/queries.ts';
 import { spelled } from '../functions/words.ts';
 import { BackLink, connectionPage, GuideLink } from '../links.tsx';
-import { makeSampleSheet } from '../playground/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { PreviewTable } from './PreviewTable.tsx';
@@ -46,6 +45,7 @@ import {
   type Tab,
 } from './queries.ts';
 import { SheetFault } from './SheetFault.tsx';
+import { makeSampleSheet } from './sample.ts';
 import {
   type ChosenSheet,
   chosenOf,

@@ -18,7 +18,7 @@ import { SyncBadge } from '../functions/StateBadge.tsx';
 import { SyncActs, syncKeys } from '../functions/SyncActs.tsx';
 import { LastRun, NextTime } from '../functions/SyncsTable.tsx';
 import { spelled } from '../functions/words.ts';
-import { AnchorLink, BackLink, ButtonLink, connectionPage, runPage } from '../links.tsx';
+import { AnchorLink, BackLink, ButtonLink, connectionPage, datasetPage, runPage } from '../links.tsx';
 import { type BrowsedRecord, recordsQuery } from '../records/queries.ts';
 import { ActionBadge } from '../records/RecordsTab.tsx';
 import { useEnvironment } from '../shell/environment.ts';
@@ -335,12 +335,7 @@ function SheetRecords({
     <Card component="section" aria-label="Records">
       <Group justify="space-between" mb="xs">
         <Title order={2}>Records</Title>
-        <AnchorLink
-          size="sm"
-          to="/$environment/records/of/$integration/$id/$model"
-          params={{ environment, ...at, model: rowModel }}
-          search={{ variant: variant === 'base' ? undefined : variant }}
-        >
+        <AnchorLink size="sm" {...datasetPage(environment, { ...at, model: rowModel, variant })}>
           Open the dataset
         </AnchorLink>
       </Group>
@@ -369,7 +364,7 @@ function RowsTable({ records }: { records: BrowsedRecord[] }) {
       minWidth={Math.max(280, (fields.length + 2) * 120)}
       scrollAreaProps={{ viewportProps: { tabIndex: 0, role: 'region', 'aria-label': 'Rows as records' } }}
     >
-      <Table verticalSpacing={6}>
+      <Table>
         <Table.Thead>
           <Table.Tr>
             <Table.Th>ID</Table.Th>

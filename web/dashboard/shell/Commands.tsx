@@ -28,12 +28,12 @@ import { connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { functionsQuery } from '../functions/queries.ts';
 import { types } from '../functions/words.ts';
 import { integrationsQuery } from '../integrations/queries.ts';
-import { connectionPage } from '../links.tsx';
+import { connectionPage, datasetPage } from '../links.tsx';
 import { useSettingsTabs } from '../settings/tabs.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { useEnvironment } from './environment.ts';
 import { pages } from './pages.ts';
-import { useSingleKeys } from './Shortcuts.tsx';
+import { useSingleKeys } from './shortcuts.ts';
 
 /** The list is rendered at each key press, so it is short. */
 const maxIntegrations = 8;
@@ -56,7 +56,14 @@ const keywords: Partial<Record<(typeof pages)[number]['to'], string>> = {
 };
 
 /** The command palette: pages, settings, integrations, matching connections with their datasets, functions, and actions. */
-export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
+export function Commands({
+  calls,
+  onShortcuts,
+}: {
+  /** How often it was called: each time, it opens. */
+  calls: number;
+  onShortcuts: () => void;
+}) {
   const environment = useEnvironment();
   const navigate = useNavigate();
   const { setColorScheme } = useMantineColorScheme();
@@ -66,6 +73,8 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
   const [typed, setTyped] = useState('');
   const [settled] = useDebouncedValue(typed.trim(), 150);
   const settingsTabs = useSettingsTabs();
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a call opens it
+  useEffect(spotlight.open, [calls]);
   // Also while a field has the focus.
   useHotkeys([['mod + K', spotlight.toggle]], []);
   // Results that arrive later have no selected entry; Enter opens the first one.
@@ -184,16 +193,12 @@ export function Commands({ onShortcuts }: { onShortcuts: () => void }) {
           keywords: [typed],
           leftSection: <IconDatabase size={18} />,
           onClick: () =>
-            void navigate({
-              to: '/$environment/records/of/$integration/$id/$model',
-              params: {
-                environment,
+            void navigate(
+              datasetPage(environment, {
                 integration: connection.provider_config_key,
-                id: connection.connection_id,
-                model,
-              },
-              search: variant === 'base' ? {} : { variant },
-            }),
+                ...{ id: connection.connection_id, model, variant },
+              }),
+            ),
         })),
       ),
     },

@@ -16,11 +16,10 @@ import {
   Tooltip,
   useMantineColorScheme,
 } from '@mantine/core';
-import { useDisclosure } from '@mantine/hooks';
-import { spotlight } from '@mantine/spotlight';
+import { useDisclosure, useHotkeys } from '@mantine/hooks';
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { Link, Outlet, useMatchRoute, useNavigate, useRouterState } from '@tanstack/react-router';
-import { useEffect, useRef } from 'react';
+import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import {
   IconBook2,
@@ -36,17 +35,27 @@ import { progressQuery, stepsLeft } from '../getting-started/queries.ts';
 import { countProblems, healthQuery } from '../home/queries.ts';
 import { NavigationLink } from '../links.tsx';
 import { meQuery } from '../sign-in/queries.ts';
-import { Commands } from './Commands.tsx';
 import { rememberEnvironment, useEnvironment } from './environment.ts';
 import { pages } from './pages.ts';
-import { commandKey, Shortcuts } from './Shortcuts.tsx';
+import { commandKey, useShortcuts, useSingleKeys } from './shortcuts.ts';
 import { useSignOut } from './sign-out.ts';
+
+// Loaded when they are first opened.
+const Commands = lazy(async () => ({ default: (await import('./Commands.tsx')).Commands }));
+const ShortcutsDialog = lazy(async () => ({
+  default: (await import('./ShortcutsDialog.tsx')).ShortcutsDialog,
+}));
 
 /** The frame of the pages of a signed-in user: navigation, account and environment. */
 export function Shell() {
   const environment = useEnvironment();
   const [isOpen, { toggle, close }] = useDisclosure();
-  const [areShortcutsShown, shortcuts] = useDisclosure();
+  const [lists, setLists] = useState(0);
+  const list = () => setLists((count) => count + 1);
+  const [searches, setSearches] = useState(0);
+  const search = () => setSearches((count) => count + 1);
+  useSearchKeys(searches === 0, search);
+  useShortcuts(list);
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const isNavigating = useRouterState({ select: ({ isLoading }) => isLoading });
   const main = useRef<HTMLElement>(null);
@@ -89,7 +98,7 @@ export function Shell() {
             size="sm"
             leftSection={<IconSearch size={16} />}
             rightSection={<Kbd size="xs">{commandKey} K</Kbd>}
-            onClick={spotlight.open}
+            onClick={search}
           >
             Search
           </Button>
@@ -99,7 +108,7 @@ export function Shell() {
               variant="subtle"
               color="gray"
               size="lg"
-              onClick={spotlight.open}
+              onClick={search}
               aria-label="Search"
             >
               <IconSearch size={18} />
@@ -115,9 +124,25 @@ export function Shell() {
       <AppShell.Main id="main" ref={main} tabIndex={-1}>
         <Outlet />
       </AppShell.Main>
-      <Commands onShortcuts={shortcuts.open} />
-      <Shortcuts isOpen={areShortcutsShown} onOpen={shortcuts.open} onClose={shortcuts.close} />
+      <Suspense>
+        {searches > 0 && <Commands calls={searches} onShortcuts={list} />}
+        {lists > 0 && <ShortcutsDialog calls={lists} />}
+      </Suspense>
     </AppShell>
+  );
+}
+
+/** The keys of the search until it is loaded: then it has its own. */
+function useSearchKeys(isOn: boolean, onSearch: () => void): void {
+  const [hasSingleKeys] = useSingleKeys();
+  useHotkeys(isOn ? [['mod + K', onSearch]] : [], []);
+  useHotkeys(
+    isOn && hasSingleKeys
+      ? [
+          ['/', onSearch],
+          ['shift + /', onSearch],
+        ]
+      : [],
   );
 }
 

@@ -1,27 +1,17 @@
-import { Group, Kbd, Stack, Switch, Text } from '@mantine/core';
 import { type HotkeyItem, useHotkeys, useLocalStorage } from '@mantine/hooks';
 import { useNavigate } from '@tanstack/react-router';
 import { useRef } from 'react';
-import { Dialog } from '../../ui/Dialog.tsx';
 import { useEnvironment } from './environment.ts';
 import { pages } from './pages.ts';
 
 /** The time after G in which the letter of a page counts. */
 const patienceMs = 1_500;
 
-/** The keyboard shortcuts of every page, and their list. */
-export function Shortcuts({
-  isOpen,
-  onOpen,
-  onClose,
-}: {
-  isOpen: boolean;
-  onOpen: () => void;
-  onClose: () => void;
-}) {
+/** The single keys of every page: `?` for the list, and G with a letter for each page. */
+export function useShortcuts(onList: () => void): void {
   const environment = useEnvironment();
   const navigate = useNavigate();
-  const [isOn, setOn] = useSingleKeys();
+  const [isOn] = useSingleKeys();
   const begunAt = useRef(Number.NEGATIVE_INFINITY);
   const typed = { preventDefault: false };
   const toPages = pages.map(({ to }, index): HotkeyItem => {
@@ -33,47 +23,7 @@ export function Shortcuts({
   const begin = () => {
     begunAt.current = performance.now();
   };
-  useHotkeys(isOn ? [['shift + ?', onOpen], ['?', onOpen], ...toPages, ['g', begin, typed]] : []);
-  const list: { keys: string[]; does: string }[] = [
-    {
-      keys: [commandKey, 'K'],
-      does: 'Search pages, settings, integrations, connections, datasets, functions',
-    },
-    ...(isOn
-      ? [
-          { keys: ['/'], does: 'Search' },
-          { keys: ['?'], does: 'Show this list' },
-          ...pages.map(({ label }, index) => ({
-            keys: ['G', (letters[index] ?? '').toUpperCase()],
-            does: label,
-          })),
-        ]
-      : []),
-    { keys: ['Esc'], does: 'Close a dialog or menu' },
-  ];
-  return (
-    <Dialog opened={isOpen} onClose={onClose} title="Keyboard shortcuts">
-      <Stack gap="xs">
-        {list.map(({ keys, does }) => (
-          <Group key={does} justify="space-between" wrap="nowrap">
-            <Text size="sm">{does}</Text>
-            <Group gap={4} wrap="nowrap">
-              {keys.map((key) => (
-                <Kbd key={key}>{key}</Kbd>
-              ))}
-            </Group>
-          </Group>
-        ))}
-        <Switch
-          mt="sm"
-          label="Single-key shortcuts"
-          description="Turn them off if you press keys by accident. They are ignored while you type in a field."
-          checked={isOn}
-          onChange={({ currentTarget }) => setOn(currentTarget.checked)}
-        />
-      </Stack>
-    </Dialog>
-  );
+  useHotkeys(isOn ? [['shift + ?', onList], ['?', onList], ...toPages, ['g', begin, typed]] : []);
 }
 
 /** The name of the command key on this system. */
