@@ -592,6 +592,7 @@ create table integration (
   rate_limited_at timestamp with time zone,
   proxy_rules jsonb not null default '[]'::jsonb,
   partial_fault jsonb,
+  reported_sunsets text[] not null default '{}'::text[],
   constraint integration_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint integration_key_unique UNIQUE (environment_id, key),
   constraint integration_pkey PRIMARY KEY (id)

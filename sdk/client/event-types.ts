@@ -49,6 +49,8 @@ export type EventData = {
   "integration.rate_limited": Schemas['IntegrationRateLimitedEventData'];
   /** A refresh or a call of the API succeeded again, or no connection with the fault is left. */
   "integration.recovered": Schemas['IntegrationRecoveredEventData'];
+  /** The provider has announced the end of a feature that connections of the integration need, at most 90 days ahead. Raised once for each announced end. */
+  "integration.sunset": Schemas['IntegrationSunsetEventData'];
   /** All records of a dataset were removed without tombstones. Its cursors stay valid, so a client that follows a cursor and holds a copy drops the copy and reads from the beginning. */
   "records.dataset_emptied": Schemas['RecordsDatasetEmptiedEventData'];
   /** The end of delete tracking would delete too many records, so the deletion is held. Raised once until the tracking is closed. */

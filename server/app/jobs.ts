@@ -2,7 +2,7 @@
 import { sweepCounts } from '../activity/counts.ts';
 import { keepDays } from '../activity/partitions.ts';
 import { sweepJob } from '../connect/sweep.ts';
-import { expiryJob } from '../connections/health/warnings.ts';
+import { expiryJob, sunsetJob } from '../connections/health/warnings.ts';
 import { keepaliveJob, probeJob } from '../connections/refresh/keepalive.ts';
 import { tokenSlotsJob } from '../connections/revocation/issued-tokens.ts';
 import { revocationJob } from '../connections/revocation/revocations.ts';
@@ -38,6 +38,7 @@ export function listJobs(parts: Parts, { watching }: Functions): MinuteJob[] {
     revocationJob({ db, reading, log, now, fetchFor: outbound.fetchFor }),
     sweepJob({ db, vault, log, activity, now }),
     expiryJob({ db, catalog, log, now }),
+    sunsetJob({ db, catalog, log, now }),
     tokenSlotsJob({ db, log }),
     signInSweepJob({ db, now }),
     retryJob({ db, reader, credentials, log, now }),

@@ -213,6 +213,7 @@ export interface Integration {
   provider: string;
   proxy_rules: Generated<Json>;
   rate_limited_at: Timestamp | null;
+  reported_sunsets: Generated<string[]>;
   scopes: string[] | null;
   secrets: Buffer | null;
   updated_at: Generated<Timestamp>;

@@ -67,6 +67,8 @@ function headlineOf(type: string, data: Facts['data'], name: (value: unknown) =>
       );
     case 'integration.misconfigured':
       return `Integration ${name(integration)} has an error: ${cause}.`;
+    case 'integration.sunset':
+      return `Connections of integration ${name(integration)} may stop working on ${data.on}: ${data.connections}.`;
     case 'endpoint.disabled':
       return `Endpoint ${data.endpoint_id} (${name(data.url)}) was disabled.`;
   }

@@ -37,6 +37,7 @@ test('a kind names all of its types, a name itself, and anything else none', () 
   assert.deepEqual(typesNamed('integration.*'), [
     'integration.misconfigured',
     'integration.recovered',
+    'integration.sunset',
     'integration.rate_limited',
   ]);
   assert.deepEqual(typesNamed('consumer.stale'), ['consumer.stale']);

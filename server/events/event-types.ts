@@ -448,6 +448,23 @@ export const eventCatalogue = {
       recovered_at: '2026-11-21T10:31:05.310Z',
     },
   }),
+  'integration.sunset': eventType({
+    meaning:
+      'The provider has announced the end of a feature that connections of the integration need, at most 90 days ahead. ' +
+      'Raised once for each announced end.',
+    data: z.strictObject({
+      ...ofIntegration,
+      on: z.iso.date().describe('The day of the end'),
+      announcement: z.string().describe("The address of the provider's announcement"),
+      connections: count.describe('How many connections may stop working'),
+      next_step: nextStep,
+    }),
+    example: {
+      ...exampleIntegration,
+      ...{ on: '2027-01-01', announcement: 'https://provider.example.com/announcement', connections: 12 },
+      next_step: 'Tokens without an end stop working. Ask the users to connect again before that day.',
+    },
+  }),
   'integration.rate_limited': eventType({
     meaning: 'The provider throttles all calls of an integration. Raised at most once a minute.',
     data: z.strictObject({
@@ -672,6 +689,7 @@ export const alertTypes = [
   'connection.blocked',
   'sync.failing',
   'integration.misconfigured',
+  'integration.sunset',
   'endpoint.disabled',
 ] as const satisfies (keyof typeof eventCatalogue)[];
 

@@ -284,5 +284,6 @@ export function rowsByVersion(): RowsByVersion {
        api: { base_url: 'https://crm.example.com' },
      })}', now(), now());`,
   );
+  after.set(56, `update integration set reported_sunsets = '{2027-01-01}';`);
   return { vault, after };
 }

@@ -9,7 +9,7 @@ import { createLog } from '../../log.ts';
 import { openVault } from '../../vault.ts';
 import { insertConnection, replaceCredentials } from '../store/save.ts';
 import type { Connection } from '../store/store.ts';
-import { expiryOf, noticeMs, warnOfExpiries } from './warnings.ts';
+import { expiryOf, noticeMs, warnOfExpiries, warnOfSunsets } from './warnings.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const google = catalog.get('google-sheet');
@@ -132,4 +132,31 @@ test('grants that have ended, are dead, deleted or without an end are not report
   );
   assert.equal(await warn(start), 0);
   assert.deepEqual(await events(), []);
+});
+
+test('an announced end is reported once for each integration, 90 days before and not earlier', async () => {
+  const { db } = database;
+  const shop = await createIntegration(db, {
+    ...{ vault, catalog, testClient: undefined, environmentId: integration.environmentId },
+    ...{ key: 'shop', provider: 'shopify', client: { clientId: 'id', clientSecret: 'secret' } },
+  });
+  const { on } = shop.provider.sunset[0]!;
+  const before = (days: number) => new Date(Date.parse(on) - days * 24 * hourMs);
+  const look = (now: Date) => warnOfSunsets(db, { catalog, log, now, signal: new AbortController().signal });
+  assert.equal(await look(before(80)), 0, 'no connection needs the feature');
+  const lasting = { type: 'OAUTH2', access_token: 'access', raw: {} } as const;
+  await insertConnection(db, { vault, integration: shop, credentials: lasting, grant: {}, at: start });
+  assert.equal(await look(before(91)), 0);
+  const looks = await Promise.all(Array.from({ length: 20 }, () => look(before(90))));
+  assert.equal(
+    looks.reduce((sum, each) => sum + each, 0),
+    1,
+  );
+  assert.equal(await look(before(1)), 0);
+  const [reported, ...others] = await events();
+  assert.equal(others.length, 0);
+  assert.partialDeepStrictEqual(reported, {
+    type: 'integration.sunset',
+    data: { provider_config_key: 'shop', on, connections: 1 },
+  });
 });

@@ -1,16 +1,18 @@
 import type { Db, Queryable } from '../../db/pool.ts';
+import { queueEvent } from '../../events/outbox.ts';
+import { integrationEvent } from '../../integrations/fault.ts';
 import { eachInTurn, type Job } from '../../jobs/jobs.ts';
 import type { Logger } from '../../log.ts';
 import type { Catalog } from '../../providers/catalog.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
-import { catalogOfEnvironment } from '../../providers/environment-definitions.ts';
+import { catalogOfEnvironment, listEnvironmentDefinitions } from '../../providers/environment-definitions.ts';
 import { type ConnectionHead, findHead, queueConnectionEvent, type TokenSlots } from '../store/store.ts';
 
 /**
  * Warnings of what will stop a connection: the end of its grant, too many grants of one account, and changes that a
  * provider has announced.
  *
- * Owns: why and when a grant expires, the texts of these warnings, the event `connection.expiring`. Does not own: the
+ * Owns: why and when a grant expires, the texts of these warnings, the events `connection.expiring` and `integration.sunset`. Does not own: the
  * fault after the end (`health.ts`), the count of an account's grants (`revocation/issued-tokens.ts`).
  */
 
@@ -184,6 +186,98 @@ export async function findSunsets(
         .filter(({ count }) => count > 0),
     ]),
   );
+}
+
+const sunsetJobName = 'integrations.sunsets';
+/** Counting connections takes long, and ends are announced months ahead. */
+const sunsetEveryMs = 3600_000;
+
+/**
+ * Queues `integration.sunset` for each announced end that affects connections, once for each integration and day. Returns
+ * the number of events.
+ */
+export async function warnOfSunsets(
+  db: Db,
+  { catalog, log, now, signal }: { catalog: Catalog; log: Logger; now: Date; signal: AbortSignal },
+): Promise<number> {
+  const own = await listEnvironmentDefinitions(db, catalog);
+  const known = [
+    ...catalog.listWith('sunset').map((definition) => ({ environmentId: undefined, definition })),
+    ...own.filter(({ definition }) => definition.sunset.length > 0),
+  ];
+  const near = known.filter(({ definition }) => definition.sunset.some((one) => isNearDate(one, now)));
+  if (near.length === 0) return 0;
+  const rows = await db.query<{ id: number; environmentId: number; key: string; provider: string }>(
+    `select id, environment_id as "environmentId", key, provider
+     from integration
+     where provider = any($1)
+       and not is_test
+     order by id`,
+    [near.map(({ definition }) => definition.name)],
+  );
+  const integrations = rows.flatMap((row) => {
+    const { definition } =
+      near.find(
+        ({ environmentId = row.environmentId, definition: { name } }) =>
+          name === row.provider && environmentId === row.environmentId,
+      ) ?? {};
+    return definition === undefined ? [] : [{ ...row, isTest: false, provider: definition }];
+  });
+  const sunsets = await findSunsets(db, { integrations, at: now });
+  let warned = 0;
+  await eachInTurn(integrations, {
+    job: sunsetJobName,
+    log,
+    signal,
+    async work(integration) {
+      for (const { on, page, ends, count } of sunsets.get(integration.id) ?? [])
+        warned += await db.transaction(async (tx) => {
+          const marked = await tx.query(
+            `update integration
+             set reported_sunsets = reported_sunsets || $3::text
+             where id = $1
+               and environment_id = $2
+               and not reported_sunsets @> array[$3::text]
+             returning id`,
+            [integration.id, integration.environmentId, on],
+          );
+          if (marked.length === 0) return 0;
+          await queueEvent(tx, {
+            environmentId: integration.environmentId,
+            type: 'integration.sunset',
+            data: {
+              ...integrationEvent(integration),
+              ...{ on, announcement: page, connections: count, next_step: ends },
+            },
+          });
+          return 1;
+        });
+    },
+  });
+  return warned;
+}
+
+export function sunsetJob({
+  db,
+  catalog,
+  log,
+  now = () => new Date(),
+}: {
+  db: Db;
+  catalog: Catalog;
+  log: Logger;
+  now?: () => Date;
+}): Job<Record<string, never>> {
+  let nextAt = 0;
+  return {
+    name: sunsetJobName,
+    async run(_, signal) {
+      const at = now();
+      if (at.getTime() < nextAt) return;
+      await warnOfSunsets(db, { catalog, log, now: at, signal });
+      nextAt = at.getTime() + sunsetEveryMs;
+    },
+  };
 }
 
 function isNearDate({ on }: Sunset, at: Date): boolean {
