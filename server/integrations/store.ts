@@ -7,7 +7,11 @@ import { AppError, fieldError } from '../errors.ts';
 import type { ProxyRule } from '../http/auth/proxy-rule.ts';
 import type { Catalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { catalogForIntegration, catalogOfEnvironment } from '../providers/environment-definitions.ts';
+import {
+  catalogForIntegration,
+  catalogOfEnvironment,
+  environmentName,
+} from '../providers/environment-definitions.ts';
 import { withSandbox } from '../providers/sandbox.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { IntegrationFault } from './fault.ts';
@@ -124,9 +128,8 @@ export async function listIntegrations(
   );
   const names = rows.map(({ provider }) => provider);
   const catalog = await catalogOfEnvironment(db, { catalog: reading.catalog, environmentId, names });
-  // A definition of the environment may have been deleted since, after its integrations.
   return rows
-    .filter(({ provider }) => catalog.find(provider) !== undefined)
+    .filter(({ provider }) => !isDeleted(provider, catalog))
     .map((row) => fromRow(row, key, { ...reading, catalog }));
 }
 
@@ -139,11 +142,17 @@ export async function findIntegration(
   if (row === undefined) return undefined;
   const names = [row.provider];
   const catalog = await catalogOfEnvironment(db, { catalog: reading.catalog, environmentId, names });
-  // A definition of the environment may have been deleted since, after its integrations.
-  if (catalog.find(row.provider) === undefined) return undefined;
+  if (isDeleted(row.provider, catalog)) return undefined;
   const vaultKey = await environmentKey(db, { environmentId, vault: reading.vault });
   return fromRow(row, vaultKey, { ...reading, catalog });
 }
+
+/**
+ * Whether a definition of the environment was deleted, after its integrations, since these were read. Without one of the
+ * operator's definitions, reads of its integrations fail.
+ */
+const isDeleted = (provider: string, catalog: Pick<Catalog, 'find'>) =>
+  environmentName.test(provider) && catalog.find(provider) === undefined;
 
 /** Throws `unknown_provider_config` (404) if the environment has no such integration. */
 export async function getIntegration(db: Queryable, at: IntegrationReading & At): Promise<Integration> {

@@ -31,6 +31,17 @@ describe('the home page', { skip: skipBrowser }, () => {
     await navigation().getByRole('img', { name: '5 left' }).waitFor();
   });
 
+  test('a step that was done on another page is counted on the next one', async () => {
+    await navigation().getByRole('link', { name: 'Integrations' }).click();
+    await heading('Integrations');
+    await trellis.call('POST', '/integrations/quickstart', {
+      body: { provider: 'google-drive', integration_id: 'drive' },
+    });
+    await navigation().getByRole('link', { name: 'Connections' }).click();
+    await navigation().getByRole('img', { name: '4 left' }).waitFor();
+    await trellis.call('DELETE', '/integrations/drive');
+  });
+
   test('with a connection the first page is the home page, which names the steps that are left', async () => {
     const { headers } = await connect(trellis);
     await connect(trellis, { account: 'grace@example.com' });

@@ -266,13 +266,17 @@ function matching(
     const text = [name, display_name, ...categories].join(' ').toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  return found.toSorted((a, b) => Number(b.has_sandbox === true) - Number(a.has_sandbox === true));
+  return found.toSorted(
+    (a, b) =>
+      Number(b.has_sandbox === true) - Number(a.has_sandbox === true) ||
+      a.display_name.localeCompare(b.display_name, 'en'),
+  );
 }
 
 const LEVELS: Record<string, string> = {
-  verified: 'Used with a real account',
-  documented: 'Read off the documentation of the provider',
-  community: 'Not compared with the documentation of the provider',
+  verified: 'Tested with a real account',
+  documented: 'Checked against the documentation of the provider',
+  community: 'Not checked against the documentation of the provider',
 };
 
 /** How far the facts of a definition reach. */

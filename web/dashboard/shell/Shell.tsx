@@ -166,9 +166,14 @@ function Navigation() {
   const matches = useMatchRoute();
   const { data: health } = useQuery(healthQuery(environment));
   const problems = health && countProblems(health);
-  // Only from the cache: the pages that show the steps fetch them.
-  const { data: progress } = useQuery({ ...progressQuery(environment), enabled: false });
+  // Only from the cache: the pages that show the steps fetch them first, and while some are left, each other page does.
+  const { data: progress, refetch } = useQuery({ ...progressQuery(environment), enabled: false });
   const left = progress && stepsLeft(progress).length;
+  const path = useRouterState({ select: ({ location }) => location.pathname });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a step is done on one page and seen on the next
+  useEffect(() => {
+    if (left !== undefined && left > 0) void refetch();
+  }, [path]);
   const marks: { [Page in (typeof pages)[number]['to']]?: { count: number | undefined; is: string } } = {
     '/$environment/getting-started': { count: left, is: 'left' },
     '/$environment/integrations': { count: problems?.integrations, is: 'with errors' },
@@ -204,6 +209,7 @@ function Navigation() {
             to={to}
             params={{ environment }}
             fw={isHere ? 600 : 450}
+            noWrap
             bdrs="md"
           />
         );
