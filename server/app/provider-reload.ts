@@ -45,10 +45,11 @@ export function createReload({
 }): () => Promise<string | undefined> {
   const oneAtATime = limitConcurrency(1);
   const logOwn = (message: string) => {
-    const { count, replaced } = catalog.own();
-    log.info({ own: count, replaced }, message);
+    const { count, replaced, updated } = catalog.own();
+    log.info({ own: count, replaced, updated }, message);
   };
-  if (catalog.own().count > 0) logOwn('provider definitions of the operator are in use');
+  if (catalog.own().count + catalog.own().updated > 0)
+    logOwn('provider definitions of the operator are in use');
   return () =>
     oneAtATime(async () => {
       try {

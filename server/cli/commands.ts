@@ -163,6 +163,26 @@ function addServiceCommands({ program, end }: Table): void {
     .command('reload')
     .description('let all running nodes read the definitions of TRELLIS_PROVIDERS_DIR again')
     .action(async () => end(await (await import('./providers.ts')).reloadProvidersCommand()));
+  providers
+    .command('update')
+    .description(
+      'apply a signed file of definitions to TRELLIS_PROVIDERS_DIR, and let all running nodes read it',
+    )
+    .argument('<file>', 'the signed file')
+    .action(async (file) => end(await (await import('./providers.ts')).updateProvidersCommand(file)));
+  providers
+    .command('rollback')
+    .description('return to the definitions before the last update')
+    .action(async () => end(await (await import('./providers.ts')).rollBackProvidersCommand()));
+  providers
+    .command('sign')
+    .description('write a signed file of the definitions of a folder')
+    .argument('<directory>', 'the folder with the YAML files')
+    .requiredOption('--key-file <file>', 'an Ed25519 private key in PEM')
+    .requiredOption('--out <file>', 'the file to write')
+    .action(async (directory, options) =>
+      end(await (await import('./providers.ts')).signProvidersCommand(directory, options)),
+    );
   const audit = program.command('audit').description('check the audit log');
   audit
     .command('verify')

@@ -1,4 +1,4 @@
-import { createSecretKey, type KeyObject } from 'node:crypto';
+import { createPublicKey, createSecretKey, type KeyObject } from 'node:crypto';
 import { resolve } from 'node:path';
 import { type Brand, brandNames } from '../brand.ts';
 import { type LimitsConfig, readLimits } from './limits.ts';
@@ -45,6 +45,8 @@ export type Config = MonitoringConfig & {
   outboundProxy: OutboundProxyConfig | undefined;
   /** The operator's own provider definitions; absolute. Undefined: there are none. */
   providersDir: string | undefined;
+  /** Signs updates of the definitions (`trellis providers update`). */
+  providersKey: KeyObject | undefined;
   activity: ActivityConfig;
   /** How many days deliveries of events that arrived are kept. */
   deliveryDays: number;
@@ -204,6 +206,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     ),
     outboundProxy: readOutboundProxy(settings),
     providersDir: pathOf(read('TRELLIS_PROVIDERS_DIR')),
+    providersKey: readProvidersKey(read('TRELLIS_PROVIDERS_SIGNED_BY'), faults),
     activity: {
       isOn: settings.isOn('TRELLIS_ACTIVITY'),
       sampleRate: settings.share('TRELLIS_ACTIVITY_SAMPLE'),
@@ -229,6 +232,25 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   // All secrets were read.
   if (kms !== undefined) config.kms = { command: kms, env: settings.envWithoutSecrets() };
   return { config, faults };
+}
+
+function readProvidersKey(text: string | undefined, faults: string[]): KeyObject | undefined {
+  if (text === undefined) return undefined;
+  const key = publicKeyOf(text);
+  if (key === undefined)
+    faults.push(
+      'TRELLIS_PROVIDERS_SIGNED_BY: must be an Ed25519 public key in base64, the line of its PEM text between BEGIN and END',
+    );
+  return key;
+}
+
+function publicKeyOf(text: string): KeyObject | undefined {
+  try {
+    const key = createPublicKey({ key: Buffer.from(text, 'base64'), format: 'der', type: 'spki' });
+    return key.asymmetricKeyType === 'ed25519' ? key : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 function pathOf(text: string | undefined): string | undefined {

@@ -472,7 +472,7 @@ describe("the operator's definitions", () => {
     });
     const catalog = openCatalog(own, authModes);
     assert.equal(catalog.list().length, shipped.list().length + 3);
-    assert.deepEqual(catalog.own(), { count: 3, replaced: [] });
+    assert.deepEqual(catalog.own(), { count: 3, replaced: [], updated: 0 });
     assert.equal(catalog.get('own-leaf').display_name, 'Leaf');
     assert.equal(catalog.get('own-hub').token?.url, shipped.get('github').token?.url);
   });
@@ -483,7 +483,7 @@ describe("the operator's definitions", () => {
       'google.yaml': `${SOUND}abstract: true\n`,
     });
     const catalog = openCatalog(own, authModes);
-    assert.deepEqual(catalog.own(), { count: 1, replaced: ['github'] });
+    assert.deepEqual(catalog.own(), { count: 1, replaced: ['github'], updated: 0 });
     assert.equal(catalog.get('github').api.base_url, 'https://github.example.com/api/v3');
     assert.equal(catalog.get('github').token?.url, shipped.get('github').token?.url);
     assert.deepEqual(catalog.get('google-sheet'), shipped.get('google-sheet'));

@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import type { z } from 'zod';
 import { type AuthModeTable, definitionSchema, type ProviderDefinition } from './definition.ts';
 import { type Fault, readSources, readSourcesWith, readText } from './source.ts';
+import { updatesIn } from './update.ts';
 
 /** Two repeats without an end, for a value of 1024 characters. */
 const maxWays = 1024 ** 2;
@@ -60,7 +61,8 @@ export type Catalog = {
 
 type Content = Readonly<Record<string, unknown>>;
 
-type OwnDefinitions = { count: number; replaced: string[] };
+/** `updated`: the definitions of the applied update. */
+type OwnDefinitions = { count: number; replaced: string[]; updated: number };
 
 /** A catalogue whose definitions can be read again. All methods then use the new definitions. */
 export type LiveCatalog = Catalog & {
@@ -82,15 +84,20 @@ export function loadCatalog(directory: string, modes: AuthModeTable): Catalog {
 }
 
 /**
- * The definitions that ship and those of the operator's folder; undefined: there is none. Throws as `loadCatalog`, and a
+ * The definitions that ship, those of the applied update, and those of the operator's folder; undefined: there is none.
+ * `updates` is the folder of the update. Throws as `loadCatalog`, and a
  * sentence if the folder cannot be read.
  */
-export function openCatalog(own: string | undefined, modes: AuthModeTable): LiveCatalog {
+export function openCatalog(
+  own: string | undefined,
+  modes: AuthModeTable,
+  { updates = own && updatesIn(own) }: { updates?: string | undefined } = {},
+): LiveCatalog {
   const read = () =>
     readDefinitions(
-      own === undefined
+      own === undefined || updates === undefined
         ? readSources(providersDirectory)
-        : readSourcesWith(own, { shipped: providersDirectory }),
+        : readSourcesWith(own, { shipped: providersDirectory, updates }),
       modes,
     );
   const first = read();
@@ -128,7 +135,7 @@ function readDefinitions({ sources, faults }: Sources, modes: AuthModeTable) {
   const schema = definitionSchema(modes);
   const found = [...faults];
   const definitions = new Map<string, Entry>();
-  const own: OwnDefinitions = { count: 0, replaced: [] };
+  const own: OwnDefinitions = { count: 0, replaced: [], updated: 0 };
   const aliases: string[] = [];
   const read = (source: Source) => parseSource(source, schema);
   // Those that ship come first.
@@ -144,12 +151,12 @@ function readDefinitions({ sources, faults }: Sources, modes: AuthModeTable) {
       found.push(...definition);
       continue;
     }
-    if (source.isOwn) {
+    if (source.isOwn || source.isUpdate) {
       const shipped = definitions.get(name)?.definition();
-      own.count += 1;
+      own[source.isOwn ? 'count' : 'updated'] += 1;
       for (const [path, message] of ownFaults(definition, { shipped, aliases }))
         found.push({ ...source.locate(path), message: `${path.join('.')}: ${message}` });
-      if (shipped !== undefined) own.replaced.push(name);
+      if (shipped !== undefined && source.isOwn) own.replaced.push(name);
     } else aliases.push(...definition.api.root_aliases);
     definitions.set(name, { content, definition: () => definition });
   }

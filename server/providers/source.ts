@@ -10,12 +10,15 @@
  * The operator's own folder is read in the same way. `extends` in one of its files means a file of this folder, otherwise
  * one that ships; a file that extends its own name extends the one that ships. Files that ship extend only each other.
  *
+ * Its folder `updates` has the definitions of a signed update (`update.ts`). They replace those that ship, and are replaced by
+ * the operator's own.
+ *
  * `providers/parsed.jsonl` holds the files as JSON, one a line, so that a start need not parse a hundred YAML files. A
  * line is used only if the hash of its file is unchanged; other files are read as YAML.
  */
 
 import { hash } from 'node:crypto';
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import {
   type Document,
@@ -49,6 +52,8 @@ type MergedSource = {
   readonly isAbstract: boolean;
   /** Whether it is in the operator's folder. */
   readonly isOwn: boolean;
+  /** Whether it is of an update (`update.ts`). */
+  readonly isUpdate: boolean;
   /** Whether it was checked with the schema when it was packaged. */
   readonly isChecked: boolean;
   readonly content: Record<string, unknown>;
@@ -69,9 +74,10 @@ export function readSources(directory: string): { sources: MergedSource[]; fault
  */
 export function readSourcesWith(
   own: string,
-  { shipped }: { shipped: string },
+  { shipped, updates }: { shipped: string; updates: string },
 ): { sources: MergedSource[]; faults: Fault[] } {
-  return mergeSources(readFolder(shipped), readOwnFolder(own));
+  const updated = existsSync(updates) ? readOwnFolder(updates) : undefined;
+  return mergeSources(readFolder(shipped), { own: readOwnFolder(own), updated });
 }
 
 /**
@@ -105,7 +111,7 @@ export function readText(
   const chain = chainOf(source, baseOf);
   return typeof chain === 'string'
     ? { sources: [], faults: [{ file, line: lineOf(source, ['extends']).line, message: chain }] }
-    : { sources: [{ ...merge(name, chain), isOwn: false }], faults: [] };
+    : { sources: [{ ...merge(name, chain), isOwn: false, isUpdate: false }], faults: [] };
 }
 
 type Folder = { readonly byName: ReadonlyMap<string, Source>; readonly faults: readonly Fault[] };
@@ -187,18 +193,31 @@ function yamlFilesOf(directory: string): string[] {
     .sort();
 }
 
-function mergeSources(shipped: Folder, own?: Folder): { sources: MergedSource[]; faults: Fault[] } {
-  const faults = [...shipped.faults, ...(own?.faults ?? [])];
+function mergeSources(
+  shipped: Folder,
+  { own, updated }: { own?: Folder; updated?: Folder | undefined } = {},
+): { sources: MergedSource[]; faults: Fault[] } {
+  const faults = [...shipped.faults, ...(updated?.faults ?? []), ...(own?.faults ?? [])];
   const sources: MergedSource[] = [];
   const ownSources = new Set(own?.byName.values());
+  const updatedSources = new Set(updated?.byName.values());
+  /** A definition that ships is based on the update of its base, if there is one. */
   const baseOf = (name: string, from: Source) => {
-    const mayBeOwn = ownSources.has(from) && name !== from.name;
-    return (mayBeOwn ? own?.byName.get(name) : undefined) ?? shipped.byName.get(name);
+    const isOther = name !== from.name;
+    return (
+      (isOther && ownSources.has(from) ? own?.byName.get(name) : undefined) ??
+      (isOther || ownSources.has(from) ? updated?.byName.get(name) : undefined) ??
+      shipped.byName.get(name)
+    );
   };
-  for (const source of [...shipped.byName.values(), ...ownSources]) {
+  for (const source of [...shipped.byName.values(), ...updatedSources, ...ownSources]) {
     const chain = chainOf(source, baseOf);
     if (typeof chain !== 'string')
-      sources.push({ ...merge(source.name, chain), isOwn: ownSources.has(source) });
+      sources.push({
+        ...merge(source.name, chain),
+        isOwn: ownSources.has(source),
+        isUpdate: updatedSources.has(source),
+      });
     else faults.push({ file: source.file, line: lineOf(source, ['extends']).line, message: chain });
   }
   return { sources, faults };
@@ -284,7 +303,7 @@ function chainOf(
   }
 }
 
-function merge(name: string, chain: readonly Source[]): Omit<MergedSource, 'isOwn'> {
+function merge(name: string, chain: readonly Source[]): Omit<MergedSource, 'isOwn' | 'isUpdate'> {
   const merged = chain.reduceRight<Record<string, unknown>>(
     (base, source) => mergeMaps(base, source.content),
     {},

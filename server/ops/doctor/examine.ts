@@ -94,9 +94,10 @@ function readProviders({ providersDir }: Config): { catalog: Catalog | undefined
   try {
     const catalog = openCatalog(providersDir, authModes);
     if (providersDir === undefined) return { catalog, verdict: skipped('TRELLIS_PROVIDERS_DIR is not set.') };
-    const { count, replaced } = catalog.own();
+    const { count, replaced, updated } = catalog.own();
     const more = replaced.length > 0 ? `; ${replaced.join(', ')} replace those that ship` : '';
-    return { catalog, verdict: ok(`Provider definitions of your own: ${count}${more}.`) };
+    const ofUpdate = updated > 0 ? ` Definitions of an update: ${updated}.` : '';
+    return { catalog, verdict: ok(`Provider definitions of your own: ${count}${more}.${ofUpdate}`) };
   } catch (error) {
     return {
       catalog: undefined,
