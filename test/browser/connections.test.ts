@@ -129,6 +129,37 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.goBack();
   });
 
+  test('its call as code is in the language that was last chosen on any page', async () => {
+    await open(`/connections/google-sheet/${connectionId}`);
+    const dialog = page.getByRole('dialog', { name: 'Call from your code' });
+    await page.getByRole('button', { name: 'Code' }).click();
+    await dialog.getByText('curl -g').waitFor();
+    await dialog.getByLabel('Language').selectOption('Python');
+    await dialog.getByText('/proxy/v4/spreadsheets/').waitFor();
+    await picture(page, 'connection-code');
+    await open('/integrations/of/google-sheet');
+    await page.getByRole('button', { name: 'Code' }).click();
+    await dialog.getByText('import urllib.request').waitFor();
+    await dialog.getByText('/connect/sessions').waitFor();
+  });
+
+  test('connect links are listed with their state, and an open one can be revoked', async () => {
+    await dashboard.trellis.call('POST', '/connect/sessions', {
+      body: { end_user: { id: 'eve', email: 'eve@example.com' } },
+    });
+    await open('/connections');
+    await page.getByRole('link', { name: 'Connect links' }).click();
+    const row = page.getByRole('row').filter({ hasText: 'eve@example.com' });
+    await row.getByText('Open', { exact: true }).waitFor();
+    await page.getByRole('row').filter({ hasText: 'View connection' }).getByText('Used').waitFor();
+    await picture(page, 'connect-links');
+    await row.getByRole('button', { name: 'Revoke' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+    await page.getByText('The link is revoked.').waitFor();
+    await row.waitFor({ state: 'detached' });
+    await open(`/connections/google-sheet/${connectionId}`);
+  });
+
   test('a connection that needs its user shows the cause, the next step and a link to copy', async () => {
     await dashboard.trellis.control('POST', 'faults', { case: 'refresh_revoked' });
     await page.getByRole('button', { name: 'Refresh now' }).click();

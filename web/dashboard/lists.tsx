@@ -91,7 +91,7 @@ export function FilterBar<S extends object>({
 }
 
 /** A field that wraps to the next line before its placeholder is cut off beside the icons. */
-const flexFor = (placeholder: string) => `1 1 calc(${Math.max(9, placeholder.length)}ch + 60px)`;
+const flexFor = (placeholder: string) => `1 1 calc(${0.8 * Math.max(9, placeholder.length)}ch + 50px)`;
 
 function IntegrationFilter(props: { value: string | null; onChange: (next: string | null) => void }) {
   const { data: integrations = [] } = useQuery(integrationsQuery(useEnvironment()));

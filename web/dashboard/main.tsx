@@ -1,8 +1,8 @@
 import { MantineProvider } from '@mantine/core';
-import { Notifications } from '@mantine/notifications';
+import { useNotifications } from '@mantine/notifications';
 import { type Query, QueryClientProvider } from '@tanstack/react-query';
 import { RouterProvider } from '@tanstack/react-router';
-import { StrictMode } from 'react';
+import { lazy, StrictMode, Suspense, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 import '@mantine/core/styles.css';
 import '@mantine/notifications/styles.css';
@@ -63,13 +63,23 @@ async function askAgain(): Promise<void> {
   });
 }
 
+const Notifications = lazy(async () => ({ default: (await import('./shell/notices.ts')).Notifications }));
+
+/** The notifications, loaded with the first one. */
+function Notices() {
+  const { notifications } = useNotifications();
+  const [isUsed, setUsed] = useState(false);
+  if (notifications.length > 0 && !isUsed) setUsed(true);
+  return <Suspense>{isUsed && <Notifications position="bottom-right" />}</Suspense>;
+}
+
 const root = document.getElementById('root');
 if (root === null) throw new Error('index.html has no #root');
 createRoot(root).render(
   <StrictMode>
     <MantineProvider theme={theme} defaultColorScheme="auto" getStyleNonce={() => nonce}>
       <QueryClientProvider client={queries}>
-        <Notifications position="bottom-right" />
+        <Notices />
         <RouterProvider router={router} context={{ queries }} />
       </QueryClientProvider>
     </MantineProvider>

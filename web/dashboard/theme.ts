@@ -1,4 +1,4 @@
-import { createTheme, type MantineColorsTuple } from '@mantine/core';
+import { createTheme, type InputProps, type MantineColorsTuple, type MantineTheme } from '@mantine/core';
 import type { MouseEvent } from 'react';
 
 /** The blue of the connect pages, from light to dark. */
@@ -66,6 +66,11 @@ export const theme = createTheme({
     Notification: { defaultProps: { closeButtonProps: { 'aria-label': 'Close' } } },
     // Rows of one line are 34 pixels high.
     Table: { defaultProps: { verticalSpacing: 6, horizontalSpacing: 'sm' } },
+    Input: {
+      vars: (_: MantineTheme, { size = 'sm' }: InputProps) => ({
+        wrapper: size === 'sm' ? { '--input-height': '2rem' } : {},
+      }),
+    },
     Tooltip: { defaultProps: { withArrow: true, openDelay: 250 } },
   },
 });

@@ -230,8 +230,11 @@ type Selection = { selected: ReadonlySet<number>; onChange: (next: ReadonlySet<n
 export function ConnectionsTable({
   connections,
   selection,
+  isOfIntegration = false,
 }: {
   connections: Connection[];
+  /** All are of one integration, which is not shown. */
+  isOfIntegration?: boolean;
   /** Undefined if no connection can be selected. */
   selection?: Selection | undefined;
 }) {
@@ -249,17 +252,14 @@ export function ConnectionsTable({
             const { connection_id: id, provider_config_key: integration, end_user, health } = connection;
             return (
               <>
-                <Link className="fill-link" {...connectionPage(environment, { integration, id })}>
-                  <Text span fw={550} size="sm" className="wrap">
-                    {accountName(connection)}
-                  </Text>
-                </Link>
-                {accountName(connection) !== id && (
-                  <Text size="xs" c="dimmed" ff="monospace" className="wrap" visibleFrom="sm">
-                    {id}
-                  </Text>
-                )}
-                <EndUser of={end_user} />
+                <Group gap="0 8px">
+                  <Link className="fill-link" {...connectionPage(environment, { integration, id })}>
+                    <Text span fw={550} size="sm" className="wrap">
+                      {accountName(connection)}
+                    </Text>
+                  </Link>
+                  <EndUser of={end_user} />
+                </Group>
                 <Group hiddenFrom="xs" gap={6} mt={4}>
                   <HealthBadge health={health} />
                   <Text size="xs" c="dimmed">
@@ -270,14 +270,28 @@ export function ConnectionsTable({
             );
           },
         },
-        { title: 'Status', visibleFrom: 'xs', cell: ({ health }) => <HealthBadge health={health} /> },
         {
+          title: 'Connection ID',
+          visibleFrom: 'xl',
+          maw: 130,
+          cell: ({ connection_id: id }) => (
+            <Text size="xs" ff="monospace" truncate title={id}>
+              {id}
+            </Text>
+          ),
+        },
+        { title: 'Status', visibleFrom: 'xs', cell: ({ health }) => <HealthBadge health={health} /> },
+        !isOfIntegration && {
           title: 'Integration',
           visibleFrom: 'sm',
           cell: ({ provider_config_key: integration, test }) => (
             <Group gap={6} wrap="nowrap">
               {integration}
-              {test && <Badge color="violet">test</Badge>}
+              {test && (
+                <Badge color="violet" flex="none">
+                  test
+                </Badge>
+              )}
             </Group>
           ),
         },

@@ -396,7 +396,7 @@ function Overview({ integration, usage }: { integration: Integration; usage: Usa
               </AnchorLink>
             </Group>
             <Loaded query={connections} loading={<LoadingRows rows={3} />}>
-              {(page) => <ConnectionsTable connections={page.connections} />}
+              {(page) => <ConnectionsTable connections={page.connections} isOfIntegration />}
             </Loaded>
           </Stack>
         </Stack>

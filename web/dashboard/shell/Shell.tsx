@@ -72,9 +72,9 @@ export function Shell() {
   }, [path]);
   return (
     <AppShell
-      header={{ height: 56 }}
+      header={{ height: 48 }}
       navbar={{ width: 248, breakpoint: 'sm', collapsed: { mobile: !isOpen } }}
-      padding={{ base: 'md', md: 'xl' }}
+      padding={{ base: 'md', md: 'lg' }}
     >
       <a className="skip" href="#main">
         Skip to the content
