@@ -67,6 +67,7 @@ export const keyedRoutes: ReadonlySet<string> = new Set([
   'POST /events/endpoints',
   'POST /integrations',
   'POST /integrations/quickstart',
+  'POST /providers',
 ]);
 
 const opaqueRedirect =
