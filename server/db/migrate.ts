@@ -86,19 +86,19 @@ async function takeStep(
   const [next] = pending;
   if (next === undefined) return [];
   const isMade = await makeTable(tx);
-  if (Array.isArray(next.text)) {
+  if (next.isOutsideTransaction) {
     // Readers of the table would wait for this transaction, and a concurrent build of an index for these readers.
     if (isMade) return [];
-    const { name, text: statements } = next;
+    const { name, statements } = next;
     const watched = { name, lockTimeoutMs, onWaiting: onHeldUp };
     await naming(name, () => beside(tx, () => runApart(db, statements, watched)));
     await insertApplied(tx, next);
     return [next.name];
   }
-  const apart = pending.findIndex(({ text }) => Array.isArray(text));
+  const apart = pending.findIndex(({ isOutsideTransaction }) => isOutsideTransaction);
   const together = apart < 0 ? pending : pending.slice(0, apart);
   for (const migration of together) {
-    await naming(migration.name, () => tx.query(String(migration.text)));
+    for (const statement of migration.statements) await naming(migration.name, () => tx.query(statement));
     await insertApplied(tx, migration);
   }
   return together.map(({ name }) => name);

@@ -13,8 +13,9 @@ export type Migration = {
   name: string;
   /** The number of the oldest migration whose services run with it; undefined: only services that have it. */
   runsWith: number | undefined;
-  /** One text, or the statements of a migration that runs outside a transaction. */
-  text: string | string[];
+  /** They are sent one by one: an extension may refuse a text of several that change tables. */
+  statements: string[];
+  isOutsideTransaction: boolean;
 };
 
 export const migrationsDirectory = join(import.meta.dirname, '../../migrations');
@@ -35,11 +36,26 @@ export async function readMigration(name: string, directory = migrationsDirector
   return {
     name,
     runsWith: runsWith === undefined ? undefined : Number(runsWith),
-    text: /^-- outside a transaction$/m.test(head) ? statementsOf(text) : text,
+    statements: statementsOf(text),
+    isOutsideTransaction: /^-- outside a transaction$/m.test(head),
   };
 }
 
-/** For a text without function bodies: a statement ends with a line that ends in a semicolon. */
-function statementsOf(text: string): string[] {
-  return text.split(/;[ \t]*$/m).filter((part) => part.replace(/^\s*--.*$/gm, '').trim() !== '');
+/** A comment, a string, a quoted name, the body of a function, or one other character. */
+const token = /--.*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"[^"]*"|\$(\w*)\$[\s\S]*?\$\1\$|[\s\S]/g;
+
+/** Splits a text at the semicolons that end its statements. */
+export function statementsOf(text: string): string[] {
+  const statements = [''];
+  let isEmpty = true;
+  for (const [part] of text.matchAll(token)) {
+    if (part === ';') {
+      if (!isEmpty) statements.push('');
+      isEmpty = true;
+      continue;
+    }
+    statements[statements.length - 1] += part;
+    if (!/^(?:--|\/\*|\s)/.test(part)) isEmpty = false;
+  }
+  return isEmpty ? statements.slice(0, -1) : statements;
 }
