@@ -45,6 +45,16 @@ export type Dataset = {
   allowedCount: number | null;
 };
 
+/** A dataset whose row this transaction has locked. */
+export type LockedDataset = Dataset & {
+  /**
+   * The time of all changes of this transaction, as text that PostgreSQL reads back to the microsecond. It was read under
+   * the lock and is later than any time before, even if the clock was set back. So times are in the order of seq, and
+   * the time of a change always differs from the time at which its record was added.
+   */
+  writeTime: string;
+};
+
 const columns = `
   id,
   last_seq as "lastSeq",
@@ -104,9 +114,16 @@ export async function planByIndexAlone(tx: Tx): Promise<void> {
 }
 
 /**
+ * SQL: the row belongs to dataset $1, in a form that no index supports. Every relation of a statement names its
+ * dataset. Where a statement finds its rows by something else than the dataset's id, a plain comparison would let the
+ * planner read the whole dataset. Ids are below 2^53, so a double is exact.
+ */
+export const inDataset = 'dataset_id = $1::bigint::double precision';
+
+/**
  * SQL after `unnest(...) as asked (seq)`: `found.row_id` is the row of `table` at each of these positions of dataset
- * $1. An update or delete joins it by `ctid`: with a join by the dataset's id, the planner could start from the
- * dataset's rows and read all positions for each of them. The rows do not move under the dataset's lock.
+ * $1. An update or delete joins it by `ctid`, with `inDataset`: with a join by the dataset's id, the planner could start
+ * from the dataset's rows and read all positions for each of them. The rows do not move under the dataset's lock.
  */
 export function rowsAt(table: 'record' | 'payload'): string {
   return `
@@ -159,14 +176,19 @@ export async function ensureDataset(db: Db, name: DatasetName): Promise<number> 
  * if the dataset is gone. The lock is a statement of its own, since other rows of the same statement are read as of
  * before the wait. Plans the rest of the transaction by index alone.
  */
-export async function lockDataset(tx: Tx, datasetId: number): Promise<Dataset | undefined> {
-  const rows = await tx.query<Dataset>(
-    `select ${columns}, ${byIndexAlone}
-     from dataset
-     where id = $1
-     for no key update`,
-    [datasetId],
-  );
+export async function lockDataset(tx: Tx, datasetId: number): Promise<LockedDataset | undefined> {
+  // The subquery has waited for the lock when the clock is read. Without parameters, it is sent with `begin`.
+  const rows = await tx.query<LockedDataset>(`
+     select
+       ${columns},
+       greatest(clock_timestamp(), last_modified_at + interval '1 microsecond')::text as "writeTime",
+       ${byIndexAlone}
+     from (
+       select *
+       from dataset
+       where id = ${datasetId}
+       for no key update
+     ) as dataset`);
   return first(rows);
 }
 
@@ -182,43 +204,37 @@ type Advance = {
   restoredFrom?: number;
 };
 
-/**
- * Updates the row of a locked dataset for a write. `modifiedAt` is the time of all changes of this write, as text that
- * PostgreSQL reads back to the microsecond. It is later than any time before, even if the clock was set back, so that
- * times are in the order of seq, and the time of a change always differs from the time at which its record was added.
- */
+/** Updates the row of a locked dataset for a write, and returns the first position that the write takes. */
 export async function advanceDataset(
   tx: Tx,
-  datasetId: number,
+  { id, writeTime }: Pick<LockedDataset, 'id' | 'writeTime'>,
   by: Advance,
-): Promise<{ firstSeq: number; modifiedAt: string }> {
+): Promise<number> {
   const seqs = by.seqs ?? 0;
-  const rows = await tx.query<{ lastSeq: number; modifiedAt: string }>(
+  const rows = await tx.query<{ lastSeq: number }>(
     `update dataset
      set
        last_seq = last_seq + $2,
-       last_modified_at = case
-         when $2 = 0 then last_modified_at
-         else greatest(clock_timestamp(), last_modified_at + interval '1 microsecond')
-       end,
+       last_modified_at = case when $2 = 0 then last_modified_at else $8::timestamptz end,
        records = records + $3,
        deleted = deleted + $4,
        pruned = pruned + $5,
        payload_bytes = payload_bytes + $6,
        prune_floor = least(prune_floor, $7)
      where id = $1
-     returning last_seq as "lastSeq", last_modified_at::text as "modifiedAt"`,
+     returning last_seq as "lastSeq"`,
     [
-      datasetId,
+      id,
       seqs,
       by.records ?? 0,
       by.deleted ?? 0,
       by.pruned ?? 0,
       by.payloadBytes ?? 0,
       by.restoredFrom === undefined ? null : by.restoredFrom - 1,
+      writeTime,
     ],
   );
   const row = first(rows);
   if (row === undefined) throw new Error('a locked dataset has no row');
-  return { firstSeq: row.lastSeq - seqs + 1, modifiedAt: row.modifiedAt };
+  return row.lastSeq - seqs + 1;
 }

@@ -10,6 +10,7 @@ import {
   type DatasetName,
   ensureDataset,
   hiddenSeq,
+  type LockedDataset,
   lockDataset,
   planByIndexAlone,
 } from './dataset.ts';
@@ -37,8 +38,8 @@ type DatasetRow = Omit<DatasetView, 'firstCursor' | 'lastCursor'> & {
   lastSeq: number | null;
 };
 
-const select = `
-  select
+/** SQL: `datasetId` is $1 for one dataset, and the column for several. */
+const columns = (datasetId: '$1' | 'dataset.id') => `
     id,
     model,
     variant,
@@ -46,9 +47,9 @@ const select = `
     deleted,
     pruned,
     payload_bytes as "payloadBytes",
-    (select seq from record where dataset_id = dataset.id and seq > ${hiddenSeq} order by seq limit 1) as "firstSeq",
+    (select seq from record where dataset_id = ${datasetId} and seq > ${hiddenSeq} order by seq limit 1) as "firstSeq",
     (
-      select seq from record where dataset_id = dataset.id and seq > ${hiddenSeq} order by seq desc limit 1
+      select seq from record where dataset_id = ${datasetId} and seq > ${hiddenSeq} order by seq desc limit 1
     ) as "lastSeq",
     case
       when isfinite(last_modified_at) then (last_modified_at at time zone 'UTC')::text
@@ -58,15 +59,15 @@ const select = `
     mass_delete_share as "massDeleteShare",
     mass_delete_number as "massDeleteNumber",
     tracked_from is not null as "isTracking",
-    held_at as "heldAt"
-  from dataset`;
+    held_at as "heldAt"`;
 
 /** Lists all datasets of a connection, by model and variant. */
 export async function listDatasets(db: Db, connection: number): Promise<DatasetView[]> {
   const rows = await db.transaction(async (tx) => {
     await planByIndexAlone(tx);
     return tx.query<DatasetRow>(
-      `${select}
+      `select ${columns('dataset.id')}
+       from dataset
        where connection = $1
        order by model collate "C", variant collate "C"`,
       [connection],
@@ -115,7 +116,9 @@ export async function setDatasetSettings(
         settings.keepPrevious ?? null,
       ],
     );
-    const [row] = await tx.query<DatasetRow>(`${select} where id = $1`, [datasetId]);
+    const [row] = await tx.query<DatasetRow>(`select ${columns('$1')} from dataset where id = $1`, [
+      datasetId,
+    ]);
     if (row === undefined) throw new Error('a locked dataset has no row');
     const dataset = toView(row);
     if (by !== undefined) {
@@ -143,7 +146,7 @@ export async function setDatasetSettings(
 export async function lockForWrite(
   tx: Tx,
   { connection, datasetId }: { connection: number; datasetId: number },
-): Promise<Dataset> {
+): Promise<LockedDataset> {
   await holdConnection(tx, connection);
   const dataset = await lockDataset(tx, datasetId);
   if (dataset === undefined) throw new AppError('unknown_connection');
@@ -166,23 +169,28 @@ type DatasetEvent = {
 
 /** Queues an event about a dataset, and adds its subject. Queues nothing if the connection is deleted. */
 export async function queueDatasetEvent(tx: Tx, event: DatasetEvent & { datasetId: number }): Promise<void> {
-  const rows = await tx.query<{ environmentId: number; subject: DatasetSubject }>(
-    `select
-       connection.environment_id as "environmentId",
-       json_build_object(
-         'connection_id', connection.connection_id,
-         'provider_config_key', integration.key,
-         'model', dataset.model,
-         'variant', dataset.variant
-       ) as subject
-     from dataset
-     join connection on connection.id = dataset.connection
-     join integration on integration.id = connection.integration_id
-     where dataset.id = $1 and connection.deleted_at is null`,
-    [event.datasetId],
+  const name = first(
+    await tx.query<DatasetName>('select connection, model, variant from dataset where id = $1', [
+      event.datasetId,
+    ]),
   );
-  const owner = first(rows);
+  if (name === undefined) return;
+  const { connection, model, variant } = name;
+  const owner = first(
+    await tx.query<{ environmentId: number; of: Omit<DatasetSubject, 'model' | 'variant'> }>(
+      `select
+         connection.environment_id as "environmentId",
+         json_build_object(
+           'connection_id', connection.connection_id,
+           'provider_config_key', integration.key
+         ) as of
+       from connection
+       join integration on integration.id = connection.integration_id
+       where connection.id = $1 and connection.deleted_at is null`,
+      [connection],
+    ),
+  );
   if (owner === undefined) return;
-  const { environmentId, subject } = owner;
-  await queueEvent(tx, { environmentId, type: event.type, data: { ...subject, ...event.data } });
+  const { environmentId, of } = owner;
+  await queueEvent(tx, { environmentId, type: event.type, data: { ...of, model, variant, ...event.data } });
 }

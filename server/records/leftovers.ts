@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Db, Tx } from '../db/pool.ts';
-import { type Dataset, lockDataset } from './dataset.ts';
+import { inDataset, type LockedDataset, lockDataset } from './dataset.ts';
 import { lockForWrite } from './datasets.ts';
 
 /**
@@ -22,7 +22,7 @@ const chunk = 500;
 export async function writeTransaction<T>(
   db: Db,
   at: { connection: number; datasetId: number },
-  work: (tx: Tx, dataset: Dataset) => Promise<T>,
+  work: (tx: Tx, dataset: LockedDataset) => Promise<T>,
 ): Promise<T> {
   for (;;) {
     const written = await db.transaction(async (tx) => {
@@ -58,7 +58,7 @@ async function removeSome(tx: Tx, datasetId: number): Promise<boolean> {
            order by ${order}
            limit $3
          ) as part
-         where ${table}.ctid = part.row_id
+         where ${table}.ctid = part.row_id and ${table}.${inDataset}
          returning 1
        )
        select count(*) as count from gone`,

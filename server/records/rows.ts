@@ -4,7 +4,7 @@ import type { DataKey } from '../vault.ts';
 import type { JsonObject } from './codec/canonical.ts';
 import { changedFields } from './codec/fields.ts';
 import { openPayload, sealContext } from './codec/seal.ts';
-import { type Dataset, rowsAt } from './dataset.ts';
+import { type Dataset, inDataset, rowsAt } from './dataset.ts';
 
 /**
  * The rows of the tables `record` and `payload`, for reads and writes. A function that writes needs the lock of the
@@ -170,7 +170,7 @@ export async function replacePayloads(
          ) as asked
          ${rowsAt('payload')}
        ) as part
-       where payload.ctid = part.row_id`,
+       where payload.ctid = part.row_id and payload.${inDataset}`,
       [
         datasetId,
         arrayText(portion.map(({ former }) => former)),
@@ -192,7 +192,7 @@ export async function deletePayloads(
     `with gone as (
        delete from payload
        using (select row_id from unnest($2::bigint[]) as asked (seq) ${rowsAt('payload')}) as part
-       where payload.ctid = part.row_id
+       where payload.ctid = part.row_id and payload.${inDataset}
        returning ${rowBytes} as bytes
      )
      select count(*) as count, coalesce(sum(bytes), 0)::bigint as bytes
@@ -262,7 +262,7 @@ export async function findPruneTimes(
 ): Promise<Map<number, string>> {
   const seqs = [...at.seqs].sort((a, b) => a - b);
   const times = new Map<number, string>();
-  // The box has the dataset's id too: a condition on that column would lead the planner to the index that has all
+  // The box has the dataset's id too: a plain condition on that column would lead the planner to the index that has all
   // receipts of the dataset.
   const receipts = await tx.query<{ prunedAt: string; seqs: string }>(
     `select
@@ -270,7 +270,8 @@ export async function findPruneTimes(
        (seqs * int8multirange(int8range($2, $3, '[]')))::text as seqs
      from prune
      where
-       box(point(dataset_id, lower(seqs)), point(dataset_id, upper(seqs)))
+       ${inDataset}
+       and box(point(dataset_id, lower(seqs)), point(dataset_id, upper(seqs)))
          && box(point($1::bigint, $2::bigint), point($1::bigint, $3::bigint))
        and seqs && int8range($2, $3, '[]')
      order by id`,

@@ -14,6 +14,7 @@ import { createInterface } from 'node:readline';
 import pg from 'pg';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
 import { listMisfits } from './event-check.ts';
+import { takePortabilityFaults, watchPortability } from './portable-statements.ts';
 
 /** The server of a test run, as handed from the global setup to each test file. */
 export interface TestServer {
@@ -33,10 +34,13 @@ export interface TestDatabase {
   copy(): Promise<TestDatabase>;
   /**
    * Ends `db` and removes the database, even if other clients are connected. Fails if an event that was raised there has
-   * fields that its type does not name.
+   * fields that its type does not name, and if this process has sent a statement that `portable-statements.ts` refuses.
    */
   drop(): Promise<void>;
 }
+
+// A benchmark is not slowed down by what only tests look at.
+if (process.env.NODE_TEST_CONTEXT !== undefined) watchPortability();
 
 /** Set in the environment of every test file by the global setup. */
 const handedOver = 'TRELLIS_TEST_SERVER';
@@ -145,6 +149,7 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
       await db.end();
       await administer(server, `drop database if exists ${name} with (force)`);
       assert.deepEqual(misfits, []);
+      assert.deepEqual(takePortabilityFaults(), []);
     },
   };
 }

@@ -8,7 +8,7 @@
 import { z } from 'zod';
 import { type Db, first, type Queryable } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
-import { type Beginning, hasClosed } from '../../records/write/track-deletes.ts';
+import { type Beginning, findOpenTrackings } from '../../records/write/track-deletes.ts';
 import type { DataKey } from '../../vault.ts';
 
 type CheckpointPlace = { connectionId: number; functionId: number; variant: string };
@@ -82,8 +82,13 @@ export async function resolveBeginning(
     if (found.written === null) return { trackings: [] };
     const { trackings, succeeded } = found.written;
     if (trackings.length === 0) return succeeded === versionId ? 'start' : { trackings };
-    const of = { connection: at.connectionId, variant: at.variant, trackings };
-    if (stale === 'kept' || succeeded !== undefined || !(await hasClosed(tx, of))) return { trackings };
+    if (stale === 'kept' || succeeded !== undefined) return { trackings };
+    const open = await findOpenTrackings(tx, {
+      connection: at.connectionId,
+      variant: at.variant,
+      trackings,
+    });
+    if (open.length >= trackings.length) return { trackings };
     await removeCheckpoint(tx, at);
     return 'start';
   });
@@ -112,29 +117,18 @@ export async function saveCheckpoint(
   },
 ): Promise<number> {
   const sealed = dataKey.sealJson(value, context);
-  // A tracking that closes after this read is closed for the next run, which ignores it.
-  const written = (next: string) => `
-    jsonb_build_object('version', ${next}, 'run', $5::text, 'trackings', array(
-      select unnest($6::uuid[])
-      union
-      select tracking_id
-      from dataset
-      where connection = $1
-        and variant = $3
-        and tracking_id = any($7::uuid[])
-        and ($8::text[] is null or model = any($8))
-    ))`;
+  const written = (next: string) =>
+    `jsonb_build_object('version', ${next}, 'run', $5::text, 'trackings', $6::uuid[])`;
   return db.transaction(async (tx) => {
-    const values = [
-      at.connectionId,
-      at.functionId,
-      at.variant,
-      sealed,
-      runId,
-      coverage.own,
-      coverage.trackings,
-      coverage.touched ?? null,
-    ];
+    // A tracking that closes after this read is closed for the next run, which ignores it.
+    const open = await findOpenTrackings(tx, {
+      connection: at.connectionId,
+      variant: at.variant,
+      trackings: coverage.trackings,
+      models: coverage.touched,
+    });
+    const trackings = [...new Set([...coverage.own, ...open])];
+    const values = [at.connectionId, at.functionId, at.variant, sealed, runId, trackings];
     const stored = first(
       version === 0
         ? await tx.query<{ version: number }>(
@@ -147,7 +141,7 @@ export async function saveCheckpoint(
         : await tx.query<{ version: number }>(
             `update function_checkpoint
              set value = $4, version = version + 1, updated_at = now(), written = ${written('version + 1')}
-             where connection_id = $1 and function_id = $2 and variant = $3 and version = $9
+             where connection_id = $1 and function_id = $2 and variant = $3 and version = $7
              returning version`,
             [...values, version],
           ),

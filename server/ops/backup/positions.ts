@@ -35,13 +35,8 @@ export async function raisePositionsOnce(db: Db): Promise<Raised | RaisedBefore>
 
 async function raiseAll(tx: Tx): Promise<Raised> {
   await tx.query(`update sequencer set last_position = last_position + $1 where name = 'event'`, [step]);
-  const [raised] = await tx.query<Raised>(
-    `with raised as (
-       update dataset set last_seq = last_seq + $1 returning id
-     )
-     select count(*) as datasets from raised`,
-    [step],
-  );
+  await tx.query('update dataset set last_seq = last_seq + $1', [step]);
+  const [raised] = await tx.query<Raised>('select count(*) as datasets from dataset');
   // An import that was interrupted continues if the dataset still has the position in the ledger.
   await tx.query('update imported_dataset set last_seq = last_seq + $1 where last_seq > 0', [step]);
   await raiseNumbers(tx);

@@ -120,12 +120,12 @@ const columnsWith = (size: string) => `
 
 export const recordColumns = columnsWith('size');
 
-/** The columns for `withChanges`: the size includes what is kept of the former payload. */
+/** The columns for `withChanges`, of dataset $1: the size includes what is kept of the former payload. */
 export const recordColumnsWithChanges = columnsWith(`
   size + coalesce(
     (select octet_length(previous)
      from payload
-     where payload.dataset_id = record.dataset_id and payload.seq = record.seq),
+     where payload.dataset_id = $1 and payload.seq = record.seq),
     0
   )`);
 

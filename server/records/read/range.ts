@@ -77,14 +77,14 @@ async function rangeStart(db: Db, request: ListRequest): Promise<RangeStart | un
   return dataset && { datasetId: dataset.id, seq: 0 };
 }
 
-/** SQL: the dataset's id if the dataset belongs to the connection, since a cursor may name any dataset. */
+/** SQL: a cursor may name any dataset, so each statement requires that the dataset belongs to the connection. */
 function ownedDataset({ datasetId }: RangeStart, { connection }: ListRequest): string {
-  return `(select id from dataset where id = ${datasetId} and connection = ${connection.id})`;
+  return `from dataset where id = ${datasetId} and connection = ${connection.id}`;
 }
 
 function datasetRow(from: RangeStart, request: ListRequest): string {
   const columns = 'model, variant, last_seq, tombstone_floor, emptied_seq, id, has_leftovers';
-  return `select ${columns} from dataset where id = ${ownedDataset(from, request)}`;
+  return `select ${columns} ${ownedDataset(from, request)}`;
 }
 
 /** Reads a row of `datasetRow`; undefined for another dataset than the request names, and for one with rows of before. */
@@ -105,7 +105,7 @@ function recordRows(from: RangeStart, request: ListRequest): string {
 }
 
 function range(from: RangeStart, request: ListRequest): string {
-  return `dataset_id = ${ownedDataset(from, request)} and seq > ${from.seq}`;
+  return `dataset_id = ${from.datasetId} and seq > ${from.seq} and exists (select ${ownedDataset(from, request)})`;
 }
 
 function rowOf(values: readonly (string | null)[]): RecordRow {

@@ -5,7 +5,14 @@ import { readOwner } from '../../environments/keys.ts';
 import { AppError } from '../../errors.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
 import { cursorWriter, type Position, readCursor, readFollowedCursor } from '../cursor.ts';
-import { type Dataset, type DatasetName, ensureDataset, findDataset, lockDataset } from '../dataset.ts';
+import {
+  type Dataset,
+  type DatasetName,
+  ensureDataset,
+  findDataset,
+  lockDataset,
+  planningByIndexAlone,
+} from '../dataset.ts';
 import { type Remover, removerOf } from './receipt.ts';
 
 /**
@@ -34,10 +41,13 @@ export type Consumer = {
   stalledSince: Date | undefined;
 };
 
-/** SQL: whether the consumer has acknowledged one cursor for 30 days while changes waited, and they still wait. */
-export const isStalled = `
+/** SQL: whether the consumer has acknowledged one cursor for 30 days while changes waited. */
+const isHeld = `
   consumer.held_seq = consumer.seq
-  and consumer.acknowledged_at >= consumer.held_since + make_interval(days => 30)
+  and consumer.acknowledged_at >= consumer.held_since + make_interval(days => 30)`;
+
+/** SQL: the same, and changes still wait. */
+export const isStalled = `${isHeld}
   and exists (select from record where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq)`;
 
 /** A caller that acknowledges or removes consumers. `service` may move and remove every consumer, and owns none. */
@@ -114,7 +124,7 @@ async function move(
   });
   if (expired !== undefined) throw expired;
   // The number of records behind is counted without the lock, so that no writer waits for it.
-  const consumer = await findConsumer(db, to);
+  const consumer = await readConsumer(db, { ...to, datasetId });
   if (consumer === undefined) throw new AppError('not_found', 'The consumer was removed meanwhile.');
   return consumer;
 }
@@ -202,19 +212,69 @@ async function findState(
 
 /** Undefined if the dataset has no consumer of that name. */
 export async function findConsumer(
-  q: Queryable,
+  db: Db,
   at: DatasetName & { name: string },
 ): Promise<Consumer | undefined> {
-  const rows = await q.query<ConsumerRow>(
-    `${select} and model = $2 and variant = $3 and consumer.name = $4`,
-    [at.connection, at.model, at.variant, at.name],
+  const dataset = await findDataset(db, at);
+  return dataset && readConsumer(db, { ...at, datasetId: dataset.id });
+}
+
+async function readConsumer(
+  db: Db,
+  { datasetId, model, variant, name }: { datasetId: number; model: string; variant: string; name: string },
+): Promise<Consumer | undefined> {
+  const row = first(
+    await db.query<Omit<ConsumerRow, 'model' | 'variant' | 'behind'>>(
+      `select ${columns}, case when ${isHeld} then held_since end as "stalledSince"
+       from consumer
+       where dataset_id = $1 and name = $2`,
+      [datasetId, name],
+    ),
   );
-  return first(rows.map(fromRow));
+  if (row === undefined) return undefined;
+  const behind = await countAfter(db, { datasetId, seq: row.seq });
+  const stalledSince = behind > 0 ? row.stalledSince : null;
+  return fromRow({ ...row, model, variant, behind, stalledSince });
+}
+
+/** Counts the records after a position by index, whatever the statistics are. */
+async function countAfter(db: Db, { datasetId, seq }: { datasetId: number; seq: number }): Promise<number> {
+  let count = 0;
+  await db.pipeline({
+    statements: [
+      planningByIndexAlone,
+      `select count(*) from record where dataset_id = ${datasetId} and seq > ${seq}`,
+    ],
+    onRow(statement, [value]) {
+      if (statement === 1) count = Number(value);
+    },
+    onCopied() {},
+  });
+  return count;
 }
 
 /** Lists the consumers of all datasets of the connection, by model, variant and name. */
 export async function listConsumers(q: Queryable, connection: number): Promise<Consumer[]> {
-  const rows = await q.query<ConsumerRow>(`${select} order by model, variant, consumer.name`, [connection]);
+  const rows = await q.query<ConsumerRow>(
+    `select
+       model,
+       variant,
+       ${columns},
+       case when ${isStalled} then held_since end as "stalledSince",
+       (select count(*)
+        from record
+        where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq) as behind
+     from dataset
+     cross join lateral (
+       select *
+       from consumer
+       where dataset_id = dataset.id
+       offset 0
+     ) as consumer
+     where connection = $1
+     order by model, variant, consumer.name`,
+    [connection],
+  );
   return rows.map(fromRow);
 }
 
@@ -257,28 +317,13 @@ export async function slowestPosition(tx: Tx, datasetId: number): Promise<number
 type ConsumerRow = Omit<Consumer, 'cursor' | 'stalledSince'> &
   Position & { datasetId: number; stalledSince: Date | null };
 
-const select = `
-  select
-    consumer.name,
-    model,
-    variant,
-    dataset_id as "datasetId",
-    seq,
-    since,
-    acknowledged_at as "acknowledgedAt",
-    owner_key_id as "ownerKeyId",
-    case when ${isStalled} then held_since end as "stalledSince",
-    (select count(*)
-     from record
-     where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq) as behind
-  from dataset
-  cross join lateral (
-    select *
-    from consumer
-    where dataset_id = dataset.id
-    offset 0
-  ) as consumer
-  where connection = $1`;
+const columns = `
+  consumer.name,
+  dataset_id as "datasetId",
+  seq,
+  since,
+  acknowledged_at as "acknowledgedAt",
+  owner_key_id as "ownerKeyId"`;
 
 function fromRow({ datasetId, seq, since, stalledSince, ...row }: ConsumerRow): Consumer {
   return { ...row, cursor: cursorAt(datasetId, { seq, since }), stalledSince: stalledSince ?? undefined };

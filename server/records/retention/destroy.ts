@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first } from '../../db/pool.ts';
-import { lockDataset } from '../dataset.ts';
+import { inDataset, lockDataset } from '../dataset.ts';
 import { listWithLeftovers, removeLeftovers } from '../leftovers.ts';
 import { writeReceipt } from './receipt.ts';
 
@@ -80,7 +80,7 @@ async function destroyRows(db: Db, of: { datasetId: number; table: 'payload' | '
            order by seq
            limit $2
          ) as part
-         where ${of.table}.ctid = part.row_id
+         where ${of.table}.ctid = part.row_id and ${of.table}.${inDataset}
          returning 1
        )
        select count(*) as count from gone`,

@@ -6,7 +6,7 @@ import { type Db, first, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { readCursor } from '../cursor.ts';
-import { type Dataset, type DatasetName, findDataset, lockDataset } from '../dataset.ts';
+import { type Dataset, type DatasetName, findDataset, type LockedDataset, lockDataset } from '../dataset.ts';
 import { rowBytes } from '../rows.ts';
 import { type Remover, writeReceipt } from './receipt.ts';
 
@@ -93,39 +93,43 @@ async function findEnd(
  */
 export async function removePayloads(
   tx: Tx,
-  by: { dataset: Dataset; end: number },
+  { dataset, end }: { dataset: LockedDataset; end: number },
 ): Promise<{ count: number; bytes: number }> {
-  const rows = await tx.query<{ count: number; bytes: number }>(
+  const at = [dataset.id, dataset.pruneFloor, end];
+  const receipt = await tx.query<{ count: number; bytes: number }>(
+    `with doomed as (
+       select seq, ${rowBytes} as bytes
+       from payload
+       where dataset_id = $1 and seq > $2 and seq <= $3
+     )
+     insert into prune (dataset_id, pruned_at, seqs, count, bytes)
+     select
+       $1,
+       $4::timestamptz,
+       case
+         when count(*) = max(seq) - min(seq) + 1 then int8multirange(int8range(min(seq), max(seq), '[]'))
+         else (select range_agg(int8range(seq, seq, '[]')) from doomed)
+       end,
+       count(*),
+       sum(bytes)::bigint
+     from doomed
+     having count(*) > 0
+     returning count, bytes`,
+    [...at, dataset.writeTime],
+  );
+  const { count, bytes } = first(receipt) ?? { count: 0, bytes: 0 };
+  await tx.query(
     `with gone as (
        delete from payload
        where dataset_id = $1 and seq > $2 and seq <= $3
-       returning seq, ${rowBytes} as bytes
-     ),
-     total as (
-       select
-         count(*) as count,
-         coalesce(sum(bytes), 0)::bigint as bytes,
-         case
-           when count(*) = max(seq) - min(seq) + 1 then int8multirange(int8range(min(seq), max(seq), '[]'))
-           else (select range_agg(int8range(seq, seq, '[]')) from gone)
-         end as seqs
-       from gone
-     ),
-     receipt as (
-       insert into prune (dataset_id, pruned_at, seqs, count, bytes)
-       select $1, clock_timestamp(), seqs, count, bytes
-       from total
-       where count > 0
      )
      update dataset
      set
        prune_floor = $3,
-       pruned = pruned + total.count,
-       payload_bytes = payload_bytes - total.bytes
-     from total
-     where id = $1
-     returning total.count as count, total.bytes as bytes`,
-    [by.dataset.id, by.dataset.pruneFloor, by.end],
+       pruned = pruned + $4,
+       payload_bytes = payload_bytes - $5
+     where id = $1`,
+    [...at, count, bytes],
   );
-  return first(rows) ?? { count: 0, bytes: 0 };
+  return { count, bytes };
 }

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first, type Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
-import { type Dataset, lockDataset, rowsAt } from '../dataset.ts';
+import { inDataset, type LockedDataset, lockDataset, rowsAt } from '../dataset.ts';
 import { findLastBefore } from '../read/list.ts';
 import { arrayText, deletePayloads, rowBytes } from '../rows.ts';
 import { slowestPosition } from './consumers.ts';
@@ -12,7 +12,7 @@ import { type Receipt, writeReceipt } from './receipt.ts';
 /** The steps of retention. Each is one transaction that holds the lock of its dataset for at most about 50 ms. */
 
 /** A dataset that has payloads or tombstones to remove. */
-export type DueDataset = Receipt['dataset'] & { environmentId: number; target: string };
+export type DueDataset = Receipt['dataset'] & { connection: number; environmentId: number; target: string };
 
 /** The totals that retention has removed: `bytes` are sealed bytes of payloads and of contents of tombstones. */
 export type PurgeTotals = { payloads: number; bytes: number; tombstones: number };
@@ -77,7 +77,7 @@ type DatasetWork = {
 type Removed = Omit<Receipt, 'dataset'>;
 type Step = (
   tx: Tx,
-  by: { dataset: Dataset; until: number; records: number },
+  by: { dataset: LockedDataset; until: number; records: number },
 ) => Promise<Removed | undefined>;
 
 /** Removes the due payloads and then the due tombstones of a dataset. Returns the totals. */
@@ -116,7 +116,7 @@ async function takeSteps(
     const removed = await db.transaction(async (tx) => {
       const dataset = await lockDataset(tx, due.id);
       lockedAt = clock();
-      const policy = await findPolicy(tx, due.id);
+      const policy = await findPolicy(tx, due.connection);
       const days = policy && by.daysOf(policy);
       if (dataset === undefined || policy === undefined || days === null || days === undefined)
         return undefined;
@@ -159,19 +159,18 @@ async function addTotals(tx: Tx, { environmentId, id }: DueDataset, totals: Purg
 
 const dayMs = 86_400_000;
 
-/** Undefined if the dataset has no policy or its connection is deleted. */
-async function findPolicy(tx: Tx, datasetId: number): Promise<RetentionPolicy | undefined> {
+/** Undefined if the datasets of the connection have no policy or it is deleted. */
+async function findPolicy(tx: Tx, connection: number): Promise<RetentionPolicy | undefined> {
   const rows = await tx.query<RetentionPolicy>(
     `select
        policy.prune_after_days as "pruneAfterDays",
        policy.remove_tombstones_after_days as "removeTombstonesAfterDays",
        policy.wait_for_consumers as "waitForConsumers"
-     from dataset
-     join connection on connection.id = dataset.connection
+     from connection
      join integration on integration.id = connection.integration_id
      ${policyOfConnection}
-     where dataset.id = $1 and connection.deleted_at is null`,
-    [datasetId],
+     where connection.id = $1 and connection.deleted_at is null`,
+    [connection],
   );
   return first(rows);
 }
@@ -217,7 +216,7 @@ async function removeTombstones(
     `with gone as (
        delete from record
        using (select row_id from unnest($2::bigint[]) as asked (seq) ${rowsAt('record')}) as part
-       where record.ctid = part.row_id
+       where record.ctid = part.row_id and record.${inDataset}
        returning 1
      ),
      total as (select count(*) as count from gone)

@@ -79,6 +79,7 @@ function findDue(db: Db, now: Date): Promise<DueDataset[]> {
     return tx.query<DueDataset>(
       `select
        dataset.id,
+       dataset.connection,
        dataset.model,
        dataset.variant,
        connection.environment_id as "environmentId",
@@ -133,31 +134,40 @@ const staleAfterDays = 30;
 async function reportStaleConsumers(db: Db, now: Date): Promise<number> {
   return db.transaction(async (tx) => {
     await planByIndexAlone(tx);
-    const rows = await tx.query<Position & { datasetId: number; name: string; acknowledgedAt: Date }>(
-      `update consumer
-       set stale_at = $1::timestamptz
-       from dataset, connection
+    const silentSince = new Date(now.getTime() - staleAfterDays * 86_400_000);
+    const silent = await tx.query<{ datasetId: number; name: string }>(
+      `select consumer.dataset_id as "datasetId", consumer.name
+       from consumer
+       join dataset on dataset.id = consumer.dataset_id
+       join connection on connection.id = dataset.connection
        where
-         dataset.id = consumer.dataset_id
-         and connection.id = dataset.connection
-         and connection.deleted_at is null
+         connection.deleted_at is null
          and consumer.stale_at is null
-         and consumer.acknowledged_at < $1::timestamptz - make_interval(days => $2)
+         and consumer.acknowledged_at < $1
          and consumer.seq < (select seq from record where dataset_id = dataset.id order by seq desc limit 1)
-       returning
-         dataset.id as "datasetId",
-         consumer.name,
-         consumer.seq,
-         consumer.since,
-         consumer.acknowledged_at as "acknowledgedAt"`,
-      [now, staleAfterDays],
+       order by consumer.id`,
+      [silentSince],
     );
-    for (const { datasetId, name, seq, since, acknowledgedAt } of rows) {
+    let count = 0;
+    for (const { datasetId, name } of silent) {
+      const marked = first(
+        await tx.query<Position & { acknowledgedAt: Date }>(
+          `update consumer
+           set stale_at = $3
+           where dataset_id = $1 and name = $2 and stale_at is null and acknowledged_at < $4
+           returning seq, since, acknowledged_at as "acknowledgedAt"`,
+          [datasetId, name, now, silentSince],
+        ),
+      );
+      // Another node has reported it, or it has acknowledged meanwhile.
+      if (marked === undefined) continue;
+      count += 1;
+      const { seq, since, acknowledgedAt } = marked;
       const cursor = seq === 0 ? null : cursorWriter(datasetId, since)(seq);
       const data = { consumer: name, cursor, acknowledged_at: acknowledgedAt.toISOString() };
       await queueDatasetEvent(tx, { datasetId, type: 'consumer.stale', data });
     }
-    return rows.length;
+    return count;
   });
 }
 

@@ -1,7 +1,7 @@
 import type { Tx } from '../../db/pool.ts';
 import { hashBytes } from '../codec/seal.ts';
 import type { SealedRecord } from '../codec/thread.ts';
-import { advanceDataset, type Dataset, rowsAt } from '../dataset.ts';
+import { advanceDataset, type Dataset, inDataset, type LockedDataset, rowsAt } from '../dataset.ts';
 import {
   arrayText,
   deletePayloads,
@@ -54,11 +54,11 @@ type ChangeSet = { changes: readonly Change[]; restores: readonly Restore[] };
  */
 export async function writeChanges(
   tx: Tx,
-  by: ChangeSet & { dataset: Dataset; ignored: Buffer | null },
+  by: ChangeSet & { dataset: LockedDataset; ignored: Buffer | null },
 ): Promise<void> {
   const { changes, restores, ignored } = by;
   if (changes.length + restores.length === 0) return;
-  const datasetId = by.dataset.id;
+  const { id: datasetId, writeTime: modifiedAt } = by.dataset;
   const moved = changes.flatMap(({ stored }) => stored ?? []);
   const live = moved.filter(({ isDeleted }) => !isDeleted).map(({ seq }) => seq);
   const kept: KeptPayloads = by.dataset.keepPrevious
@@ -66,7 +66,7 @@ export async function writeChanges(
     : new Map();
   const left = kept.size === 0 ? moved : moved.filter(({ seq }) => !kept.has(seq));
   const freed = await deletePayloads(tx, { datasetId, seqs: left.map(({ seq }) => seq) });
-  const { firstSeq, modifiedAt } = await advanceDataset(tx, datasetId, {
+  const firstSeq = await advanceDataset(tx, by.dataset, {
     seqs: changes.length,
     records: changes.filter(isAddition).length,
     deleted: live.length - moved.length,
@@ -191,7 +191,7 @@ async function resize(tx: Tx, by: { datasetId: number; restores: readonly Restor
        from unnest($2::bigint[]) as asked (seq)
        ${rowsAt('record')}
      ) as part
-     where record.ctid = part.row_id`,
+     where record.ctid = part.row_id and record.${inDataset}`,
     [by.datasetId, arrayText(resized.map(({ stored }) => stored.seq))],
   );
 }
@@ -205,11 +205,11 @@ async function resize(tx: Tx, by: { datasetId: number; restores: readonly Restor
  */
 export async function buryRecords(
   tx: Tx,
-  by: { dataset: Dataset; seqs: readonly number[] },
+  by: { dataset: LockedDataset; seqs: readonly number[] },
 ): Promise<string[]> {
   const { dataset, seqs } = by;
   if (seqs.length === 0) return [];
-  const { firstSeq, modifiedAt } = await advanceDataset(tx, dataset.id, {
+  const firstSeq = await advanceDataset(tx, dataset, {
     seqs: seqs.length,
     records: -seqs.length,
     deleted: seqs.length,
@@ -227,14 +227,14 @@ export async function buryRecords(
        from unnest($3::bigint[], $4::timestamp[]) with ordinality as asked (seq, pruned_at, at)
        ${rowsAt('record')}
      ) as part
-     where record.ctid = part.row_id
+     where record.ctid = part.row_id and record.${inDataset}
      returning external_id as id, record.seq`,
     [
       dataset.id,
       firstSeq,
       arrayText(seqs),
       times.size === 0 ? null : seqs.map((seq) => times.get(seq) ?? null),
-      modifiedAt,
+      dataset.writeTime,
     ],
   );
   await tx.query(
@@ -245,7 +245,7 @@ export async function buryRecords(
        from unnest($3::bigint[]) with ordinality as asked (seq, at)
        ${rowsAt('payload')}
      ) as part
-     where payload.ctid = part.row_id`,
+     where payload.ctid = part.row_id and payload.${inDataset}`,
     [dataset.id, firstSeq, arrayText(seqs)],
   );
   return moved.sort((a, b) => a.seq - b.seq).map(({ id }) => id);

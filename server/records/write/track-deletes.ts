@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { holdConnection } from '../../connections/store/store.ts';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
@@ -8,11 +7,11 @@ import {
   type DatasetName,
   ensureDataset,
   findDataset,
-  lockDataset,
+  type LockedDataset,
   planByIndexAlone,
   rowsAt,
 } from '../dataset.ts';
-import { queueDatasetEvent } from '../datasets.ts';
+import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
 import { writeTransaction } from '../leftovers.ts';
 import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
@@ -207,9 +206,7 @@ async function endStep(
 ): Promise<EndStep | 'changed'> {
   const { request, unread, isDecided } = by;
   const { forgetPlace, reads } = request;
-  await holdConnection(tx, request.connection);
-  const dataset = await lockDataset(tx, by.datasetId);
-  if (dataset === undefined) throw new AppError('no_delete_tracking');
+  const dataset = await lockForWrite(tx, { connection: request.connection, datasetId: by.datasetId });
   if (dataset.trackedFrom === null) {
     // Else a reader that opens a tracking only at the start would never open one again.
     if (!isDecided && request.beginning !== 'start') await forgetPlace?.(tx);
@@ -254,13 +251,14 @@ export async function allowMassDelete(
   tx: Tx,
   { count, ...name }: DatasetName & { count: number },
 ): Promise<void> {
+  const known = await findDataset(tx, name);
   const held = first(
     await tx.query<{ id: number; heldCount: number | null }>(
       `select id, held_count as "heldCount"
        from dataset
-       where connection = $1 and model = $2 and variant = $3 and held_at is not null
+       where id = $1 and held_at is not null
        for no key update`,
-      [name.connection, name.model, name.variant],
+      [known?.id],
     ),
   );
   if (held === undefined)
@@ -278,9 +276,8 @@ export async function dropTracking(db: Db, name: DatasetName): Promise<void> {
   const known = await findDataset(db, name);
   if (known === undefined || known.trackedFrom === null) return;
   await db.transaction(async (tx) => {
-    await holdConnection(tx, name.connection);
-    const dataset = await lockDataset(tx, known.id);
-    if (dataset !== undefined && dataset.heldAt === null) await closeTracking(tx, dataset.id);
+    const dataset = await lockForWrite(tx, { connection: name.connection, datasetId: known.id });
+    if (dataset.heldAt === null) await closeTracking(tx, dataset.id);
   });
 }
 
@@ -296,20 +293,28 @@ export async function closeTracking(tx: Tx, datasetId: number): Promise<void> {
   );
 }
 
-/** Whether one of these trackings was closed or held meanwhile. */
-export async function hasClosed(
+/** Returns those of these trackings that were neither closed nor held meanwhile, of these models (undefined: of any). */
+export async function findOpenTrackings(
   q: Queryable,
-  of: { connection: number; variant: string; trackings: readonly string[] },
-): Promise<boolean> {
-  const found = first(
-    await q.query<{ open: number }>(
-      `select count(*)::integer as open
-       from dataset
-       where connection = $1 and variant = $2 and tracking_id = any($3::uuid[])`,
-      [of.connection, of.variant, of.trackings],
-    ),
+  of: {
+    connection: number;
+    variant: string;
+    trackings: readonly string[];
+    models?: readonly string[] | undefined;
+  },
+): Promise<string[]> {
+  if (of.trackings.length === 0) return [];
+  const rows = await q.query<{ id: string }>(
+    `select tracking_id as id
+     from dataset
+     where
+       connection = $1
+       and variant = $2
+       and tracking_id = any($3::uuid[])
+       and ($4::text[] is null or model = any($4))`,
+    [of.connection, of.variant, of.trackings, of.models],
   );
-  return (found?.open ?? 0) < of.trackings.length;
+  return rows.map(({ id }) => id);
 }
 
 /** Records that the run has added do not count towards the records that it may delete a share of. */
@@ -400,30 +405,39 @@ function readPosition(bytes: Buffer | undefined): number {
 
 /** Merges the rows of marks if there are more than `above`, so that a tracking of months does not accumulate rows. */
 async function mergeMarks(tx: Tx, { datasetId, above }: { datasetId: number; above: number }): Promise<void> {
-  await tx.query(
-    `with gone as (
-       delete from tracked
+  const merged = first(
+    await tx.query<{ id: number }>(
+      `insert into tracked (dataset_id, seqs)
+       select $1, array_agg(distinct seq)
+       from tracked
+       cross join unnest(seqs) as seq
        where dataset_id = $1
          and (select count(*) from tracked as mark where mark.dataset_id = $1) > $2
-       returning seqs
-     )
-     insert into tracked (dataset_id, seqs)
-     select $1, array_agg(distinct seq)
-     from gone
-     cross join unnest(seqs) as seq
-     having count(*) > 0`,
-    [datasetId, above],
+       having count(*) > 0
+       returning id`,
+      [datasetId, above],
+    ),
   );
+  if (merged !== undefined)
+    await tx.query('delete from tracked where dataset_id = $1 and id <> $2', [datasetId, merged.id]);
 }
 
 /** Marks the tracking as held and gives it a new id, so that a place that was stored before does not belong to it. */
-async function hold(tx: Tx, dataset: Dataset, held: { would_delete: number; live: number }): Promise<void> {
+async function hold(
+  tx: Tx,
+  dataset: LockedDataset,
+  held: { would_delete: number; live: number },
+): Promise<void> {
   await mergeMarks(tx, { datasetId: dataset.id, above: 1 });
   await tx.query(
     `update dataset
-     set held_at = coalesce(held_at, clock_timestamp()), held_count = $2, allowed_count = null, tracking_id = $3
+     set
+       held_at = coalesce(held_at, $4::timestamptz),
+       held_count = $2,
+       allowed_count = null,
+       tracking_id = $3
      where id = $1`,
-    [dataset.id, held.would_delete, randomUUID()],
+    [dataset.id, held.would_delete, randomUUID(), dataset.writeTime],
   );
   if (dataset.heldAt !== null) return;
   await queueDatasetEvent(tx, { datasetId: dataset.id, type: 'records.mass_delete_held', data: held });

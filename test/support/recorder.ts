@@ -15,13 +15,21 @@ export type Sent = {
 export function recordStatements(): { sent: Sent[]; end(): void } {
   const sent: Sent[] = [];
   const planningOf = new WeakMap<object, string>();
-  const note = (client: object, text: string, values: readonly unknown[]) => {
+  const end = hearStatements(({ client, text, values }) => {
     if (/^(begin|commit|rollback)/.test(text)) planningOf.delete(client);
     const statement = /^copy \(([\s\S]*)\) to stdout/.exec(text)?.[1] ?? text;
     sent.push({ text: statement.trim(), values, planning: planningOf.get(client) });
     const settings = text.match(/set_config\('\w+', '\w+', true\)/g);
     if (settings !== null) planningOf.set(client, `select ${settings.join(', ')}`);
-  };
+  });
+  return { sent, end };
+}
+
+/** `asked` is what was passed to `query`. */
+export type Heard = { client: object; asked: unknown; text: string; values: readonly unknown[] };
+
+/** Passes on each statement of this process, before it is sent, until the returned function is called. */
+export function hearStatements(onStatement: (heard: Heard) => void): () => void {
   const { prototype } = pg.Client as unknown as { prototype: { query(...args: unknown[]): unknown } };
   const { query } = prototype;
   prototype.query = function (this: object, ...args: unknown[]) {
@@ -29,22 +37,25 @@ export function recordStatements(): { sent: Sent[]; end(): void } {
       string | { text?: string; values?: unknown[]; submit?: unknown },
       unknown[]?,
     ];
-    if (typeof asked === 'string') note(this, asked, Array.isArray(values) ? values : []);
-    else if (typeof asked.submit !== 'function') note(this, asked.text ?? '', asked.values ?? []);
-    else
+    const hear = (text: string, values: readonly unknown[]) =>
+      onStatement({ client: this, asked, text, values });
+    if (typeof asked === 'string') hear(asked, Array.isArray(values) ? values : []);
+    else if (typeof asked.submit !== 'function') {
+      // The first statement of a transaction may be sent with `begin`.
+      const [, begin, rest = ''] = /^(begin[^\n]*;)\n([\s\S]*)$/.exec(asked.text ?? '') ?? [];
+      if (begin !== undefined) hear(begin, []);
+      hear(begin === undefined ? (asked.text ?? '') : rest, asked.values ?? []);
+    } else
       (asked as { submit(connection: object): unknown }).submit = submitting(
         asked.submit as (connection: object) => unknown,
         (text) => {
-          for (const statement of text.split(';\n')) note(this, statement, []);
+          for (const statement of text.split(';\n')) hear(statement, []);
         },
       );
     return query.apply(this, args);
   };
-  return {
-    sent,
-    end() {
-      prototype.query = query;
-    },
+  return () => {
+    prototype.query = query;
   };
 }
 
