@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { openDatabaseCable } from '../../test/support/database-cable.ts';
 import { AppError } from '../errors.ts';
+import { CopyRows } from './copy.ts';
 import { isViolationOf, mayPass, openDb, retryOnViolation, type Tx } from './pool.ts';
 
 let database: TestDatabase;
@@ -33,6 +34,39 @@ test('a transaction whose work throws leaves nothing behind, and its connection 
     /no/,
   );
   assert.deepEqual(await database.db.query('select id from thing'), []);
+});
+
+test('whatever a transaction sends first is in it, also if several statements are sent at once', async () => {
+  const { db } = database;
+  await db.query('create table first_sent (n integer)');
+  const insert = (tx: Tx, n: number, values: unknown[] = []) =>
+    tx.query(`insert into first_sent values (${values.length > 0 ? '$1' : n})`, values);
+  const works: ((tx: Tx) => Promise<unknown>)[] = [
+    (tx) => insert(tx, 1),
+    (tx) => insert(tx, 2, [2]),
+    (tx) => Promise.all([insert(tx, 3), insert(tx, 4, [4]), insert(tx, 5)]),
+    (tx) => Promise.all([insert(tx, 6, [6]), insert(tx, 7)]),
+    (tx) => tx.copyInto('first_sent (n)', new CopyRows(64).row(1).int4(8)),
+    // The text is refused as a whole, with its `begin`.
+    (tx) =>
+      tx
+        .query('insert into')
+        .catch(() => insert(tx, 9))
+        .catch(() => insert(tx, 10, [10]))
+        .catch(() => {}),
+  ];
+  for (const work of works) {
+    await assert.rejects(
+      db.transaction(async (tx) => {
+        await work(tx);
+        throw new Error('undo');
+      }),
+      /undo/,
+    );
+  }
+  assert.deepEqual(await db.query('select from first_sent'), []);
+  const rows = await db.transaction((tx) => tx.query('select 1 as one'));
+  assert.deepEqual(rows, [{ one: 1 }]);
 });
 
 test('a snapshot sees one moment and refuses to write', async () => {
@@ -78,12 +112,17 @@ test('a server that disconnects at the begin or the commit of a transaction is r
     await cable.close();
   });
   await far.query('select 1');
-  cable.pull();
-  await assert.rejects(
-    far.transaction(async () => {}),
-    { code: 'unavailable' },
-  );
-  cable.plug();
+  for (const [text, values] of [
+    ['select 1', []],
+    ['select $1::integer', [1]],
+  ] as const) {
+    cable.pull();
+    await assert.rejects(
+      far.transaction((tx) => tx.query(text, values)),
+      { code: 'unavailable' },
+    );
+    cable.plug();
+  }
   await assert.rejects(
     far.transaction(async (tx) => {
       await tx.query('select 1');

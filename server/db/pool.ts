@@ -202,7 +202,8 @@ export function openDb(
       const connect = () => connectWithin(connection === 'fresh' ? fresh : pool, connectMs);
       return withClient({ connect, rollbackWithinMs: ms }, (client) => {
         endAfter(client, connectMs);
-        const begun = (tx: Tx) => {
+        const begun = async (tx: Tx) => {
+          await tx.query('select');
           endAfter(client, ms);
           return work(tx);
         };
@@ -217,18 +218,39 @@ export function openDb(
   };
 }
 
+/** A first statement without parameters is sent together with `begin`: that saves a small write a tenth of its time. */
 async function transact<T>(
   client: pg.PoolClient,
   { begin, work }: { begin: string; work: (tx: Tx) => Promise<T> },
 ): Promise<T> {
-  await client.query(begin).catch(throwReadable);
+  let beginning: Promise<unknown> | undefined;
+  const begun = () => (beginning ??= client.query(begin).catch(throwReadable));
+  const { query, run } = queryableOf(client);
   const result = await work({
-    ...queryableOf(client),
     isTransaction: true,
-    copyRows: (query, onRow) => copyRows(client, query, onRow).catch(throwReadable),
-    copyInto: (into, rows) => copyInto(client, into, rows).catch(throwReadable),
+    async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
+      if (beginning === undefined && values.length === 0) {
+        const answered = query<R>(`${begin};\n${text}`);
+        beginning = answered;
+        return answered;
+      }
+      await begun();
+      return query<R>(text, values);
+    },
+    run: async (built) => {
+      await begun();
+      return run(built);
+    },
+    copyRows: async (query, onRow) => {
+      await begun();
+      return copyRows(client, query, onRow).catch(throwReadable);
+    },
+    copyInto: async (into, rows) => {
+      await begun();
+      return copyInto(client, into, rows).catch(throwReadable);
+    },
   });
-  await client.query('commit').catch(throwReadable);
+  if (beginning !== undefined) await client.query('commit').catch(throwReadable);
   return result;
 }
 

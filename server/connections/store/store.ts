@@ -285,9 +285,8 @@ export async function findHeadForUpdate(
  * destroyed. Throws `unknown_connection` if the connection was deleted.
  */
 export async function holdConnection(tx: Queryable, id: number): Promise<void> {
-  const rows = await tx.query('select from connection where id = $1 and deleted_at is null for key share', [
-    id,
-  ]);
+  // Without parameters, it is sent with `begin`.
+  const rows = await tx.query(`select from connection where id = ${id} and deleted_at is null for key share`);
   if (rows.length === 0) throw new AppError('unknown_connection', 'The connection was deleted.');
 }
 
