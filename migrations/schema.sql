@@ -261,6 +261,7 @@ create table dataset (
   held_count bigint,
   allowed_count bigint,
   has_leftovers boolean not null default false,
+  closed boolean not null default false,
   constraint dataset_held_is_tracked CHECK (((held_at IS NULL) OR (tracked_from IS NOT NULL))),
   constraint dataset_mass_delete CHECK ((((mass_delete_share >= (0)::double precision) AND (mass_delete_share <= (1)::double precision)) AND (mass_delete_number >= 0))),
   constraint dataset_pkey PRIMARY KEY (id),

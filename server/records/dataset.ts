@@ -47,6 +47,8 @@ export type Dataset = {
 
 /** A dataset whose row this transaction has locked. */
 export type LockedDataset = Dataset & {
+  /** The connection was deleted: nothing may be written. */
+  isClosed: boolean;
   /**
    * The time of all changes of this transaction, as text that PostgreSQL reads back to the microsecond. It was read under
    * the lock and is later than any time before, even if the clock was set back. So times are in the order of seq, and
@@ -161,8 +163,12 @@ export async function ensureDataset(db: Db, name: DatasetName): Promise<number> 
   const found = await findDataset(db, name);
   if (found !== undefined) return found.id;
   await db.query(
+    // The deletion of the connection either waits for this lock and closes the dataset, or comes first.
     `insert into dataset (connection, model, variant)
-     values ($1, $2, $3)
+     select id, $2, $3
+     from connection
+     where id = $1 and deleted_at is null
+     for key share
      on conflict on constraint dataset_unique do nothing`,
     [name.connection, name.model, name.variant],
   );
@@ -181,6 +187,7 @@ export async function lockDataset(tx: Tx, datasetId: number): Promise<LockedData
   const rows = await tx.query<LockedDataset>(`
      select
        ${columns},
+       closed as "isClosed",
        greatest(clock_timestamp(), last_modified_at + interval '1 microsecond')::text as "writeTime",
        ${byIndexAlone}
      from (

@@ -141,7 +141,8 @@ export async function setDatasetSettings(
 
 /**
  * Locks a dataset for a write, and keeps its connection from being deleted until the transaction ends. Throws
- * `unknown_connection` if the connection was deleted.
+ * `unknown_connection` if the connection was deleted. For connections that nodes of this version delete, the lock of the
+ * dataset is enough: see `migrations/0058_closed_datasets.sql`.
  */
 export async function lockForWrite(
   tx: Tx,
@@ -149,7 +150,7 @@ export async function lockForWrite(
 ): Promise<LockedDataset> {
   await holdConnection(tx, connection);
   const dataset = await lockDataset(tx, datasetId);
-  if (dataset === undefined) throw new AppError('unknown_connection');
+  if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
   return dataset;
 }
 

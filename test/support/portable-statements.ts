@@ -15,6 +15,7 @@ export const allowed: Record<string, string> = {
   'from dataset where connection = $1 and model = $2 and variant = $3':
     'finds the id of a dataset by its name',
   'into dataset (connection, model, variant)': 'makes a dataset, whose id it does not know yet',
+  'update dataset set closed = true': 'closes the datasets of a deleted connection',
   'from dataset where connection = $1 and variant = $2 and tracking_id':
     'finds datasets by the names of their models',
   'from dataset where connection = $1 order by model': 'lists the datasets of a connection',

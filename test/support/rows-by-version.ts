@@ -285,5 +285,6 @@ export function rowsByVersion(): RowsByVersion {
      })}', now(), now());`,
   );
   after.set(56, `update integration set reported_sunsets = '{2027-01-01}';`);
+  after.set(58, 'update dataset set closed = true where has_leftovers;');
   return { vault, after };
 }

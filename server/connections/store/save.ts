@@ -268,7 +268,8 @@ export async function changeMetadata(
 
 /**
  * Destroys a connection's data key, which makes all sealed values unreadable, and clears the plain-text columns. The
- * row stays until its datasets are removed in the background. Throws `unknown_connection` if another call was first.
+ * row stays until its datasets, which are closed for writes, are removed in the background. Throws `unknown_connection` if
+ * another call was first.
  */
 export async function destroyConnection(tx: Queryable, { id, at }: { id: number; at: Date }): Promise<void> {
   // Waits for transactions that hold the row (`holdConnection`); an update of non-key columns would not.
@@ -309,6 +310,21 @@ export async function destroyConnection(tx: Queryable, { id, at }: { id: number;
   );
   if (destroyed.length === 0) throw new AppError('unknown_connection', 'The connection was deleted already.');
   if (before?.isSuspended) await resume(tx, { ...before, at });
+  // In the order of their ids, as all transactions lock several datasets.
+  await tx.query(
+    `with locked as (
+       select id
+       from dataset
+       where connection = $1
+       order by id
+       for no key update
+     )
+     update dataset
+     set closed = true
+     from locked
+     where dataset.id = locked.id`,
+    [id],
+  );
 }
 
 /** Records that a caller read the credentials. */

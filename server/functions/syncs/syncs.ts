@@ -169,15 +169,19 @@ export async function resetSyncs(
   // First: after this, no such run writes anything.
   await endRuns(tx, { syncIds, at });
   await tx.query('update sync set last_succeeded_at = null where id = any($1)', [syncIds]);
+  const datasetIds: number[] = [];
   for (const { connection, functionId, variant, models } of syncs) {
     await removeCheckpoint(tx, { connectionId: connection, functionId, variant });
     if (records === 'removed') await removeState(tx, { connectionId: connection, functionId, variant });
     for (const model of models) {
       const dataset = await findDataset(tx, { connection, model, variant });
-      if (dataset === undefined) continue;
-      if (records === 'removed') await emptyDataset(tx, dataset.id);
-      else if ((await lockDataset(tx, dataset.id)) !== undefined) await closeTracking(tx, dataset.id);
+      if (dataset !== undefined) datasetIds.push(dataset.id);
     }
+  }
+  // In this order all transactions lock several datasets.
+  for (const id of datasetIds.sort((a, b) => a - b)) {
+    if (records === 'removed') await emptyDataset(tx, id);
+    else if ((await lockDataset(tx, id)) !== undefined) await closeTracking(tx, id);
   }
 }
 

@@ -119,7 +119,7 @@ async function move(
   if (datasetId === undefined) throw new AppError('invalid_cursor');
   const expired = await db.transaction(async (tx) => {
     const dataset = await lockDataset(tx, datasetId);
-    if (dataset === undefined) throw new AppError('unknown_connection');
+    if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
     return moveWithin(tx, { to, dataset, permit });
   });
   if (expired !== undefined) throw expired;

@@ -29,7 +29,7 @@ type PruneResult = { count: number; hasMore: boolean };
  *
  * The same call again is harmless. A record that changes while this runs keeps its newer payload: positions are taken
  * under the lock that is held here, so a new position is after the cursor. Throws `invalid_cursor` for a cursor that is
- * malformed or of another dataset; then nothing has changed.
+ * malformed or of another dataset, and `unknown_connection` if the connection was deleted meanwhile; then nothing has changed.
  */
 export async function pruneRecords(db: Db, request: PruneRequest): Promise<PruneResult> {
   const dataset = await findDataset(db, request);
@@ -38,6 +38,7 @@ export async function pruneRecords(db: Db, request: PruneRequest): Promise<Prune
   const pruned = await db.transaction(async (tx) => {
     const locked = await lockDataset(tx, dataset.id);
     if (locked === undefined) throw new AppError('invalid_cursor');
+    if (locked.isClosed) throw new AppError('unknown_connection');
     // Another call may have pruned further while this one waited for the lock.
     if (locked.pruneFloor >= until) return { count: 0, hasMore: false };
     const end = await findEnd(tx, { dataset: locked, until, limit: request.limit });

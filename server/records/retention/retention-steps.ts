@@ -120,8 +120,8 @@ async function takeSteps(
       const days = policy && by.daysOf(policy);
       if (dataset === undefined || policy === undefined || days === null || days === undefined)
         return undefined;
-      // They go first: another job removes them.
-      if (dataset.hasLeftovers) return undefined;
+      // Another job removes its rows, or its leftovers first.
+      if (dataset.isClosed || dataset.hasLeftovers) return undefined;
       const before = new Date(now.getTime() - days * dayMs).toISOString();
       const aged = await findLastBefore(tx, { dataset, time: before });
       const slowest = policy.waitForConsumers ? await slowestPosition(tx, dataset.id) : undefined;
