@@ -51,7 +51,8 @@ test('of ten nodes that start at once on an empty database one migrates, and eac
   const applied = await Promise.all(nodes.map((node) => migrate(node)));
   await Promise.all(nodes.map((node) => node.end()));
   const names = await listMigrations();
-  assert.deepEqual(applied.flat(), names);
+  // Another node may go on after a migration outside a transaction.
+  assert.deepEqual(applied.flat().sort(), names);
   assert.deepEqual(await appliedTo(bench.db), names);
   assert.equal(await describeSchema(bench.db), await newestSchema(t));
 });
