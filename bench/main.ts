@@ -1,5 +1,6 @@
 /**
- * Benchmarks by name: `npm run bench -- [names] [--rounds n] [--quick]`; all of them without a name.
+ * Benchmarks by name: `npm run bench -- [names] [--rounds n] [--quick]`; all of them without a name. `growth` also has
+ * `--records n` and `--steps n`.
  *
  * Each prints its figures beside a floor that was measured in the same run, in turns. Ratios to the floor compare
  * between machines, rates do not. Linux alone tells the memory of a process.
@@ -11,6 +12,7 @@ import { parseArgs } from 'node:util';
 import { handOver, startTestServer } from '../test/support/database.ts';
 import { activityBenchmark } from './activity.ts';
 import { functionsBenchmark } from './functions.ts';
+import { growthBenchmark } from './growth.ts';
 import { hostileFunctionsBenchmark } from './hostile-functions.ts';
 import { idleBenchmark } from './idle.ts';
 import { loadBenchmark } from './load.ts';
@@ -38,33 +40,52 @@ const benchmarks: Record<string, Benchmark> = {
   load: loadBenchmark,
   size: sizeBenchmark,
   idle: idleBenchmark,
+  growth: growthBenchmark,
 };
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { rounds: { type: 'string', default: '3' }, quick: { type: 'boolean', default: false } },
+  options: {
+    ...{ rounds: { type: 'string', default: '3' }, quick: { type: 'boolean', default: false } },
+    ...{ records: { type: 'string' }, steps: { type: 'string' } },
+  },
 });
 const rounds = Number(values.rounds);
+const sizes = {
+  ...(values.records !== undefined && { records: Number(values.records) }),
+  ...(values.steps !== undefined && { steps: Number(values.steps) }),
+};
 const unknown = positionals.filter((name) => benchmarks[name] === undefined);
-if (unknown.length > 0 || !(Number.isInteger(rounds) && rounds > 0)) {
-  console.error(`usage: npm run bench -- [${Object.keys(benchmarks).join('] [')}] [--rounds 3] [--quick]`);
+if (
+  unknown.length > 0 ||
+  ![rounds, ...Object.values(sizes)].every((one) => Number.isInteger(one) && one > 0)
+) {
+  console.error(
+    `usage: npm run bench -- [${Object.keys(benchmarks).join('] [')}] [--rounds 3] [--quick] [--records n] [--steps n]`,
+  );
   process.exit(2);
 }
 
 const { server, stop } = await startTestServer();
-const others = await makeTemplateOfOthers(server);
+const chosen = Object.entries(benchmarks).filter(
+  ([name]) => positionals.length === 0 || positionals.includes(name),
+);
+const others = chosen.some(([, { isWithoutOthers }]) => !isWithoutOthers)
+  ? await makeTemplateOfOthers(server)
+  : undefined;
 try {
-  for (const [name, { about, run, isWithoutOthers }] of Object.entries(benchmarks)) {
-    if (positionals.length > 0 && !positionals.includes(name)) continue;
-    for (const template of isWithoutOthers ? [server.template] : [server.template, others.template]) {
+  for (const [name, { about, run, isWithoutOthers }] of chosen) {
+    for (const template of isWithoutOthers || !others
+      ? [server.template]
+      : [server.template, others.template]) {
       handOver({ ...server, template });
       console.log(
-        `${name}${template === others.template ? ', beside a million records of others' : ''}: ${about}`,
+        `${name}${template === others?.template ? ', beside a million records of others' : ''}: ${about}`,
       );
-      await run({ rounds, scale: values.quick ? 'quick' : 'full' });
+      await run({ rounds, scale: values.quick ? 'quick' : 'full', ...sizes });
     }
   }
 } finally {
-  await others.drop();
+  await others?.drop();
   await stop();
 }

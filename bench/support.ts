@@ -15,6 +15,9 @@ export type BenchOptions = {
   rounds: number;
   /** `quick` measures the same with fewer records and calls. */
   scale: 'quick' | 'full';
+  /** Of `growth`: the records of its last step, and the number of steps. */
+  records?: number;
+  steps?: number;
 };
 
 /** What `main.ts` runs by name. */
@@ -134,7 +137,7 @@ export async function openBenchService({
   };
 }
 
-/** The bytes of a 200; throws at any other answer. Nothing is parsed. */
+/** The bytes of a 2xx; throws at any other answer. Nothing is parsed. */
 export function send(
   url: URL,
   { body, ...options }: { method: string; agent: Agent; headers: object; body: string | Buffer | undefined },
@@ -146,7 +149,7 @@ export function send(
     response.on('error', reject);
     response.on('end', () => {
       const bytes = Buffer.concat(chunks);
-      if (response.statusCode === 200) resolve(bytes);
+      if (response.statusCode! >= 200 && response.statusCode! < 300) resolve(bytes);
       else
         reject(
           new Error(`${options.method} ${url}: ${response.statusCode} ${bytes.toString('utf8', 0, 500)}`),
