@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { countingBlocks } from '../../test/support/blocks.ts';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { type Db, openDb, type Tx } from './pool.ts';
 import { lockSequence, placeAll, placeNext, type Sequence } from './sequencer.ts';
@@ -132,16 +133,16 @@ test('a read has all that was written since the previous one, also while an old 
   try {
     await old.promise;
     const sequence = sequenceOf();
-    const reading = explaining(database.db);
+    const { db, reads } = countingBlocks(database.db);
     await write(database.db, 20_000);
-    await placeAll(reading.db, sequence);
+    await placeAll(db, sequence);
     // A look goes back to the oldest transaction that writes, which may be one of another database of the server.
     let fewest = Number.POSITIVE_INFINITY;
     for (let look = 0; look < 200 && fewest >= 20; look += 1) {
       await write();
-      reading.blocks.length = 0;
-      await placeAll(reading.db, sequence);
-      fewest = Math.min(fewest, reading.blocks[0]!);
+      reads.length = 0;
+      await placeAll(db, sequence);
+      fewest = Math.min(fewest, reads[0]!.blocks);
       if (fewest >= 20) await pause(50);
     }
     assert.ok(fewest < 20, `a look read ${fewest} blocks`);
@@ -176,23 +177,3 @@ test('what a server that took over wrote under earlier transactions is found wit
   for (let look = 0; look < 100; look += 1) await placeNext(database.db, sequence);
   assert.equal(await waiting(), 0);
 });
-
-/** Notes how many blocks each look reads. */
-function explaining(db: Db): { db: Db; blocks: number[] } {
-  const blocks: number[] = [];
-  return {
-    blocks,
-    db: {
-      ...db,
-      async query<R extends object>(text: string, values?: readonly unknown[]) {
-        const [row] = await db.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
-          `explain (analyze, buffers, format json) ${text}`,
-          values,
-        );
-        const plan = row!['QUERY PLAN'][0].Plan;
-        blocks.push(plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!);
-        return db.query<R>(text, values);
-      },
-    },
-  };
-}

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { countingBlocks } from '../../test/support/blocks.ts';
 import type { Db } from '../db/pool.ts';
 import { placeAll, placeNext } from '../db/sequencer.ts';
 import { exampleConnection } from '../events/event-types.ts';
@@ -145,24 +146,8 @@ test('a sweep reads only expired rows, however many others exist', async () => {
   });
   await sweep();
   await bench.db.query('vacuum analyze delivery');
-  const blocks = { total: 0 };
-  const run = deliverySweepJob({ db: counting(bench.db, blocks), now, keptDays: 7 });
-  await run.run({}, new AbortController().signal);
-  assert.ok(blocks.total < 100, `a run with nothing to do read ${blocks.total} blocks`);
+  const { db, reads } = countingBlocks(bench.db);
+  await deliverySweepJob({ db, now, keptDays: 7 }).run({}, new AbortController().signal);
+  const total = reads.reduce((sum, { blocks }) => sum + blocks, 0);
+  assert.ok(total < 100, `a run with nothing to do read ${total} blocks`);
 });
-
-/** Adds up the blocks that statements read. */
-function counting(db: Db, blocks: { total: number }): Db {
-  return {
-    ...db,
-    async query<R extends object>(text: string, values?: readonly unknown[]) {
-      const [row] = await db.query<{ 'QUERY PLAN': [{ Plan: Record<string, number> }] }>(
-        `explain (analyze, buffers, format json) ${text}`,
-        values,
-      );
-      const plan = row!['QUERY PLAN'][0].Plan;
-      blocks.total += plan['Shared Hit Blocks']! + plan['Shared Read Blocks']!;
-      return db.query<R>(text, values);
-    },
-  };
-}
