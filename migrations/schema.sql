@@ -195,16 +195,21 @@ create table connection (
 CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_account_email ON public.connection USING btree (environment_id, lower(account_email)) WHERE ((account_email IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
+CREATE INDEX connection_deleted ON public.connection USING btree (id) WHERE (deleted_at IS NOT NULL);
+CREATE INDEX connection_end_user ON public.connection USING btree (environment_id, ((end_user ->> 'id'::text))) WHERE (((end_user ->> 'id'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_end_user_email ON public.connection USING btree (environment_id, lower((end_user ->> 'email'::text))) WHERE (((end_user ->> 'email'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_last_used ON public.connection USING btree (environment_id, last_used_at DESC NULLS LAST, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_of_integration ON public.connection USING btree (integration_id, created_at DESC, id DESC) INCLUDE (environment_id, status) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_organization ON public.connection USING btree (environment_id, (((end_user -> 'organization'::text) ->> 'id'::text))) WHERE ((((end_user -> 'organization'::text) ->> 'id'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_override ON public.connection USING btree (environment_id, md5(webhook_url_override)) WHERE ((webhook_url_override IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_expiry ON public.connection USING btree (refresh_expires_at) WHERE ((refresh_expires_at IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_prefix ON public.connection USING btree (refresh_prefix_digest) WHERE (refresh_prefix_digest IS NOT NULL);
 CREATE INDEX connection_refresh_token ON public.connection USING btree (refresh_token_digest) WHERE (refresh_token_digest IS NOT NULL);
 CREATE INDEX connection_retry ON public.connection USING btree (retry_at) WHERE (retry_at IS NOT NULL);
 CREATE INDEX connection_status ON public.connection USING btree (environment_id, status, created_at DESC, id DESC) INCLUDE (integration_id) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_tags ON public.connection USING gin (tags jsonb_path_ops) WITH (fastupdate=off) WHERE ((tags <> '{}'::jsonb) AND (deleted_at IS NULL));
 CREATE INDEX connection_token_slots ON public.connection USING btree (id) WHERE ((token_slots IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_unused ON public.connection USING btree (integration_id, refreshed_at) WHERE ((deleted_at IS NULL) AND (status = 'active'::text));
 CREATE INDEX connection_withheld ON public.connection USING btree (integration_id, withheld_until) WHERE (withheld_until IS NOT NULL);
@@ -913,6 +918,7 @@ CREATE UNIQUE INDEX run_of_sync_once ON public.run USING btree (sync_id) WHERE (
 CREATE INDEX run_of_version ON public.run USING btree (version_id);
 CREATE INDEX run_of_webhook ON public.run USING btree (function_id, id DESC) WHERE (kind = 'webhook'::text);
 CREATE INDEX run_running ON public.run USING btree (connection_id) WHERE (state = 'running'::text);
+CREATE INDEX run_unsuccessful ON public.run USING btree (environment_id, state, id DESC) WHERE (state = ANY (ARRAY['failed'::text, 'cancelled'::text]));
 CREATE INDEX run_waiting ON public.run USING btree (connection_id, priority DESC, not_before) WHERE (state = 'waiting'::text);
 
 create table run_line (
@@ -1090,7 +1096,10 @@ create table sync (
   constraint sync_variant CHECK ((variant ~ '^[A-Za-z0-9_-]{1,255}$'::text))
 );
 CREATE INDEX sync_due ON public.sync USING btree (next_at) WHERE (state = 'active'::text);
-CREATE INDEX sync_function ON public.sync USING btree (function_id);
+CREATE INDEX sync_function_next ON public.sync USING btree (function_id, next_at);
+CREATE INDEX sync_of_function ON public.sync USING btree (function_id, id);
+CREATE INDEX sync_own_frequency ON public.sync USING btree (next_at) WHERE (frequency_s IS NOT NULL);
+CREATE INDEX sync_troubled ON public.sync USING btree (function_id) WHERE ((state = 'paused'::text) OR (held IS NOT NULL) OR (failures > 0));
 
 create table sync_again (
   sync_id bigint not null,

@@ -95,7 +95,7 @@ export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps)
         summary: 'List the syncs of connections',
         description:
           'One entry for each function, connection and variant, in the order of creation. `counts` covers all entries that ' +
-          'match the filters other than `state`.',
+          'match the filters other than `state`, up to 10,000.',
         errors: ['functions_off'],
         querystring: z.strictObject({
           provider_config_key: integrationKey.optional(),

@@ -72,6 +72,7 @@ export type UsageOf = (given: {
 }) => Promise<(integration: Integration) => IntegrationUsage>;
 
 const usageWire = z.object({
+  /** Each is counted up to 10,000. */
   connections: z.object({
     total: z.number(),
     active: z.number(),

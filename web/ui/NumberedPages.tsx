@@ -1,5 +1,6 @@
 import { Group, Pagination } from '@mantine/core';
 import { Dimmed } from './Dimmed.tsx';
+import { upTo } from './size.ts';
 
 /** The visible part of a list, as "51 to 100 of 10,000", and the other pages. The first page is 0. */
 export function NumberedPages({
@@ -17,7 +18,7 @@ export function NumberedPages({
   onPage: (page: number) => void;
 }) {
   const first = page * size + 1;
-  const all = total.toLocaleString();
+  const all = upTo(total);
   return (
     <Group justify="space-between" gap="sm">
       <Dimmed role="status">

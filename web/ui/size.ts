@@ -12,3 +12,11 @@ export function spellSize(bytes: number): string {
 export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count.toLocaleString()} ${count === 1 ? one : many}`;
 }
+
+/** The service counts connections and syncs up to this number. */
+const maxCounted = 10_000;
+
+/** "10,000+" for a count that stopped. */
+export function upTo(count: number): string {
+  return `${count.toLocaleString()}${count >= maxCounted ? '+' : ''}`;
+}

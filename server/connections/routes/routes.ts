@@ -84,7 +84,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
         description:
           '`search` is part of the ID, or of the ID, name or e-mail address of the account or the end user. ' +
           '`sort=last_used` lists the most recently used connections first. With `count=true` the response has the number ' +
-          'of connections on all pages.',
+          'of connections on all pages, up to 10,000.',
         querystring: z.looseObject({
           connectionId: text({ max: 255 }).optional(),
           search: text({ max: 255 }).optional(),

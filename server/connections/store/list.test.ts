@@ -16,6 +16,7 @@ import {
   listConnections,
   resolved,
   selectCount,
+  selectIntegrationCounts,
   selectPage,
   selectStatusCounts,
 } from './list.ts';
@@ -166,6 +167,21 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
     [150, selectCount(filter({ statuses: ['needs_reauth', 'blocked'] }))],
     [150, selectCount(filter())],
     [150, { compile: () => selectStatusCounts(environmentId) }],
+    [150, { compile: () => selectIntegrationCounts(environmentId) }],
+    ...(await Promise.all(
+      [
+        { integrationKeys: ['drive'] },
+        { connectionId: 'c4711' },
+        { endUserId: 'user-4711' },
+        { tags: { team: 'team-7', plan: 'none' } },
+      ].map(
+        async (more) =>
+          [
+            150,
+            selectPage({ ...page, filter: await resolved(database.db, filter(more)), sort: 'created' }),
+          ] as const,
+      ),
+    )),
   ] as const) {
     const { blocks, plan } = await blocksOf(query.compile());
     assert.ok(blocks > 0 && blocks < max, plan);

@@ -53,7 +53,10 @@ export async function listConnections(
   }));
 }
 
-/** The number of connections on all pages. */
+/** Larger counts of connections are not exact: to count all of them on each view of a list would read them all. */
+const maxCounted = 10_000;
+
+/** The number of connections on all pages, up to `maxCounted`. */
 export async function countConnections(db: Queryable, filter: ConnectionFilter): Promise<number> {
   const [row] = await db.run(selectCount(await resolved(db, filter)));
   return row?.count ?? 0;
@@ -66,10 +69,11 @@ export async function resolved(
   db: Queryable,
   { integrationKeys, ...filter }: ConnectionFilter,
 ): Promise<ResolvedFilter> {
-  if (integrationKeys === undefined) return filter;
+  // An ID of a connection is unique, and indexed, within its integration.
+  if (integrationKeys === undefined && filter.connectionId === undefined) return filter;
   const found = await db.query<{ id: number }>(
-    'select id from integration where environment_id = $1 and key = any($2)',
-    [filter.environmentId, integrationKeys],
+    'select id from integration where environment_id = $1 and ($2::text[] is null or key = any($2))',
+    [filter.environmentId, integrationKeys ?? null],
   );
   return { ...filter, integrationIds: found.map(({ id }) => id) };
 }
@@ -93,11 +97,14 @@ export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: Res
 }
 
 export function selectCount(filter: ResolvedFilter) {
-  return tables
+  const found = tables
     .selectFrom('connection')
-    .select(sql<number>`count(*)::integer`.as('count'))
+    .select(sql`1`.as('one'))
     .where('connection.deleted_at', 'is', null)
-    .where(({ and }) => and(conditionsOf(filter)));
+    .where(({ and }) => and(conditionsOf(filter)))
+    .limit(maxCounted)
+    .as('found');
+  return tables.selectFrom(found).select(sql<number>`count(*)::integer`.as('count'));
 }
 
 function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
@@ -105,7 +112,9 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   const conditions = [sql<boolean>`connection.environment_id = ${filter.environmentId}`];
   const and = (condition: RawBuilder<boolean>) => conditions.push(condition);
   if (connectionId !== undefined) and(sql`connection.connection_id = ${connectionId}`);
-  if (integrationIds) and(sql`connection.integration_id = any(${integrationIds})`);
+  // With one integration an equality lets an index return the order.
+  if (integrationIds?.length === 1) and(sql`connection.integration_id = ${integrationIds[0]}`);
+  else if (integrationIds) and(sql`connection.integration_id = any(${integrationIds})`);
   const statuses = [...new Set(filter.statuses)];
   // With one status an equality lets an index return the order; with all of them no condition is needed.
   if (statuses.length === 1) and(sql`connection.status = ${statuses[0]}`);
@@ -123,10 +132,18 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
         and sync.held is null
         and sync.failures > 0
     )`);
-  if (endUserId !== undefined) and(sql`end_user->>'id' = ${endUserId}`);
+  // As an array, since the planner overestimates how many connections match and would read the newest until some do.
+  const ofUser = (condition: RawBuilder<boolean>) =>
+    and(sql`connection.id = any(array(
+      select id
+      from connection as own
+      where environment_id = ${filter.environmentId} and deleted_at is null and ${condition}
+    ))`);
+  if (endUserId !== undefined) ofUser(sql`end_user->>'id' = ${endUserId}`);
   if (endUserOrganizationId !== undefined)
-    and(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);
-  if (tags) and(sql`tags @> ${JSON.stringify(tags)}::jsonb`);
+    ofUser(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);
+  // The index has only connections with tags.
+  if (tags && Object.keys(tags).length > 0) and(sql`tags <> '{}' and tags @> ${JSON.stringify(tags)}::jsonb`);
   if (search !== undefined) {
     const part = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
     and(sql`concat_ws(
@@ -139,36 +156,58 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
 
 type ConnectionCounts = Record<'total' | ConnectionStatus, number>;
 
-/** Counts of connections by the row ID of their integration; an integration without connections has no entry. */
+/** Counts of connections by the row ID of their integration, each up to `maxCounted`. */
 export async function countByIntegration(
   db: Queryable,
   environmentId: number,
 ): Promise<Map<number, ConnectionCounts>> {
-  const rows = await db.query<{ integrationId: number; status: ConnectionStatus; count: number }>(
-    `select integration_id as "integrationId", status, count(*)::integer as count
-     from connection
-     where environment_id = $1 and deleted_at is null
-     group by integration_id, status`,
-    [environmentId],
+  const rows = await db.run({ compile: () => selectIntegrationCounts(environmentId) });
+  return new Map(
+    rows.map(({ integrationId, ...counts }) => [
+      integrationId,
+      { ...counts, total: counts.active + counts.needs_reauth + counts.blocked },
+    ]),
   );
-  const counts = new Map<number, ConnectionCounts>();
-  for (const { integrationId, status, count } of rows) {
-    const of = counts.get(integrationId) ?? noConnections();
-    of[status] += count;
-    of.total += count;
-    counts.set(integrationId, of);
-  }
-  return counts;
+}
+
+/** Each status has its own index. Those other than `active` are few, so they are counted for all integrations at once. */
+export function selectIntegrationCounts(environmentId: number) {
+  return sql<{ integrationId: number } & Record<ConnectionStatus, number>>`
+    select
+      integration.id as "integrationId",
+      (
+        select count(*)::integer
+        from (
+          select
+          from connection
+          where integration_id = integration.id and status = 'active' and deleted_at is null
+          limit ${maxCounted}
+        ) as found
+      ) as active,
+      coalesce(others.needs_reauth, 0) as needs_reauth,
+      coalesce(others.blocked, 0) as blocked
+    from integration
+    left join (
+      select
+        integration_id,
+        count(*) filter (where status = 'needs_reauth')::integer as needs_reauth,
+        count(*) filter (where status = 'blocked')::integer as blocked
+      from (
+        select integration_id, status
+        from connection
+        where environment_id = ${environmentId} and status in ('needs_reauth', 'blocked') and deleted_at is null
+        limit ${maxCounted}
+      ) as found
+      group by integration_id
+    ) as others on others.integration_id = integration.id
+    where integration.environment_id = ${environmentId}`.compile(tables);
 }
 
 export function noConnections(): ConnectionCounts {
   return { total: 0, active: 0, needs_reauth: 0, blocked: 0 };
 }
 
-/** Larger counts of a status are not exact. */
-const maxOfStatus = 10_000;
-
-/** Counts of connections by status, each up to `maxOfStatus`. */
+/** Counts of connections by status, each up to `maxCounted`. */
 export function selectStatusCounts(environmentId: number) {
   return sql<{ status: ConnectionStatus; count: number }>`
     select
@@ -179,7 +218,7 @@ export function selectStatusCounts(environmentId: number) {
           select
           from connection
           where environment_id = ${environmentId} and status = named.status and deleted_at is null
-          limit ${maxOfStatus}
+          limit ${maxCounted}
         ) as found
       ) as count
     from unnest(${[...connectionStatuses]}::text[]) as named (status)`.compile(tables);

@@ -107,8 +107,8 @@ export async function cancelRun(
   );
 }
 
-/** Selects the columns of `RunView`. */
-const runViewSql = `
+/** Selects the columns of `RunView` for rows of `run`; `key` is its `wrappedKey`. */
+const runViewSql = ({ runs = 'run', key = wrappedKeySql } = {}) => `
   select
     run.id,
     integration.key as "integrationKey",
@@ -130,8 +130,8 @@ const runViewSql = `
     run.error,
     run.counts,
     run.earlier,
-    ${wrappedKeySql} as "wrappedKey"
-  from run
+    ${key} as "wrappedKey"
+  from ${runs}
   join function on function.id = run.function_id
   join function_version version on version.id = run.version_id
   join integration on integration.id = function.integration_id
@@ -148,7 +148,7 @@ export async function getRun(
   { environmentId, id }: { environmentId: number; id: string },
 ): Promise<RunView> {
   const found = first(
-    await q.query<RunView>(`${runViewSql} where run.environment_id = $1 and run.id = $2`, [
+    await q.query<RunView>(`${runViewSql()} where run.environment_id = $1 and run.id = $2`, [
       environmentId,
       id,
     ]),
@@ -184,8 +184,7 @@ export async function listRuns(
   if (functions?.length === 0 || connections?.length === 0) return [];
   const isApart = connections === undefined && functions !== undefined && functions.length <= maxApart;
   return q.query<RunView>(
-    `${runViewSql}
-     join (${isApart ? ofEachFunction : ofAll}) as found on found.id = run.id
+    `${runViewSql({ runs: `(${isApart ? ofEachFunction : ofAll}) as run`, key: keyOfErrors })}
      order by run.id desc`,
     [
       ...[filter.environmentId, before ?? null, filter.kind ?? null, filter.state ?? null],
@@ -193,6 +192,9 @@ export async function listRuns(
     ],
   );
 }
+
+/** Most listed runs have no sealed error. */
+const keyOfErrors = `case when run.error is not null or run.earlier <> '[]' then ${wrappedKeySql} end`;
 
 const fits = `
   run.environment_id = $1
@@ -203,17 +205,17 @@ const fits = `
   and ($6::bigint[] is null or run.connection_id = any($6))`;
 
 const ofAll = `
-  select run.id
+  select run.*
   from run
   where ${fits}
   order by run.id desc
   limit $7`;
 
 const ofEachFunction = `
-  select newest.id
+  select newest.*
   from unnest($5::bigint[]) as wanted (function_id)
   cross join lateral (
-    select run.id
+    select run.*
     from run
     where run.function_id = wanted.function_id and ${fits}
     order by run.id desc
@@ -223,7 +225,7 @@ const ofEachFunction = `
   limit $7`;
 
 /** The functions that a filter selects. Undefined: all. */
-async function functionIds(q: Queryable, filter: RunFilter): Promise<number[] | undefined> {
+export async function functionIds(q: Queryable, filter: RunFilter): Promise<number[] | undefined> {
   const { environmentId, integrationKey, function: name, functionKind, kind } = filter;
   if ([integrationKey, name, functionKind, kind].every((given) => given === undefined)) return undefined;
   const rows = await q.query<{ id: number }>(
@@ -245,7 +247,7 @@ async function functionIds(q: Queryable, filter: RunFilter): Promise<number[] | 
 }
 
 /** The connections that a filter selects, without deleted ones. Several integrations may have the ID. Undefined: all. */
-async function connectionIds(
+export async function connectionIds(
   q: Queryable,
   { environmentId, connectionId }: RunFilter,
 ): Promise<number[] | undefined> {

@@ -91,7 +91,23 @@ const longestDelay = `interval '1 hour'`;
  */
 export async function bringNearer(q: Queryable, now: Date): Promise<void> {
   const after = 'greatest($1::timestamptz, now())';
-  const where = `sync.state = 'active' and sync.next_at > ${after} + make_interval(secs => ${frequencySql})`;
+  const isTooFar = `sync.state = 'active' and sync.next_at > ${after} + make_interval(secs => ${frequencySql})`;
+  // Indexes find the few: by function, whose frequency bounds the times, and those with a frequency of their own.
+  const found = `
+    select apart.id
+    from function
+    join function_version version on version.id = function.version_id
+    cross join lateral (
+      select id
+      from sync
+      where function_id = function.id
+        and frequency_s is null
+        and next_at > ${after} + make_interval(secs => (version.definition ->> 'frequency_s')::integer)
+      offset 0
+    ) as apart
+    union all
+    select id from sync where frequency_s is not null and next_at > ${after}`;
+  const where = `sync.id = any(array(${found})) and ${isTooFar}`;
   await q.query(setNextTimeSql({ where, after }), [now]);
   await q.query(
     `update run

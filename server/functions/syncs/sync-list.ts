@@ -4,7 +4,7 @@ import type { Queryable } from '../../db/pool.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { spellFrequency } from '../deploys/frequency.ts';
-import { runStates } from '../runs/runs.ts';
+import { connectionIds, functionIds, runStates } from '../runs/runs.ts';
 import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
 
 /**
@@ -69,8 +69,21 @@ type SyncFilter = {
   connectionId?: string | undefined;
 };
 
-/** The syncs of the filter with their state. Parameters 1 to 4 are those of `valuesOf`. */
-const found = `
+type Values = [functions: number[], connections: number[] | null];
+
+/**
+ * The syncs of one function are read along the index of functions: with an equality the planner might prefer the order by ID,
+ * which may have all syncs of other functions first.
+ */
+const ofFunctions = ([functions]: Values) =>
+  functions.length === 1
+    ? 'sync.function_id between ($1::bigint[])[1] and ($1::bigint[])[1]'
+    : 'sync.function_id = any($1::bigint[])';
+const orderOf = ([functions]: Values) =>
+  functions.length === 1 ? 'found.function_id, found.id' : 'found.id';
+
+/** Syncs with their state. $1: their functions, $2: their connections, null for all. */
+const found = (values: Values) => `
   select
     sync.*,
     function.environment_id,
@@ -99,13 +112,27 @@ const found = `
   left join run as current
     on current.sync_id = sync.id and current.kind = 'sync' and current.state in ('waiting', 'running')
   left join sync_again as again on again.sync_id = sync.id
-  where function.environment_id = $1
-    and ($2::text is null or integration.key = $2)
-    and ($3::text is null or function.name = $3)
-    and ($4::text is null or connection.connection_id = $4)`;
+  where ${ofFunctions(values)}
+    and ($2::bigint[] is null or sync.connection_id = any($2))`;
 
-function valuesOf({ environmentId, integrationKey, function: name, connectionId }: SyncFilter): unknown[] {
-  return [environmentId, integrationKey ?? null, name ?? null, connectionId ?? null];
+/** SQL that finds the syncs that may have a state, by an index: few of many syncs have one of these. */
+const candidates: Partial<Record<SyncState, string>> = {
+  running: `sync.id in (
+    select sync_id from run where kind = 'sync' and state in ('waiting', 'running')
+    union all
+    select sync_id from sync_again
+  )`,
+  paused: `sync.state = 'paused'`,
+  held: 'sync.held is not null',
+  failing: 'sync.failures > 0',
+};
+
+/** Reads IDs first: the planner has statistics about them. Undefined if no sync matches. */
+async function valuesOf(q: Queryable, filter: SyncFilter): Promise<Values | undefined> {
+  const functions = await functionIds(q, { ...filter, functionKind: 'sync' });
+  const connections = await connectionIds(q, filter);
+  if (functions?.length === 0 || connections?.length === 0) return undefined;
+  return [functions ?? [], connections ?? null];
 }
 
 type SyncRow = {
@@ -141,6 +168,8 @@ export async function listSyncs(
     ...filter
   }: SyncFilter & { state?: SyncState | undefined; vault: Vault; after: number; limit: number },
 ): Promise<ListedSync[]> {
+  const values = await valuesOf(q, filter);
+  if (values === undefined) return [];
   const rows = await q.query<SyncRow>(
     `select
        found.id,
@@ -159,19 +188,8 @@ export async function listSyncs(
        held,
        "currentId",
        "currentState",
-       (
-         select to_jsonb(last)
-         from (
-           select run.id, run.state, run.ended_at, run.error
-           from run
-           where run.sync_id = found.id
-             and run.environment_id = found.environment_id
-             and run.ended_at is not null
-           order by run.id desc
-           limit 1
-         ) as last
-       ) as last,
-       (select wrapped from data_key where id = "dataKey") as "wrappedKey",
+       to_jsonb(last) as last,
+       case when last.error is not null then (select wrapped from data_key where id = "dataKey") end as "wrappedKey",
        (
          select coalesce(jsonb_agg(
            jsonb_build_object(
@@ -184,22 +202,57 @@ export async function listSyncs(
            and dataset.held_count is not null
            and found.models ? dataset.model
        ) as "heldDeletes"
-     from (${found}) as found
-     where found.id > $5 and ($6::text is null or "is" = $6)
-     order by found.id
-     limit $7`,
-    [...valuesOf(filter), after, state ?? null, limit],
+     from (${found(values)} and ${(state && candidates[state]) ?? 'true'}) as found
+     left join lateral (
+       select run.id, run.state, run.ended_at, run.error
+       from run
+       where run.sync_id = found.id
+         and run.environment_id = found.environment_id
+         and run.ended_at is not null
+       order by run.id desc
+       limit 1
+     ) as last on true
+     where found.id > $3 and ($4::text is null or "is" = $4)
+     order by ${orderOf(values)}
+     limit $5`,
+    [...values, after, state ?? null, limit],
   );
   const keys = keyReader(vault);
   return rows.map((row) => toWire(row, keys));
 }
 
-/** The number of syncs in each state. */
+/** More syncs are not counted. */
+const maxCounted = 10_000;
+
+/**
+ * The number of syncs in each state, `maxCounted` in all at most. Reads only an index, and those in a state other than
+ * `active`. Syncs of a connection that was deleted in the last minute may count as active.
+ */
 export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.input<typeof syncCountsWire>> {
+  const values = await valuesOf(q, filter);
+  if (values === undefined) return { running: 0, paused: 0, held: 0, failing: 0, active: 0 };
+  const { paused, held, failing, running } = candidates;
+  const foundBy = (condition: string) =>
+    `(select found.id, found."is" from (${found(values)} and ${condition}) as found limit ${maxCounted})`;
+  const others = syncStates.filter((is) => is !== 'active');
   const [counts] = await q.query<z.input<typeof syncCountsWire>>(
-    `select ${syncStates.map((is) => `count(*) filter (where "is" = '${is}') as ${is}`).join(', ')}
-     from (${found}) as found`,
-    valuesOf(filter),
+    `select
+       ${others.map((is) => `count(*) filter (where "is" = '${is}') as ${is}`).join(', ')},
+       greatest(0, (
+         select count(*)
+         from (
+           select
+           from sync
+           where ${ofFunctions(values)} and ($2::bigint[] is null or connection_id = any($2))
+           limit ${maxCounted}
+         ) as listed
+       ) - count(*)) as active
+     from (
+       ${foundBy(`(${paused} or ${held} or ${failing})`)}
+       union
+       ${foundBy(running!)}
+     ) as other`,
+    values,
   );
   return counts!;
 }

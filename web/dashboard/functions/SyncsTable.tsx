@@ -8,6 +8,7 @@ import { IconPlugConnected } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { upTo } from '../../ui/size.ts';
 import type { At } from '../connections/queries.ts';
 import { AnchorLink, connectionPage, functionPage, runPage } from '../links.tsx';
 import { CursorPager, defined, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
@@ -273,8 +274,8 @@ function countsOf(counts: SyncCounts): string {
   const total = Object.values(counts).reduce((sum, count) => sum + count, 0);
   const parts = (['running', 'failing', 'held', 'paused'] as const)
     .filter((state) => counts[state] > 0)
-    .map((state) => `${counts[state].toLocaleString()} ${state}`);
-  return `${total.toLocaleString()} in all${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`;
+    .map((state) => `${upTo(counts[state])} ${state}`);
+  return `${upTo(total)} in all${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`;
 }
 
 type Shown = { name: string; variant: string; sync: Sync | undefined };

@@ -8,7 +8,7 @@ import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
-import { counted } from '../../ui/size.ts';
+import { counted, upTo } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
 import { sentence } from '../../ui/words.ts';
 import { hostOf } from '../events/words.ts';
@@ -17,7 +17,7 @@ import { QuotaBar } from '../integrations/QuotaBar.tsx';
 import { AnchorLink, functionPage, integrationPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { lastSteps, ProxiedCard } from './ProxiedCard.tsx';
-import { countProblems, type Health, healthQuery, maxCounted } from './queries.ts';
+import { countProblems, type Health, healthQuery } from './queries.ts';
 
 type To = Pick<LinkProps, 'to' | 'params' | 'search'>;
 /** From this share on, the use of a quota is a problem. */
@@ -64,8 +64,6 @@ function SetUpLeft() {
     </Alert>
   );
 }
-
-const upTo = (count: number) => (count >= maxCounted ? `${count.toLocaleString()}+` : count.toLocaleString());
 
 /** A number for each state; each is a link to the list of what it counts. */
 function Figures({ health }: { health: Health }) {

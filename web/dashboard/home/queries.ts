@@ -5,7 +5,7 @@ import type { Usage } from '../integrations/queries.ts';
 
 /** What does not work in an environment. */
 export type Health = {
-  /** Counted up to `maxCounted`. */
+  /** Counted up to 10,000. */
   connections: { active: number; needs_reauth: number; blocked: number };
   syncs: { integration_id: string; function: string; failing: number }[];
   endpoints: {
@@ -18,7 +18,6 @@ export type Health = {
   integrations: { integration_id: string; display_name: string; cause: string; since: string }[];
   quotas: (Omit<Usage['quota'][number], 'counts'> & { integration_id: string })[];
 };
-export const maxCounted = 10_000;
 
 export const healthQuery = (environment: string) =>
   queryOptions({

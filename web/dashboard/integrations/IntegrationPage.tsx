@@ -32,6 +32,7 @@ import { LoadingRows } from '../../ui/Loading.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { upTo } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { postCall } from '../call-code.ts';
@@ -392,7 +393,7 @@ function Overview({ integration, usage }: { integration: Integration; usage: Usa
             <Group justify="space-between">
               <Title order={2}>Connections</Title>
               <AnchorLink size="sm" to="/$environment/connections" params={params} search={search}>
-                View all {usage.connections.total.toLocaleString()}
+                View all {upTo(usage.connections.total)}
               </AnchorLink>
             </Group>
             <Loaded query={connections} loading={<LoadingRows rows={3} />}>

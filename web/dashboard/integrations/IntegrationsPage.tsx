@@ -9,6 +9,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
+import { upTo } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
 import { causeName } from '../connections/causes.ts';
 import { ButtonLink, GuideLink, integrationPage } from '../links.tsx';
@@ -114,11 +115,11 @@ function Connected({ usage }: { usage: Usage }) {
   const dead = needs_reauth + blocked;
   return (
     <Dimmed>
-      {total === 1 ? '1 connection' : `${total.toLocaleString()} connections`}
+      {total === 1 ? '1 connection' : `${upTo(total)} connections`}
       {dead > 0 && (
         <Text span inherit c="var(--mantine-color-red-light-color)" fw={550}>
           {' '}
-          · {dead.toLocaleString()} reconnect needed
+          · {upTo(dead)} reconnect needed
         </Text>
       )}
     </Dimmed>
