@@ -16,7 +16,7 @@ const layers = [...read('ARCHITECTURE.md').matchAll(/^\| \d+ \| (.*) \|$/gm)]
 /** What a module may import from outside of `server/`. */
 const importsFromOutside: Record<string, RegExp> = {
   main: /^sandbox\//,
-  cli: /^(sdk|tools)\//,
+  cli: /^(sdk|tools|sandbox\/profiles)\//,
   'functions-folder': /^sdk\/compile\//,
 };
 const moduleOf = (file: string) => file.split('/')[1]!.replace(/\.ts$/, '');

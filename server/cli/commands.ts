@@ -158,7 +158,10 @@ function addServiceCommands({ program, end }: Table): void {
     .description('list running nodes, and nodes that were killed')
     .addOption(json)
     .action(async (options) => end(await (await import('./nodes.ts')).nodesCommand(options)));
-  const providers = program.command('providers').description('manage the provider definitions of your own');
+  const providers = program
+    .command('providers')
+
+    .description('manage the provider definitions of your own');
   providers
     .command('reload')
     .description('let all running nodes read the definitions of TRELLIS_PROVIDERS_DIR again')
@@ -182,6 +185,26 @@ function addServiceCommands({ program, end }: Table): void {
     .requiredOption('--out <file>', 'the file to write')
     .action(async (directory, options) =>
       end(await (await import('./providers.ts')).signProvidersCommand(directory, options)),
+    );
+  const provider = program.command('provider').description('add a provider to Trellis');
+  provider
+    .command('new')
+    .description('write a definition from a few answers, walk its flow, and name what is missing')
+    .argument('<name>', 'the name of the provider, which is that of the file')
+    .addOption(
+      new Option('--mode <mode>', 'how a connection authenticates; default: typed').choices([
+        ...['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'JWT'],
+      ] as const),
+    )
+    .option('--title <text>', 'its name as people see it; default: typed')
+    .option('--docs <url>', 'its documentation; default: typed')
+    .option('--api <url>', 'the base address of its API; default: typed')
+    .option('--authorization <url>', 'its authorization page; default: typed')
+    .option('--token <url>', 'its token endpoint, or the address of the sign-in; default: typed')
+    .option('--header <name>', 'the header with an API key; default Authorization')
+    .option('--out <directory>', 'where the file is written; default: here')
+    .action(async (name, options) =>
+      end(await (await import('./provider-new.ts')).newProviderCommand(name, options)),
     );
   const audit = program.command('audit').description('check the audit log');
   audit
