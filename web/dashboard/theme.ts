@@ -67,8 +67,11 @@ export const theme = createTheme({
     // Rows of one line are 34 pixels high.
     Table: { defaultProps: { verticalSpacing: 6, horizontalSpacing: 'sm' } },
     Input: {
-      vars: (_: MantineTheme, { size = 'sm' }: InputProps) => ({
-        wrapper: size === 'sm' ? { '--input-height': '2rem' } : {},
+      vars: (_: MantineTheme, { size = 'sm', multiline }: InputProps) => ({
+        wrapper:
+          size === 'sm'
+            ? { '--input-height': '2rem', ...(multiline && { '--input-padding-y': '0.2375rem' }) }
+            : {},
       }),
     },
     Tooltip: { defaultProps: { withArrow: true, openDelay: 250 } },
