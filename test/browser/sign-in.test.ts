@@ -200,8 +200,21 @@ describe('signing in with a browser', { skip: skipBrowser }, () => {
     await press('Set the password');
     await page.getByText('At least 12 characters').nth(1).waitFor();
     await page.getByRole('textbox', { name: 'New password' }).fill('another good password');
+    // The former session has ended, and the response with the next one has not come.
+    dashboard.expectComplaint(/401/);
+    const error = { code: 'unauthorized', message: 'Of the former session.' };
+    const refuse = (route: Route) => route.fulfill({ status: 401, json: { error } });
+    const held = Promise.withResolvers<void>();
+    await page.route('**/api/auth/change-password', (route) => held.promise.then(() => route.continue()));
     await press('Set the password');
+    const isAsked = page.waitForResponse('**/users/me');
+    await page.route('**/users/me', refuse, { times: 1 });
+    await page.route('**/environment/health', refuse, { times: 1 });
+    await isAsked;
+    held.resolve();
     await page.getByText('The password is changed.').waitFor();
+    await page.unroute('**/api/auth/change-password');
+    assert.equal(new URL(page.url()).pathname, '/app/dev/settings');
   });
 
   test('a forgotten password gets a link by mail, and the page is the same without an account', async () => {

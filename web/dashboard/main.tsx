@@ -38,7 +38,12 @@ async function leaveUnlessSignedIn(): Promise<void> {
   if (isAsked) return;
   isAsked = true;
   const former = queries.getQueryData(meQuery().queryKey)?.id;
-  const present = await whoIsSignedIn();
+  let present = await whoIsSignedIn();
+  // A change of the password ends the session, and only its response has the next one.
+  if (present === null && queries.isMutating() > 0) {
+    await mutationsSettled();
+    present = await whoIsSignedIn();
+  }
   isAsked = false;
   if (present === undefined) return;
   // The call may have used a session that was replaced meanwhile, as after a change of the password.
@@ -47,6 +52,16 @@ async function leaveUnlessSignedIn(): Promise<void> {
   if (!at.startsWith('/sign-in')) await router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
   // The data of the previous user is removed, so that the Back button does not show it.
   queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
+}
+
+function mutationsSettled(): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = queries.getMutationCache().subscribe(() => {
+      if (queries.isMutating() > 0) return;
+      stop();
+      resolve();
+    });
+  });
 }
 
 /** The number of responses of a query at its last refetch: one refetch is enough until it is answered. */
