@@ -96,41 +96,38 @@ export async function removePayloads(
   tx: Tx,
   { dataset, end }: { dataset: LockedDataset; end: number },
 ): Promise<{ count: number; bytes: number }> {
-  const at = [dataset.id, dataset.pruneFloor, end];
-  const receipt = await tx.query<{ count: number; bytes: number }>(
-    `with doomed as (
-       select seq, ${rowBytes} as bytes
-       from payload
-       where dataset_id = $1 and seq > $2 and seq <= $3
-     )
-     insert into prune (dataset_id, pruned_at, seqs, count, bytes)
-     select
-       $1,
-       $4::timestamptz,
-       case
-         when count(*) = max(seq) - min(seq) + 1 then int8multirange(int8range(min(seq), max(seq), '[]'))
-         else (select range_agg(int8range(seq, seq, '[]')) from doomed)
-       end,
-       count(*),
-       sum(bytes)::bigint
-     from doomed
-     having count(*) > 0
-     returning count, bytes`,
-    [...at, dataset.writeTime],
-  );
-  const { count, bytes } = first(receipt) ?? { count: 0, bytes: 0 };
-  await tx.query(
+  const rows = await tx.query<{ count: number; bytes: number; seqs: string | null }>(
     `with gone as (
        delete from payload
        where dataset_id = $1 and seq > $2 and seq <= $3
+       returning seq, ${rowBytes} as bytes
+     ),
+     total as (
+       select
+         count(*) as count,
+         coalesce(sum(bytes), 0)::bigint as bytes,
+         case
+           when count(*) = max(seq) - min(seq) + 1 then int8multirange(int8range(min(seq), max(seq), '[]'))
+           else (select range_agg(int8range(seq, seq, '[]')) from gone)
+         end as seqs
+       from gone
      )
      update dataset
      set
        prune_floor = $3,
-       pruned = pruned + $4,
-       payload_bytes = payload_bytes - $5
-     where id = $1`,
-    [...at, count, bytes],
+       pruned = pruned + total.count,
+       payload_bytes = payload_bytes - total.bytes
+     from total
+     where id = $1
+     returning total.count as count, total.bytes as bytes, total.seqs as seqs`,
+    [dataset.id, dataset.pruneFloor, end],
   );
+  const { count, bytes, seqs } = first(rows) ?? { count: 0, bytes: 0, seqs: null };
+  if (count > 0)
+    await tx.query(
+      `insert into prune (dataset_id, pruned_at, seqs, count, bytes)
+       values ($1, $2::timestamptz, $3::int8multirange, $4, $5)`,
+      [dataset.id, dataset.writeTime, seqs, count, bytes],
+    );
   return { count, bytes };
 }
