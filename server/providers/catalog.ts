@@ -261,7 +261,7 @@ function environmentFaults(own: ProviderDefinition): [path: (string | number)[],
 
 /** The number of ways in which a value of this length can match, at most: the time of the slowest match grows with it. */
 function waysToMatch(pattern: string, length: number): number {
-  const signs = pattern.replace(/\\[^1-9k]|\[(?:\\.|[^\]\\])*\]/gu, 'x');
+  const signs = pattern.replace(/\\(?:[pPu]\{[^}]*\}|[^1-9k])|\[(?:\\.|[^\]\\])*\]/gu, 'x');
   let at = 0;
   const alternatives = (): number => {
     let ways = sequence();
@@ -278,15 +278,15 @@ function waysToMatch(pattern: string, length: number): number {
   };
   const repeated = (): number => {
     const isGroup = signs[at] === '(';
-    // A reference to a group, and a group that looks ahead or behind.
-    if (signs[at] === '\\' || (signs.startsWith('(?', at) && signs[at + 2] !== ':')) {
+    // A reference to a group, a quantifier of another form, and a group that looks ahead or behind.
+    if (signs[at] === '\\' || signs[at] === '{' || (signs.startsWith('(?', at) && signs[at + 2] !== ':')) {
       at = signs.length;
       return Infinity;
     }
     at += isGroup ? (signs[at + 1] === '?' ? 3 : 1) : 1;
     const inner = isGroup ? alternatives() : 1;
     if (isGroup) at += 1;
-    const [quantifier, from, to] = /^(?:[*+?]|\{(\d+)(?:,(\d*))?\})\??/.exec(signs.slice(at, at + 20)) ?? [];
+    const [quantifier, from, to] = /^(?:[*+?]|\{(\d+)(?:,(\d*))?\})\??/.exec(signs.slice(at)) ?? [];
     if (quantifier === undefined) return inner;
     at += quantifier.length;
     if (quantifier.startsWith('?')) return inner + 1;

@@ -7,7 +7,7 @@ import { type Caller, hasScope, type Scope } from '../http/auth/caller.ts';
 import { success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { type Catalog, CatalogError } from './catalog.ts';
-import { addressesOf, type ProviderDefinition } from './definition.ts';
+import type { ProviderDefinition } from './definition.ts';
 import {
   deleteEnvironmentDefinition,
   environmentName,
@@ -71,7 +71,13 @@ export function definitionRoutes(
     async ({ body: { name, definition: text }, caller }) => {
       const read = readOrRefuse(catalog, { name, text });
       const { environmentId } = caller;
+      // It would decide where the secrets of their integrations are sent.
+      if (catalog.find(name) !== undefined)
+        throw new AppError('provider_exists', `The operator has defined a provider "${name}".`);
       await db.transaction(async (tx) => {
+        const users = await usersOf(tx, { environmentId, name });
+        if (users !== undefined)
+          throw new AppError('provider_exists', `The name is in use by ${users}. Choose another one.`);
         await insertEnvironmentDefinition(tx, { ...read, environmentId, name, text, at: now() });
         await audit(tx, caller, { action: 'provider.created', target: name });
       });
@@ -88,7 +94,7 @@ export function definitionRoutes(
         summary: 'Replace the definition of a provider of the environment',
         description:
           'Integrations use the new definition within a second. While integrations use the provider, its `auth_mode` ' +
-          'stays, and only a key that may read all their secrets can change where they are sent.',
+          'stays, and only a key that may read all their secrets can change more than the texts that people read.',
         errors: ['not_found', 'provider_in_use'],
         example: { body: { definition: 'extends: private-api-key\ndisplay_name: Our CRM\n' } },
         params,
@@ -129,10 +135,7 @@ export function definitionRoutes(
         await lockEnvironmentDefinition(tx, { environmentId, name, catalog });
         const users = await usersOf(tx, { environmentId, name });
         if (users !== undefined)
-          throw new AppError(
-            'provider_in_use',
-            `Integrations use the provider: ${users}. Delete these first.`,
-          );
+          throw new AppError('provider_in_use', `The provider is in use by ${users}. Delete these first.`);
         await deleteEnvironmentDefinition(tx, { environmentId, name });
         await audit(tx, caller, { action: 'provider.deleted', target: name });
       });
@@ -141,10 +144,18 @@ export function definitionRoutes(
   );
 }
 
+/** Of a definition with its bases, as JSON: aliases of YAML can make much of a short text. */
+const maxContentLength = 262_144;
+
 /** Throws `invalid_body` with the lines of the text. */
 function readOrRefuse(catalog: Catalog, given: { name: string; text: string }): ReturnType<Catalog['read']> {
   try {
-    return catalog.read(given);
+    const read = catalog.read(given);
+    if (JSON.stringify(read.content).length <= maxContentLength) return read;
+    const message = `The definition is too large: its aliases and bases make more than ${maxContentLength} characters.`;
+    throw new AppError('invalid_body', undefined, {
+      errors: [{ code: 'custom', message, path: ['definition'] }],
+    });
   } catch (error) {
     if (!(error instanceof CatalogError)) throw error;
     throw new AppError('invalid_body', undefined, {
@@ -157,16 +168,30 @@ function readOrRefuse(catalog: Catalog, given: { name: string; text: string }): 
   }
 }
 
-/** The IDs of the integrations that use the provider; undefined if there are none. */
+/**
+ * The IDs of the integrations that use the provider, and whether tokens wait for their revocation; undefined if there is
+ * neither.
+ */
 async function usersOf(
   tx: Tx,
   { environmentId, name }: { environmentId: number; name: string },
 ): Promise<string | undefined> {
   const [found] = await tx.query<{ keys: string | null }>(
     `select string_agg(key, ', ' order by key) as keys
-     from integration
-     where environment_id = $1
-       and provider = $2`,
+     from (
+       select key
+       from integration
+       where environment_id = $1
+         and provider = $2
+       union all
+       select 'tokens that wait for their revocation'
+       where exists (
+         select
+         from revocation
+         where environment_id = $1
+           and about ->> 'provider' = $2
+       )
+     ) as users`,
     [environmentId, name],
   );
   return found?.keys ?? undefined;
@@ -179,7 +204,7 @@ function requireMayReplace(
   if (before.auth_mode !== after.auth_mode)
     throw new AppError(
       'provider_in_use',
-      `Integrations use the provider (${users}), so its auth_mode must stay ${before.auth_mode}.`,
+      `The provider is in use by ${users}, so its auth_mode must stay ${before.auth_mode}.`,
     );
   if (JSON.stringify(destinationsOf(before)) === JSON.stringify(destinationsOf(after))) return;
   const missing = ofSecrets.filter((scope) => !hasScope(caller, scope));
@@ -191,16 +216,10 @@ function requireMayReplace(
   );
 }
 
-/** The parts of a definition that determine the addresses of requests, and which secrets these contain. */
-function destinationsOf(definition: ProviderDefinition): unknown[] {
-  const { token, login, assertion, signature, placement, api, refresh, sandbox } = definition;
-  return [
-    addressesOf(definition),
-    [token?.params, token?.auth_method, token?.client_assertion, token?.client_id_param, refresh.params],
-    [login, assertion, signature, placement, definition.verification],
-    [api.other_base_urls, api.headers, api.forbid, api.redirects, sandbox, definition.authorization],
-    [definition.connection_config, definition.integration_config, definition.credentials],
-  ];
+/** What may determine the addresses of requests, which secrets these contain, and what is shown of responses. */
+function destinationsOf(definition: ProviderDefinition): object {
+  const { display_name, categories, docs, level, source, sunset, logo, setup, ...others } = definition;
+  return others;
 }
 
 function audit(tx: Tx, caller: Caller, entry: { action: string; target: string }): Promise<void> {

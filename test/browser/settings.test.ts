@@ -284,12 +284,15 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
 
   test('an environment with connections shows what prevents its deletion', async () => {
     await connect(trellis);
+    // No page asks for an environment while its name changes.
+    await page.goto('about:blank');
     await rename({ from: 'dev', to: 'busy' });
     await page.goto(`${trellis.baseUrl}/app/busy/settings?tab=environments`);
     await choose('busy', 'Delete');
     await page.getByText('1 connection must be deleted first').waitFor();
     assert.ok(await page.getByRole('button', { name: 'Delete permanently' }).isDisabled());
     await picture(page, 'settings-environment-in-use');
+    await page.goto('about:blank');
     await rename({ from: 'busy', to: 'dev' });
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=people`);
   });

@@ -1,4 +1,3 @@
-// Slow: it starts a service apart, and asks for each promise.
 
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';

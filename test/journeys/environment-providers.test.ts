@@ -165,11 +165,32 @@ test('a wrong definition is refused with its lines, and nothing is stored', asyn
   assert.match(await fault(deep), /nested too deeply|mapping/);
   const bomb = `a: &a [x,x,x,x,x,x,x,x,x]\n${[...'bcdefghi'].map((one, at) => `${one}: &${one} [${Array(9).fill(`*${'abcdefgh'[at]}`).join()}]`).join('\n')}`;
   assert.match(await fault(bomb), /aliases/);
-  for (const slow of ['(a+)+', '(a|a)*', 'a*a*a*', '(?=a)a', '(a)\\1', 'a?'.repeat(25), '(', '(a{2}){30}']) {
+  const field = (name: string, description: string) =>
+    `  ${name}: { title: X, description: ${description} }\n`;
+  const many = Array.from({ length: 20 }, (_, at) => field(`x${at}`, '*long')).join('');
+  const large = `${text}connection_config:\n${field('x', `&long ${'z'.repeat(20_000)}`)}${many}`;
+  assert.match(await fault(large), /too large/);
+  for (const slow of [
+    '(a+)+',
+    '(a|a)*',
+    'a*a*a*',
+    '(?=a)a',
+    '(a)\\1',
+    'a?'.repeat(25),
+    '(',
+    '(a{2}){30}',
+    `(a+){${'0'.repeat(20)}1,}b`,
+  ]) {
     const field = `connection_config: { x: { title: X, description: X., pattern: '${slow}' } }\n`;
     assert.match(await fault(text + field), /x\.pattern: /, slow);
   }
-  for (const fast of ['[a-z0-9][a-z0-9-]*', '(?:eu|us|ap)', '[\\w.+-]+@[\\w.-]+', '[A-Z]{2,4}\\d{6}']) {
+  for (const fast of [
+    '[a-z0-9][a-z0-9-]*',
+    '(?:eu|us|ap)',
+    '[\\w.+-]+@[\\w.-]+',
+    '[A-Z]{2,4}\\d{6}',
+    '\\p{L}+\\u{20}\\d',
+  ]) {
     const field = `connection_config: { x: { title: X, description: X., pattern: '${fast}' } }\n`;
     await made(create('own-fast', text + field));
     await made(remove('own-fast'));
@@ -242,6 +263,41 @@ test('a definition that an integration uses cannot be deleted, also if both come
   if (!isThere) return;
   const refused = await remove('own-used');
   assert.deepEqual([refused.status, codeOf(refused)], [409, 'provider_in_use']);
+});
+
+test('a change of what is read from responses needs the scopes of secrets, as one of addresses does', async () => {
+  const narrow = await trellis.keyWith('integrations:write', 'integrations:read');
+  const text = generic()['own-oauth']!;
+  const shown = text.replace('/token }\nscopes', '/token, answer: { scope: refresh_token } }\nscopes');
+  assert.notEqual(shown, text);
+  const refused = await replace('own-oauth', shown, narrow);
+  assert.deepEqual([refused.status, codeOf(refused)], [403, 'forbidden'], refused.text);
+});
+
+test('a new definition does not take over integrations or tokens that wait for their revocation', async () => {
+  const { db } = trellis;
+  await made(create('own-left', keyed()));
+  await made(integrate('own-left', 'left'));
+  // As of a file of the operator that is gone.
+  await db.query("delete from provider_definition where name = 'own-left'");
+  const taken = await create('own-left', keyed());
+  assert.deepEqual([taken.status, codeOf(taken)], [409, 'provider_exists'], taken.text);
+
+  await made(create('own-waiting', keyed()));
+  await db.query(
+    `insert into revocation
+       (environment_id, connection, about, is_forced, secrets, next_at, created_at)
+     select environment_id, 0, '{"provider": "own-waiting"}', false, '', now() + interval '1 hour', now()
+     from provider_definition
+     where name = 'own-waiting'`,
+  );
+  const refused = await remove('own-waiting');
+  assert.deepEqual([refused.status, codeOf(refused)], [409, 'provider_in_use'], refused.text);
+  const narrow = await trellis.keyWith('integrations:write', 'integrations:read');
+  const moved = await replace('own-waiting', keyed().replace('X-Key', 'X-Other'), narrow);
+  assert.deepEqual([moved.status, codeOf(moved)], [403, 'forbidden'], moved.text);
+  await db.query("delete from revocation where about ->> 'provider' = 'own-waiting'");
+  await made(remove('own-waiting'));
 });
 
 test('a session lists the definitions of its environment without their texts', async () => {
