@@ -4,8 +4,8 @@
  *
  * The cost is the number of blocks that the statements of a call read (`pg_stat_statements`), which is the same on every
  * machine, and the median time. The calls use connections of their own, whose datasets have the same size at each step:
- * `million` measures a large dataset. A node of the role `api` takes the calls, and then a node of the role `worker` works for
- * a minute, so that the statements of both are told apart.
+ * `million` measures a large dataset. A node of the role `api` takes the calls; after it, a node of the role `worker` runs for
+ * a minute. So the statements of calls and those of jobs are counted apart.
  *
  * A B-tree of a hundred times as many rows has one or two levels more, so a statement that finds its rows by an index reads one
  * or two blocks more for each of them.
@@ -138,7 +138,7 @@ async function measure(db: Db, costs: Costs, name: string, calls: (() => Promise
   costs.set(name, cost);
 }
 
-/** What a worker does by itself in a minute, in which it also sends the events of the calls before. */
+/** The jobs of a worker in a minute. The worker also delivers the events that the calls have raised. */
 async function measureWorker(db: Db, costs: Costs, work: () => Promise<void>): Promise<void> {
   const all = await costOf(db, () => work().then(() => [workerMs]));
   costs.set('worker: all of a minute', all);

@@ -1,9 +1,9 @@
 /**
  * `trellis provider new`: writes the definition of a provider out of a few answers, walks its flow, and names what is missing.
  *
- * An OAUTH2 definition is walked against a provider on loopback with the habits of the standard, or those that the sandbox
- * knows of a provider of this name: authorization, exchange, a call, refresh, revocation. Other modes show the call that a
- * connection makes. Does not own: the checks (`providers/catalog.ts`), the requests (`auth-modes/`).
+ * The flow of an OAUTH2 definition runs against a provider on loopback: authorization, exchange, a call, refresh, revocation.
+ * That provider behaves as the sandbox's profile of the same name, or without a profile as the standard says. For other
+ * modes, the command shows the call that a connection makes. Does not own: the checks (`providers/catalog.ts`), the requests (`auth-modes/`).
  */
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';

@@ -306,17 +306,20 @@ function issuesOf(issue: z.core.$ZodIssue): [PropertyKey[], string][] {
   return [[issue.path, inner ?? issue.message]];
 }
 
+/** Throws UnknownProviderError. */
+export function getProvider(name: string, find: Catalog['find']): ProviderDefinition {
+  const definition = find(name);
+  if (definition === undefined) throw new UnknownProviderError(name);
+  return definition;
+}
+
 function catalogOf(entries: ReadonlyMap<string, Entry>, modes: AuthModeTable): Catalog {
   const find = (name: string) => entries.get(name)?.definition();
   const sorted = [...entries].sort(([a], [b]) => (a < b ? -1 : 1));
   return {
     modes,
     find,
-    get(name) {
-      const definition = find(name);
-      if (definition === undefined) throw new UnknownProviderError(name);
-      return definition;
-    },
+    get: (name) => getProvider(name, find),
     list(search = '') {
       const wanted = search.toLowerCase();
       return sorted

@@ -9,7 +9,7 @@
  */
 import { isViolationOf, type Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { type Catalog, definitionOf, UnknownProviderError } from './catalog.ts';
+import { type Catalog, definitionOf, getProvider } from './catalog.ts';
 import type { ProviderDefinition } from './definition.ts';
 
 const prefix = 'own-';
@@ -87,14 +87,14 @@ export async function findEnvironmentDefinition(
   { environmentId, name }: At,
 ): Promise<EnvironmentDefinition | undefined> {
   if (!name.startsWith(prefix)) return undefined;
-  const [found] = await db.query<EnvironmentDefinition>(
+  const [stored] = await db.query<EnvironmentDefinition>(
     `select text, created_at as "createdAt", updated_at as "updatedAt"
      from provider_definition
      where environment_id = $1
        and name = $2`,
     [environmentId, name],
   );
-  return found;
+  return stored;
 }
 
 /** Throws `provider_exists`, or `too_many_providers` if the environment has as many as it may have. */
@@ -122,7 +122,7 @@ export async function lockEnvironmentDefinition(
   tx: Queryable,
   { environmentId, name, catalog }: At & { catalog: Catalog },
 ): Promise<ProviderDefinition> {
-  const [found] = await tx.query<Stored>(
+  const [stored] = await tx.query<Stored>(
     `select name, content
      from provider_definition
      where environment_id = $1
@@ -130,9 +130,9 @@ export async function lockEnvironmentDefinition(
      for update`,
     [environmentId, name],
   );
-  if (found === undefined)
+  if (stored === undefined)
     throw new AppError('not_found', `This environment has no provider of its own called "${name}".`);
-  return read(found, catalog);
+  return read(stored, catalog);
 }
 
 export async function replaceEnvironmentDefinition(
@@ -181,18 +181,14 @@ function withDefinitions(catalog: Catalog, own: readonly ProviderDefinition[]): 
   return {
     ...catalog,
     find,
-    get(name) {
-      const definition = find(name);
-      if (definition === undefined) throw new UnknownProviderError(name);
-      return definition;
-    },
+    get: (name) => getProvider(name, find),
     list(search = '') {
       const wanted = search.toLowerCase();
-      const found = own.filter(
+      const matching = own.filter(
         ({ name, display_name }) => name.includes(wanted) || display_name.toLowerCase().includes(wanted),
       );
       const shipped = catalog.list(search).filter(({ name }) => !byName.has(name));
-      return [...shipped, ...found].sort((a, b) => (a.name < b.name ? -1 : 1));
+      return [...shipped, ...matching].sort((a, b) => (a.name < b.name ? -1 : 1));
     },
   };
 }

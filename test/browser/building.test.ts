@@ -33,7 +33,7 @@ describe('the page that is shown while the dashboard is being built', { skip: sk
     await rm(directory, { recursive: true });
   });
 
-  test('turns into the dashboard by itself, and keeps the fragment of a set-up link', async () => {
+  test('the dashboard replaces the page when it is built, and the fragment of a set-up link stays', async () => {
     const page = await browser.newPage();
     await page.goto(`${await app.listen({ port: 0 })}/app/invitation#the-token`);
     await page.getByRole('heading', { name: 'The dashboard is being built' }).waitFor();

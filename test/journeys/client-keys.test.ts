@@ -5,7 +5,7 @@ import { createPublicKey, generateKeyPairSync, X509Certificate } from 'node:cryp
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before, type TestContext, test } from 'node:test';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { standard } from '../../sandbox/profiles/profile.ts';
 import { startProfile } from '../../sandbox/profiles/provider.ts';
@@ -144,8 +144,10 @@ async function live(key: string, provider: Awaited<ReturnType<typeof startProfil
   await done('DELETE', `/connections/${living}?provider_config_key=${key}`);
 }
 
-test('a client authenticates by assertions that its private key signs, each of them new', async (t) => {
-  const audience = 'https://bank.example';
+const audience = 'https://bank.example';
+
+/** A provider that knows a client by its public key, until the test ends. */
+async function startBank(t: TestContext) {
   const provider = await startProfile(
     { ...standard, clientAuth: 'private_key_jwt' },
     {
@@ -155,6 +157,11 @@ test('a client authenticates by assertions that its private key signs, each of t
     },
   );
   t.after(() => provider.stop());
+  return provider;
+}
+
+test('a client authenticates by assertions that its private key signs, each of them new', async (t) => {
+  const provider = await startBank(t);
   const assertion = `  client_assertion: { algorithm: RS256, key_id: "\${integrationConfig.key_id}", audience: ${audience} }\n`;
   await done('POST', '/providers', {
     name: 'own-bank',
@@ -188,16 +195,7 @@ test('a client authenticates by its certificate in the TLS connection', async (t
 });
 
 test('a provider that does not know the key refuses the client, which shows at the integration', async (t) => {
-  const audience = 'https://bank.example';
-  const provider = await startProfile(
-    { ...standard, clientAuth: 'private_key_jwt' },
-    {
-      client: { ...profileClient(), key: { public: rsa.publicKey, id: 'key-7', audience } },
-      endpoints,
-      now: new Date(),
-    },
-  );
-  t.after(() => provider.stop());
+  const provider = await startBank(t);
   const assertion = '  client_assertion: { algorithm: RS256, key_id: key-7 }\n';
   await done('POST', '/providers', {
     name: 'own-stranger',
