@@ -54,7 +54,7 @@ test('a choice has the requested scopes and the required fields', async () => {
     scope: sheetsScope,
     description: 'See, edit, create and delete all spreadsheets of the account.',
   });
-  assert.deepEqual(Object.keys(translations).sort(), ['de', 'es', 'fr', 'ja']);
+  assert.deepEqual(Object.keys(translations).sort(), ['ar', 'de', 'es', 'fr', 'ja']);
   assert.deepEqual(choice('private').fields, [
     {
       name: 'apiKey',

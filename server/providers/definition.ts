@@ -518,7 +518,7 @@ const scope = z.strictObject({
   /** One plain English sentence for the end user who grants it. */
   description: z.string(),
   /** The same in the other languages of the connect page. */
-  translations: z.partialRecord(z.enum(['de', 'fr', 'es', 'ja']), z.string().min(1)).default({}),
+  translations: z.partialRecord(z.enum(['de', 'fr', 'es', 'ja', 'ar']), z.string().min(1)).default({}),
   /** Other names under which the provider grants the same scope. */
   aliases: z.array(z.string()).default([]),
 });

@@ -265,6 +265,8 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.getByText(/restricted to users within its organization/).waitFor();
     await page.goBack();
     await page.getByText(/has not responded yet/).waitFor();
+    assert.ok(!(await page.getByText('disallowed_useragent').isVisible()));
+    await page.getByText('Did Google Sheets show an error?').click();
     assert.ok(await page.getByText('disallowed_useragent').isVisible());
     await go.click();
     await consent(page);

@@ -67,8 +67,8 @@ export function Hints({ provider }: { provider: string }) {
   const say = useSay();
   const redirect = `${document.documentElement.dataset.baseUrl ?? location.origin}/oauth/callback`;
   return (
-    <section className="hints" aria-labelledby="hints">
-      <h2 id="hints">{say('hints', { provider })}</h2>
+    <details className="hints">
+      <summary>{say('hints', { provider })}</summary>
       <ul>
         {cases.map(([error, meaning]) => (
           <li key={error}>
@@ -77,6 +77,6 @@ export function Hints({ provider }: { provider: string }) {
           </li>
         ))}
       </ul>
-    </section>
+    </details>
   );
 }

@@ -108,7 +108,7 @@ export function CataloguePage() {
               />
               {found.length === 0 ? (
                 <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
-                  You can define a provider with a few lines of YAML. <GuideLink to="catalogue" />
+                  You can define your own provider. <GuideLink to="catalogue" />
                 </EmptyState>
               ) : (
                 <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
