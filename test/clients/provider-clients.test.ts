@@ -58,7 +58,7 @@ async function openPlace(): Promise<Place> {
     () => {},
   );
   const { connectionId, headers } = await made;
-  const at = { BASE: trellis.baseUrl, KEY: trellis.keys.dev, CONN: connectionId };
+  const at = { TRELLIS_URL: trellis.baseUrl, TRELLIS_SECRET_KEY: trellis.keys.dev, CONN: connectionId };
   return { account, headers, env: { ...at, SHEET: String(spreadsheetId) } };
 }
 let connecting = Promise.resolve();
@@ -190,7 +190,7 @@ describe(`${page}: the key goes to Trellis alone`, () => {
     const code = `
       const seen = [];
       const fetch = async (request) => {
-        seen.push([new URL(request.url).host, request.headers.get('authorization')?.includes(KEY) ?? false]);
+        seen.push([new URL(request.url).host, request.headers.get('authorization')?.includes(TRELLIS_SECRET_KEY) ?? false]);
         return new Response('', { status: 401 });
       };
       doc.driveApi = doc.driveApi.extend({ fetch });

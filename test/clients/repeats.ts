@@ -29,7 +29,7 @@ append.execute()`,
 
 /** The same calls by a new client with another option. */
 const googleWith = (option: string) => {
-  const again = `const again = sheetsApi({ version: 'v4', auth: account, rootUrl: BASE, ${option},
+  const again = `const again = sheetsApi({ version: 'v4', auth: account, rootUrl: TRELLIS_URL, ${option},
     headers: { 'Connection-Id': CONN, 'Provider-Config-Key': 'google-sheet' } });\n`;
   const by = (call: string) => again + call.replace('spreadsheets.', 'again.spreadsheets.');
   return { ...google, read: by(google.read), append: by(google.append) };

@@ -12,7 +12,14 @@ registerHooks({
     specifier === '@trellis-run/client' ? { url: client, shortCircuit: true } : next(specifier, context),
 });
 
-const { KEY = '', BASE = '', SHEET, CONN = '', TICKET: ticket, TOKEN: token } = process.env;
+const {
+  TRELLIS_SECRET_KEY = '',
+  TRELLIS_URL = '',
+  SHEET,
+  CONN = '',
+  TICKET: ticket,
+  TOKEN: token,
+} = process.env;
 const signingKey = `whsec_${Buffer.alloc(24, 1).toString('base64')}`;
 const rawBody = '{"id":"1"}';
 const at = new Date();
@@ -21,11 +28,11 @@ const signed = {
   'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
   'webhook-signature': new Webhook(signingKey).sign('1', at, rawBody),
 };
-const trellis = new Trellis({ url: BASE, key: KEY });
+const trellis = new Trellis({ url: TRELLIS_URL, key: TRELLIS_SECRET_KEY });
 const sheet = trellis.connection('google-sheet', CONN);
 
 Object.assign(globalThis, {
-  ...{ KEY, BASE, SHEET, CONN, ticket, token, signingKey, rawBody },
+  ...{ TRELLIS_SECRET_KEY, TRELLIS_URL, SHEET, CONN, ticket, token, signingKey, rawBody },
   ...{ trellis, sheet, cities: sheet.records('City') },
   headers: { 'Connection-Id': CONN, 'Provider-Config-Key': 'google-sheet' },
   request: { headers: signed },
@@ -36,7 +43,7 @@ const page = readFileSync('page.mjs', 'utf8');
 if (/\b(oauth|sheetsApi)\b/.test(page)) {
   const { auth, sheets: sheetsApi } = await import('@googleapis/sheets');
   const oauth = new auth.OAuth2();
-  oauth.setCredentials({ access_token: KEY });
+  oauth.setCredentials({ access_token: TRELLIS_SECRET_KEY });
   Object.assign(globalThis, { oauth, sheetsApi });
 }
 if (/\bGoogleSpreadsheet\b/.test(page)) Object.assign(globalThis, await import('google-spreadsheet'));

@@ -48,10 +48,8 @@ export async function openReader(): Promise<Reader> {
     ...settings,
     PATH: `${join(home, 'bin')}:${process.env.PATH}`,
     DATA_DIR: dataDir,
-    BASE: baseUrl,
-    SANDBOX: sandboxUrl,
-    KEY: secretKey,
     TRELLIS_URL: baseUrl,
+    SANDBOX: sandboxUrl,
     TRELLIS_SECRET_KEY: secretKey,
     ...world,
   };
