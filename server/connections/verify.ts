@@ -156,16 +156,26 @@ export async function firstToken(
   { fetch, now, onClientVerdict }: FirstTokenDeps,
 ): Promise<FirstToken> {
   const { credentials } = given;
+  const account = accountIn(given);
   const hasToken = !isRenewable(credentials) || !isExpired(credentials, now);
-  if (hasToken || grantTypeOf(credentials) === 'refresh_token') return { ok: true, credentials, grant: {} };
+  if (hasToken || grantTypeOf(credentials) === 'refresh_token')
+    return { ok: true, credentials, grant: { account } };
   const renewal = renewalOf(credentials);
   const secret = renewal.secretOf(credentials) ?? '';
   const outcome = await requestToken({ ...given, credentials }, { secret, fetch, now });
   if (usesIntegrationClient(credentials)) await onClientVerdict(outcome.ok ? undefined : outcome.fault);
   if (!outcome.ok) return outcome;
   const { tokens } = outcome;
-  const grant = { accessExpiresAt: tokens.expiresAt, scopesGranted: tokens.scopes && [...tokens.scopes] };
+  const scopesGranted = tokens.scopes && [...tokens.scopes];
+  const grant = { account, accessExpiresAt: tokens.expiresAt, scopesGranted };
   return { ok: true, credentials: renewal.after(tokens, { previous: credentials, secret }), grant };
+}
+
+/** The account, if a setting of the connection names it. */
+function accountIn({ integration, connectionConfig }: NewCredentials): GrantFacts['account'] {
+  const { account_from: field } = integration.provider;
+  const id = field === undefined ? undefined : connectionConfig[field];
+  return typeof id === 'string' && id !== '' ? { id } : undefined;
 }
 
 function usesIntegrationClient(credentials: Credentials): boolean {

@@ -330,9 +330,15 @@ const senderKey = z.enum(['webhook_secret', 'client_secret']);
 const place = z.union([
   z.strictObject({ header: headerName }),
   z.strictObject({ query: z.string().min(1) }),
-  z.strictObject({ body: fieldName }),
+  /** With `base64_json`, the field holds JSON in base64, and this is the path of the field in it. */
+  z.strictObject({ body: fieldName, base64_json: fieldName.optional() }),
 ]);
+/** One item or a list of them. */
+const listOf = <T extends z.ZodType>(item: T) =>
+  z.union([item, z.array(item).min(1)]).transform((given): z.output<T>[] => [given].flat(1) as z.output<T>[]);
 
+/** The placeholders of a signed text that stand for the body. */
+const bodyIn = /\{(body|form|crc32)\}/g;
 /** Where a signature is and what it covers. */
 const signature = {
   key: senderKey,
@@ -348,10 +354,14 @@ const signature = {
   timestamp_format: z.enum(['seconds', 'milliseconds', 'rfc3339']).default('seconds'),
   /** The field of the body with the time of sending in Unix milliseconds. */
   timestamp_body: fieldName.optional(),
-  /** The signed text: `{body}`, `{timestamp}` if there is one, `{url}` and `{header.Name}`. */
+  /**
+   * The signed text: `{timestamp}` if there is one, `{url}`, `{header.Name}`, and one of `{body}`; `{form}`, the names and
+   * values of a form sorted by name, where any other body has its SHA-256 in the query parameter `bodySHA256`; and
+   * `{crc32}`, the checksum of the body as a decimal number.
+   */
   signed: z
     .string()
-    .refine((text) => text.split('{body}').length === 2, 'holds {body} once')
+    .refine((text) => text.match(bodyIn)?.length === 1, 'holds {body}, {form} or {crc32} once')
     .default('{body}'),
 };
 type Timed = {
@@ -387,6 +397,34 @@ const proof = z.discriminatedUnion('scheme', [
     .strictObject({ scheme: z.literal('public_key'), ...signature, algorithm: z.enum(['ed25519', 'ecdsa']) })
     .refine(signsItsTime, timeFault)
     .refine(hasOneTime, placesFault),
+  /**
+   * An RSA signature with SHA-256 under the key of an X.509 certificate, whose address is in a header of the webhook. Only
+   * an address that begins with one of `addresses` is read. The secret is `{secret}` in the signed text.
+   */
+  z
+    .strictObject({
+      scheme: z.literal('certificate'),
+      ...signature,
+      certificate: z.strictObject({
+        header: headerName,
+        addresses: z.array(z.url({ protocol: /^https$/ }).endsWith('/')).min(1),
+      }),
+    })
+    .refine(signsItsTime, timeFault)
+    .refine(hasOneTime, placesFault)
+    .refine(({ signed }) => signed.includes('{secret}'), { path: ['signed'], message: 'holds {secret}' }),
+  /**
+   * A JSON Web Token of the issuer in a header, signed with RS256 (OpenID Connect). Its audience is the webhook's address,
+   * with or without the query, and its verified e-mail address is the secret. It does not cover the body.
+   */
+  z.strictObject({
+    scheme: z.literal('id_token'),
+    key: senderKey,
+    header: headerName,
+    prefix: z.string().default(''),
+    issuers: z.array(z.string()).min(1),
+    jwks_url: z.url({ protocol: /^https$/ }),
+  }),
   /** https://www.standardwebhooks.com; `headers` is the text before `-id`, `-timestamp` and `-signature`. */
   z.strictObject({
     scheme: z.literal('standard'),
@@ -454,19 +492,32 @@ const challenge = z
 /** The webhooks that a provider sends to an integration unrequested, and how they are verified. */
 export const webhookSchema = z.strictObject({
   proof,
-  /** The type, to which functions subscribe. */
-  type: place.optional(),
-  /** The connections: by ID, by the ID of the account, or by a tag from the application. */
-  connection: z
-    .union([
-      z.strictObject({ by: z.enum(['connection_id', 'account']), from: place }),
+  /** The type, to which functions subscribe. Of several places, the first with a value. */
+  type: listOf(place).optional(),
+  /** The connections: by ID, by the ID or the e-mail address of the account, or by a tag from the application. */
+  connection: listOf(
+    z.union([
+      z.strictObject({ by: z.enum(['connection_id', 'account', 'email']), from: place }),
       z.strictObject({ by: z.literal('tag'), tag: z.string(), from: place }),
-    ])
+    ]),
+  ).optional(),
+  /** The field of a form that holds the whole payload as JSON, if the form has it. */
+  form_json: z.string().min(1).optional(),
+  /** Values that mean that the provider has ended or restored access: the credentials are renewed at once. */
+  recheck: z
+    .strictObject({
+      /** Only in webhooks of this type. */
+      type: z.string().optional(),
+      from: place,
+      values: z.array(z.string()).min(1),
+    })
     .optional(),
   /** A request that only tests the address. */
   challenge: challenge.optional(),
   /** The status of an accepted webhook; 204 has no body. */
   answer_status: z.union([z.literal(200), z.literal(204)]).default(200),
+  /** `none`: a response with status 200 has no body either. */
+  answer_body: z.enum(['json', 'none']).default('json'),
 });
 
 /** Parameters of an authorization request that definitions must not set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
@@ -692,6 +743,8 @@ const fields = z.strictObject({
       name: z.string().default('name'),
     })
     .optional(),
+  /** The field of `connection_config` with the ID of the account, if no endpoint tells it. */
+  account_from: z.string().min(1).optional(),
   scopes: z
     .strictObject({
       separator: z.string().min(1).default(' '),
@@ -767,6 +820,9 @@ export function definitionSchema(modes: AuthModeTable) {
     for (const [index, choice] of definition.placement.entries()) {
       for (const message of placementFaults(choice, known)) report(['placement', index, 'name'], message);
     }
+    const { account_from: account } = definition;
+    if (account !== undefined && !Object.hasOwn(definition.connection_config, account))
+      report(['account_from'], `connection_config has no field "${account}"`);
     if (definition.verification && definition.placement.some((choice) => choice.in === 'body')) {
       report(
         ['verification'],
@@ -802,6 +858,7 @@ export type ChannelRules = z.output<typeof channelsSchema>;
 export type WebhookRules = z.output<typeof webhookSchema>;
 export type WebhookSignature = z.output<typeof proof>;
 export type WebhookPlace = z.output<typeof place>;
+export type WebhookRecipient = NonNullable<WebhookRules['connection']>[number];
 export type ProviderQuota = z.output<typeof quotaSchema>;
 export type FormField = z.output<typeof formField>;
 export type FaultKind = (typeof FAULT_KINDS)[number];

@@ -9,10 +9,11 @@ import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { isChannelMessage, receiveMessage } from './channels/channel-notice.ts';
+import { createPublishedKeys } from './inbound/published-keys.ts';
 import { type ReceiveDeps, receive, receiveTest, type WebhookAnswer } from './inbound/receive.ts';
 import type { Sent } from './inbound/signature.ts';
 import { createVerifier } from './security-events/security-event-token.ts';
-import { actOn, type SecurityEventDeps } from './security-events/security-events.ts';
+import { actOn, recheck, type SecurityEventDeps } from './security-events/security-events.ts';
 
 /**
  * The webhook address of an integration, at which providers send.
@@ -40,13 +41,22 @@ const maxWaiting = 500;
 export async function webhookRoutes(
   app: App,
   {
-    receiving,
+    receiving: given,
     webhookBaseUrl,
     ...deps
-  }: SecurityEventDeps & { receiving: ReceiveDeps; webhookBaseUrl: string },
+  }: SecurityEventDeps & {
+    receiving: Omit<ReceiveDeps, 'keys' | 'recheck'>;
+    webhookBaseUrl: string;
+    now: () => Date;
+  },
 ): Promise<void> {
   const { db, reading, log } = deps;
   const verifier = createVerifier(deps);
+  const receiving: ReceiveDeps = {
+    ...given,
+    keys: createPublishedKeys(deps),
+    recheck: (connection) => recheck(deps, connection),
+  };
   const intake = createIntake();
   await app.register(async (scope) => {
     // Signatures are verified over the received bytes.

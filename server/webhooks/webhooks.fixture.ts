@@ -84,7 +84,7 @@ export async function openWebhookBench() {
     /** An integration of any provider, with a secret for its webhooks, and one connection of this account. */
     async integrateFor(
       provider: string,
-      of: { secret: string; account: string; tags: Record<string, string> },
+      of: { secret: string; account: string; email?: string | undefined; tags: Record<string, string> },
     ) {
       const integration = await createIntegration(db, {
         ...{ ...reading, environmentId: environments.dev.id, key: provider, provider },
@@ -92,7 +92,7 @@ export async function openWebhookBench() {
       });
       const connectionId = `connection-of-${provider}`;
       const credentials = { type: 'NONE' as const };
-      const grant = { account: { id: of.account } };
+      const grant = { account: { id: of.account, email: of.email } };
       await db.transaction((tx) =>
         insertConnection(tx, {
           ...{ vault, integration, connectionId, credentials, grant, tags: of.tags, at: new Date() },
@@ -188,6 +188,8 @@ export function about(account: string, type: string, more: object = {}): Record<
 async function startIssuer() {
   const keys = { own: await newKey('own'), foreign: await newKey('own'), next: await newKey('next') };
   const state = { served: [keys.own], status: 200, keyReads: 0, isGrantDead: false, isTokenDown: false };
+  /** Certificates by the path below which they are served. */
+  const certificates = new Map<string, string>();
   const server = createServer((request, response) => {
     const json = (status: number, body: unknown) =>
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
@@ -197,13 +199,18 @@ async function startIssuer() {
       else json(200, { access_token: 'access-token-2', expires_in: 3599, token_type: 'Bearer' });
       return;
     }
+    const certificate = certificates.get(request.url ?? '');
+    if (certificate !== undefined) {
+      response.end(certificate);
+      return;
+    }
     state.keyReads += 1;
     json(state.status, { keys: state.served.map(({ jwk }) => jwk) });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
-    ...{ keys, state },
+    ...{ keys, state, certificates },
     fetch: ((url, init) => fetch(url.replace(/^https:\/\/[^/]+/, origin), init)) as Fetch,
     /** A token of this moment for the integration's client, with whatever else is claimed. */
     sign(claims: Claims, { key = keys.own, alg = 'RS256' } = {}): Promise<string> {
@@ -221,6 +228,6 @@ async function startIssuer() {
 }
 
 async function newKey(kid: string) {
-  const { privateKey, publicKey } = await generateKeyPair('RS256');
+  const { privateKey, publicKey } = await generateKeyPair('RS256', { extractable: true });
   return { privateKey, jwk: { ...(await exportJWK(publicKey)), kid, use: 'sig' } };
 }

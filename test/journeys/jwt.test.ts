@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import {
+  createHmac,
   createPublicKey,
   createSecretKey,
   generateKeyPairSync,
@@ -12,6 +13,7 @@ import {
   randomBytes,
 } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { type Assertions, type KnownKey, startAssertions } from '../../sandbox/profiles/assertions.ts';
 import { catalogAt } from '../support/assertion-catalog.ts';
 import { type Answer, openTrellis, type TestTrellis } from '../support/trellis.ts';
@@ -400,6 +402,55 @@ describe('an installation of a GitHub App', () => {
     app.suspended = [];
     const revived = await trellis.call('POST', `/connections/${id}/refresh?provider_config_key=${name}`);
     assert.deepEqual([revived.status, revived.body.status], [200, 'active'], revived.text);
+  });
+
+  test('follows the webhooks of its suspension and removal, in whatever order they come', async () => {
+    const secret = randomBytes(16).toString('hex');
+    const set = await trellis.call('PATCH', `/integrations/${name}`, { body: { webhook_secret: secret } });
+    assert.equal(set.status, 200, set.text);
+    app.subjects = ['11', '13', '14'];
+    const [id, other] = [await installed('14'), await installed('13')];
+    const tell = async (action: string, key = secret) => {
+      const body = JSON.stringify({ action, installation: { id: 14, account: { id: 7 } } });
+      const headers = {
+        ...{ 'content-type': 'application/json', 'x-github-event': 'installation' },
+        'x-hub-signature-256': `sha256=${createHmac('sha256', key).update(body).digest('hex')}`,
+      };
+      const sent = await fetch(`${trellis.baseUrl}/webhook/dev/${name}`, { method: 'POST', headers, body });
+      await sent.body?.cancel();
+      return sent.status;
+    };
+    const until = async (status: string) => {
+      for (let left = 250; (await health(name, id)).status !== status; left--) {
+        assert.ok(left > 0, `it is not ${status}`);
+        await pause(20);
+      }
+    };
+    app.suspended = ['14'];
+    assert.equal(await tell('suspend', 'forged'), 401);
+    assert.equal((await health(name, id)).status, 'active');
+    assert.equal(await tell('suspend'), 200);
+    await until('blocked');
+    app.suspended = [];
+    assert.equal(await tell('unsuspend'), 200);
+    await until('active');
+    // The provider decides, and not a webhook that came late.
+    const before = known.granted.length;
+    assert.equal(await tell('suspend'), 200);
+    for (let left = 250; known.granted.length === before; left--) {
+      assert.ok(left > 0, 'the credentials were not renewed');
+      await pause(20);
+    }
+    assert.equal((await health(name, id)).status, 'active');
+    app.subjects = ['11', '13'];
+    assert.deepEqual(
+      await Promise.all(Array.from({ length: 20 }, () => tell('deleted'))),
+      Array(20).fill(200),
+    );
+    await until('needs_reauth');
+    const { cause } = await health(name, id);
+    assert.equal(cause, 'grant_dead');
+    assert.equal((await health(name, other)).status, 'active', 'of another installation');
   });
 
   test("whose app's key was deleted is a fault of the integration, and of no connection", async () => {

@@ -65,20 +65,24 @@ function webhookRow(name: string, { proof, type, connection }: WebhookRules): st
           : `\`${'body' in proof ? proof.body : ''}\` in the body`;
   const notes = [
     'timestamp_body' in proof && proof.timestamp_body ? `, with \`${proof.timestamp_body}\`` : '',
+    proof.scheme === 'certificate' ? ', under a certificate' : '',
+    proof.scheme === 'id_token' ? ' (token of a service account)' : '',
     'basic' in proof && proof.basic ? ' (user name and password)' : '',
     proof.key === 'client_secret' ? ' (client secret)' : '',
     'required' in proof && proof.required === 'unset'
       ? ' if a secret is set; otherwise every sender is accepted'
       : '',
   ];
-  const by = { connection_id: 'ID', account: 'account', tag: '' };
-  const found =
-    connection &&
-    `${connection.by === 'tag' ? `tag \`${connection.tag}\`` : by[connection.by]}: ${placeOf(connection.from)}`;
-  return `| \`${name}\` | ${at}${notes.join('')} | ${type ? placeOf(type) : '`*` only'} | ${found ?? ''} |`;
+  const by = { connection_id: 'ID', account: 'account', email: 'e-mail address', tag: '' };
+  const found = connection?.map(
+    (of) => `${of.by === 'tag' ? `tag \`${of.tag}\`` : by[of.by]}: ${placeOf(of.from)}`,
+  );
+  const types = type?.map(placeOf).join(', ') ?? '`*` only';
+  return `| \`${name}\` | ${at}${notes.join('')} | ${types} | ${found?.join('; ') ?? ''} |`;
 }
 
 function placeOf(place: WebhookPlace): string {
   if ('header' in place) return `\`${place.header}\``;
-  return 'query' in place ? `\`?${place.query}=\`` : `\`${place.body}\``;
+  if ('query' in place) return `\`?${place.query}=\``;
+  return place.base64_json ? `\`${place.base64_json}\` in \`${place.body}\`` : `\`${place.body}\``;
 }

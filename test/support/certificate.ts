@@ -1,13 +1,37 @@
 // A certificate of a test's own authority, made with openssl.
 
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /** In PEM, and the paths of the files. */
 type Certificate = Record<'ca' | 'cert' | 'key', string> & {
   files: Record<'ca' | 'cert' | 'key', string>;
 };
+
+/** A certificate with an RSA key that it signs itself, in PEM; valid for a day. */
+export function makeSelfSigned(): Record<'cert' | 'key', string> {
+  const directory = mkdtempSync(join(tmpdir(), 'trellis-certificate-'));
+  const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
+  const args = [
+    '-newkey',
+    'rsa:2048',
+    '-noenc',
+    '-keyout',
+    key,
+    '-out',
+    cert,
+    '-subj',
+    '/CN=sender',
+    '-days',
+    '1',
+  ];
+  execFileSync('openssl', ['req', '-x509', ...args], { stdio: 'pipe' });
+  const made = { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8') };
+  rmSync(directory, { recursive: true });
+  return made;
+}
 
 /** A certificate for these names and addresses, and the authority that signed it; valid for a day. */
 export function makeCertificate(

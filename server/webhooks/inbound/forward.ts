@@ -53,7 +53,8 @@ export async function forward(
   });
   const proof = provider.webhook?.proof;
   // A header that contains the secret itself, or a token with which any body is accepted, is not forwarded.
-  const secretHeader = proof?.scheme === 'token' || proof?.scheme === 'jwt' ? proof.header : undefined;
+  const isBearer = proof?.scheme === 'token' || proof?.scheme === 'jwt' || proof?.scheme === 'id_token';
+  const secretHeader = isBearer ? proof.header : undefined;
   const besides = secretHeader === undefined ? [] : [secretHeader.toLowerCase()];
   const brandPrefix = of.by.brand.header('').toLowerCase();
   await keepWebhookBody(tx, {

@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
-import { createHmac, generateKeyPairSync, sign as signWith } from 'node:crypto';
+import { createHash, createHmac, generateKeyPairSync, KeyObject, sign as signWith } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
+import { crc32 } from 'node:zlib';
 import { shippedCatalog } from '../../../test/support/catalog.ts';
+import { makeSelfSigned } from '../../../test/support/certificate.ts';
 import { openWebhookBench, type WebhookBench } from '../webhooks.fixture.ts';
 
 // Each signature is computed here, as the provider's page describes it, and never by the code under test.
 type Given = { body: string; at: number; key: string; url: string };
 type Headers = Record<string, string>;
 type Row = {
-  body: object;
+  body: object | URLSearchParams;
   sign: (given: Given) => Headers;
   type?: string;
   /** Headers of the webhook besides the signature. */
@@ -17,9 +19,12 @@ type Row = {
   /** The tag or account by which the connection is found; without it, by the query. */
   tag?: [name: string, value: string];
   account?: string;
+  email?: string;
   key?: string;
   /** Whether a time is signed: an old webhook is refused, and a repetition has no effect. */
   isTimed?: true;
+  /** Whether the proof is that of the sender alone, so another body has the same. */
+  isOfSender?: true;
   isPublic?: true;
   /** A secret in the address. */
   query?: (key: string) => string;
@@ -52,6 +57,23 @@ const graph: Row = {
   tag: ['subscription_id', 'sub-1'],
 };
 
+const certificate = makeSelfSigned();
+const certificatePath = '/v1/notifications/certs/CERT-360caa42';
+const pushAccount = 'push@project-1.iam.gserviceaccount.com';
+/** A token with which Google's push subscription authenticates; the provider of the bench has the key. */
+const pushToken = ({ at, key, url }: Given, more: object = {}) => {
+  const claims = {
+    ...{ iss: 'https://accounts.google.com', aud: url, email: key, email_verified: true },
+    ...{ iat: Math.floor(at / 1000), exp: Math.floor(at / 1000) + 600, ...more },
+  };
+  const text = `${base64url({ alg: 'RS256', kid: 'own', typ: 'JWT' })}.${base64url(claims)}`;
+  const signature = signWith(
+    'sha256',
+    Buffer.from(text),
+    KeyObject.from(bench.provider.keys.own.privateKey as CryptoKey),
+  );
+  return `${text}.${signature.toString('base64url')}`;
+};
 const rows: Record<string, Row> = {
   airtable: {
     body: { base: { id: 'app1' }, webhook: { id: 'ach1' } },
@@ -190,12 +212,29 @@ const rows: Record<string, Row> = {
     type: 'FILE_UPDATE',
     tag: ['webhook_id', '22'],
   },
+  front: {
+    body: { type: 'inbound_received', authorization: { id: 'cmp_1' } },
+    sign: ({ body, at, key }) => ({
+      'x-front-request-timestamp': String(at),
+      'x-front-signature': hmac(key, `${at}:${body}`).digest('base64'),
+    }),
+    type: 'inbound_received',
+    tag: ['company_id', 'cmp_1'],
+    isTimed: true,
+  },
   github: {
     body: { repository: { owner: { id: 7 } } },
     sign: hex('x-hub-signature-256', 'sha256='),
     headers: { 'x-github-event': 'push' },
     type: 'push',
     account: '7',
+  },
+  'github-app-installation': {
+    body: { action: 'created', installation: { id: 12345678 } },
+    sign: hex('x-hub-signature-256', 'sha256='),
+    headers: { 'x-github-event': 'issues' },
+    type: 'issues',
+    account: '12345678',
   },
   gitlab: {
     body: { project: { id: 3 } },
@@ -209,6 +248,20 @@ const rows: Record<string, Row> = {
     sign: hex('webhook-signature'),
     type: 'payments',
     tag: ['organisation_id', 'OR1'],
+  },
+  'google-mail': {
+    body: {
+      message: {
+        data: Buffer.from('{"emailAddress":"Owner@example.com","historyId":9}').toString('base64'),
+        messageId: '2070443601311540',
+      },
+      subscription: 'projects/project-1/subscriptions/mail',
+    },
+    key: pushAccount,
+    sign: (given) => ({ authorization: `Bearer ${pushToken(given)}` }),
+    email: 'owner@example.com',
+    isOfSender: true,
+    status: 204,
   },
   greenhouse: {
     body: { action: 'hire_candidate' },
@@ -275,6 +328,26 @@ const rows: Record<string, Row> = {
     body: { event: { event_type: 'incident.triggered' } },
     sign: (given) => ({ 'x-pagerduty-signature': `v1=00ff,v1=${hex('s')(given).s}` }),
     type: 'incident.triggered',
+  },
+  paypal: {
+    body: { event_type: 'PAYMENT.SALE.COMPLETED', resource: { payee: { merchant_id: 'MERCHANT1' } } },
+    key: '9XL90610J3647323C',
+    headers: {
+      'paypal-transmission-id': 'd938e770-8046-11e6-8103-6b62a8a99ac4',
+      'paypal-cert-url': `https://api.paypal.com${certificatePath}`,
+      'paypal-auth-algo': 'SHA256withRSA',
+    },
+    sign: ({ body, at, key }) => {
+      const time = new Date(at).toISOString().replace(/\.\d+/, '');
+      const text = `d938e770-8046-11e6-8103-6b62a8a99ac4|${time}|${key}|${crc32(body)}`;
+      return {
+        'paypal-transmission-time': time,
+        'paypal-transmission-sig': signWith('sha256', Buffer.from(text), certificate.key).toString('base64'),
+      };
+    },
+    type: 'PAYMENT.SALE.COMPLETED',
+    tag: ['merchant_id', 'MERCHANT1'],
+    isTimed: true,
   },
   pipedrive: {
     body: { meta: { entity: 'deal', company_id: '9' } },
@@ -393,6 +466,24 @@ const rows: Record<string, Row> = {
     account: '1337',
     isTimed: true,
   },
+  twilio: {
+    body: new URLSearchParams({
+      To: '+18005551212',
+      CallStatus: 'ringing',
+      AccountSid: 'AC1',
+      Body: 'a b&c+é',
+    }),
+    sign: ({ body, key, url }) => {
+      const fields = [...new URLSearchParams(body)]
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .flat()
+        .join('');
+      return { 'x-twilio-signature': hmac(key, url + fields, 'sha1').digest('base64') };
+    },
+    type: 'ringing',
+    tag: ['account_sid', 'AC1'],
+    status: 204,
+  },
   typeform: {
     body: { event_type: 'form_response', form_response: { form_id: 'lT4Z3j' } },
     sign: base64('typeform-signature', 'sha256='),
@@ -464,6 +555,7 @@ const others = ['linear', 'unauthenticated'];
 let bench: WebhookBench;
 before(async () => {
   bench = await openWebhookBench();
+  bench.provider.certificates.set(certificatePath, certificate.cert);
 });
 after(() => bench.end());
 
@@ -495,22 +587,26 @@ for (const [provider, row] of Object.entries(rows)) {
   describe(`a webhook of ${provider}`, () => {
     const key = row.key ?? secret;
     const queryOf = (by: string) => {
-      const id = row.tag || row.account ? [] : [`connection_id=connection-of-${provider}`];
+      const id = row.tag || row.account || row.email ? [] : [`connection_id=connection-of-${provider}`];
       return [...(row.query ? [row.query(by)] : []), ...id]
         .map((part, at) => (at ? '&' : '?') + part)
         .join('');
     };
     const url = `http://localhost/webhook/dev/${provider}${queryOf(key)}`;
-    const body = JSON.stringify(row.body);
+    const isForm = row.body instanceof URLSearchParams;
+    const body = row.body instanceof URLSearchParams ? row.body.toString() : JSON.stringify(row.body);
+    const other = isForm ? `${body}&More=1` : `${body} `;
+    const type: Headers = isForm ? { 'content-type': 'application/x-www-form-urlencoded' } : {};
     const signed = (given: Partial<Given> = {}) => {
       const headers = row.sign({ body, at: bench.clock().getTime(), key, url, ...given });
-      return { query: queryOf(given.key ?? key), body, headers: { ...row.headers, ...headers } };
+      return { query: queryOf(given.key ?? key), body, headers: { ...type, ...row.headers, ...headers } };
     };
     before(async () => {
       await bench.clear();
       await bench.db.query('delete from integration');
       const tags = row.tag ? { [row.tag[0]]: row.tag[1] } : {};
-      await bench.integrateFor(provider, { secret: key, account: row.account ?? 'somebody', tags });
+      const { account = 'somebody', email } = row;
+      await bench.integrateFor(provider, { secret: key, account, email, tags });
     });
 
     test('is accepted once it is proved, and goes to its connection', async () => {
@@ -530,17 +626,17 @@ for (const [provider, row] of Object.entries(rows)) {
     test('is refused with another signature, another body, an old time, and the signature of an empty key', async () => {
       const count = (await forwarded()).length;
       const isOfBody = ![...Object.values(row.sign({ body, at: 0, key, url }))].every((value) =>
-        Object.values(row.sign({ body: `${body} `, at: 0, key, url })).includes(value),
+        Object.values(row.sign({ body: other, at: 0, key, url })).includes(value),
       );
       const isOfKey = row.sign({ body, at: 0, key: '', url });
       const wrong = [
         {
           query: queryOf('another'),
-          headers: row.headers ?? {},
+          headers: { ...type, ...row.headers },
           body: body.replaceAll(secret, 'another'),
         },
-        ...(isOfBody ? [{ ...signed(), body: `${body} ` }] : []),
-        ...(row.isTimed ? [signed({ at: bench.clock().getTime() - 11 * 60_000 })] : []),
+        ...(isOfBody ? [{ ...signed(), body: other }] : []),
+        ...(row.isTimed || row.isOfSender ? [signed({ at: bench.clock().getTime() - 11 * 60_000 })] : []),
         // The key of `discord` and `sendgrid` is public, and signs nothing; a secret in the body has no signature.
         ...(row.isPublic || (Object.keys(isOfKey).length === 0 && !row.query)
           ? []
@@ -559,7 +655,7 @@ for (const [provider, row] of Object.entries(rows)) {
       await bench.db.query('delete from integration');
       await bench.integrateFor(provider, { secret: '', account: 'somebody', tags: {} });
       const empty = { ...signed({ key: '' }), body: body.replaceAll(secret, '') };
-      for (const request of [signed(), empty, { query: queryOf(''), body }])
+      for (const request of [signed(), empty, { query: queryOf(''), headers: type, body }])
         assert.equal((await send(provider, request)).status, 401);
       assert.equal((await forwarded()).length, 0);
     });
@@ -658,6 +754,16 @@ describe('a test of the address is answered as the provider requires', () => {
     assert.equal((await send('monday', { body: long })).status, 401);
   });
 
+  test('front: a header of a signed request, in JSON', async () => {
+    await integrate('front');
+    const body = '{"type":"sync","authorization":{"id":"cmp_1"}}';
+    const headers = { 'x-front-challenge': 'b537207f' };
+    assert.equal((await send('front', { body, headers })).status, 401);
+    const given = { body, at: bench.clock().getTime(), key: secret, url: '' };
+    const answer = await send('front', { body, headers: { ...headers, ...rows.front!.sign(given) } });
+    assert.deepEqual([answer.status, JSON.parse(answer.text)], [200, { challenge: 'b537207f' }]);
+  });
+
   test('discord: a signed ping, with 204', async () => {
     await bench.integrateFor('discord', { secret: rows.discord!.key!, account: 'a', tags: {} });
     const body = '{"version":1,"application_id":"1","type":0}';
@@ -682,3 +788,202 @@ test('zoom: a value that could be a signed text is not signed', async () => {
   const answer = await send('zoom', { body: text, headers: { ...row.headers, ...row.sign(given) } });
   assert.deepEqual([answer.status, JSON.parse(answer.text)], [200, { status: 'success' }]);
 });
+
+describe('webhooks of one provider in several forms', () => {
+  const reset = async (provider: string, of: { secret: string; account?: string; tags?: Headers }) => {
+    await bench.clear();
+    await bench.db.query('delete from integration');
+    await bench.integrateFor(provider, { account: 'somebody', tags: {}, ...of });
+  };
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
+  const at = () => bench.clock().getTime();
+  const typesNow = async () => (await forwarded()).map(({ data }) => [data.connection_id, data.type]);
+
+  test('slack: an interaction in a form and a slash command, with an empty answer', async () => {
+    await reset('slack', { secret, tags: { team_id: 'T1' } });
+    const payload = JSON.stringify({
+      type: 'block_actions',
+      team: { id: 'T1' },
+      actions: [{ value: 'a&b' }],
+    });
+    const bodies = [
+      new URLSearchParams({ payload }).toString(),
+      new URLSearchParams({ team_id: 'T1', command: '/weather', text: 'Kiel' }).toString(),
+    ];
+    for (const body of bodies) {
+      const headers = { ...form, ...rows.slack!.sign({ body, at: at(), key: secret, url: '' }) };
+      const answer = await send('slack', { body, headers });
+      assert.deepEqual([answer.status, answer.text], [200, '']);
+      assert.equal((await send('slack', { body: `${body}&x=1`, headers })).status, 401);
+    }
+    const broken = 'payload=%7B';
+    const headers = { ...form, ...rows.slack!.sign({ body: broken, at: at(), key: secret, url: '' }) };
+    assert.equal((await send('slack', { body: broken, headers })).status, 400);
+    assert.deepEqual(await typesNow(), [
+      ['connection-of-slack', 'block_actions'],
+      ['connection-of-slack', '/weather'],
+    ]);
+  });
+
+  test('github: an organization by its tag, and a form', async () => {
+    await reset('github', { secret, account: '7', tags: { organization_id: '99' } });
+    const send1 = async (payload: object, isForm: boolean) => {
+      const json = JSON.stringify(payload);
+      const body = isForm ? new URLSearchParams({ payload: json }).toString() : json;
+      const headers = {
+        ...(isForm && form),
+        'x-github-event': 'organization',
+        ...rows.github!.sign({ body, at: 0, key: secret, url: '' }),
+      };
+      assert.equal((await send('github', { body, headers })).status, 200);
+    };
+    await send1({ action: 'member_added', organization: { id: 99, login: 'acme' } }, false);
+    await send1({ action: 'member_added', organization: { id: 99, login: 'acme' } }, true);
+    // Named twice, told once.
+    await send1({ repository: { owner: { id: 7 } }, organization: { id: 99 } }, false);
+    await send1({ organization: { id: 98 } }, false);
+    const told = ['connection-of-github', 'organization'];
+    assert.deepEqual(await typesNow(), [told, told, told, [null, 'organization']]);
+  });
+
+  test('twilio: JSON by the hash in its address, the usual port, and repeated fields', async () => {
+    await reset('twilio', { secret, tags: {} });
+    const id = 'connection_id=connection-of-twilio';
+    const base = 'http://localhost/webhook/dev/twilio';
+    const sign = (text: string) => ({
+      'x-twilio-signature': hmac(secret, text, 'sha1').digest('base64'),
+    });
+    const json = '{"EventType":"onMessageAdded"}';
+    const query = `?${id}&bodySHA256=${createHash('sha256').update(json).digest('hex')}`;
+    const right = { query, body: json, headers: sign(base + query) };
+    assert.equal((await send('twilio', right)).status, 204);
+    assert.equal((await send('twilio', { ...right, body: `${json} ` })).status, 401);
+    assert.equal(
+      (await send('twilio', { query: `?${id}`, body: json, headers: sign(`${base}?${id}`) })).status,
+      401,
+      'the body is not signed',
+    );
+    const body = 'b=2&a=1&b=1&b=2';
+    const fields = { query: `?${id}`, body, headers: { ...form, ...sign(`${base}?${id}a1b1b2`) } };
+    assert.equal((await send('twilio', fields)).status, 204);
+    const ported = base.replace('localhost', 'localhost:80');
+    const byPort = { ...fields, headers: { ...form, ...sign(`${ported}?${id}a1b1b2`) } };
+    assert.equal((await send('twilio', byPort)).status, 204);
+    assert.equal(
+      (await send('twilio', { query: `?${id}`, body: 'a&'.repeat(60_000), headers: form })).status,
+      400,
+    );
+  });
+
+  test('paypal: only a certificate at the fixed address proves anything, and no second body is accepted', async () => {
+    const { key = '' } = rows.paypal!;
+    await reset('paypal', { secret: key, tags: { merchant_id: 'MERCHANT1' } });
+    const body = JSON.stringify(rows.paypal!.body);
+    const foreign = makeSelfSigned();
+    const foreignPath = '/v1/notifications/certs/FOREIGN';
+    bench.provider.certificates.set(foreignPath, foreign.cert);
+    bench.provider.certificates.set('/other/CERT', certificate.cert);
+    const sign = () => ({ ...rows.paypal!.headers, ...rows.paypal!.sign({ body, at: at(), key, url: '' }) });
+    for (const url of [
+      'https://api.paypal.com.example.com/v1/notifications/certs/CERT-360caa42',
+      'https://api.paypal.com@example.com/v1/notifications/certs/CERT-360caa42',
+      `http://api.paypal.com${certificatePath}`,
+      'https://api.paypal.com/v1/notifications/certs/../../../other/CERT',
+      'https://api.paypal.com/v1/notifications/certs/..%2f..%2fother%2fCERT',
+      `https://api.paypal.com${certificatePath}?x=1`,
+      'https://api.paypal.com/other/CERT',
+      `https://api.paypal.com${foreignPath}`,
+      '',
+    ])
+      assert.equal(
+        (await send('paypal', { body, headers: { ...sign(), 'paypal-cert-url': url } })).status,
+        401,
+        url,
+      );
+    const right = { body, headers: sign() };
+    assert.equal((await send('paypal', right)).status, 200);
+    // Another body of the same checksum, with the recorded signature.
+    const forged = { body: withChecksum(crc32(body)).toString(), headers: right.headers };
+    assert.equal(crc32(forged.body), crc32(body));
+    assert.equal((await send('paypal', forged)).status, 200);
+    assert.equal((await forwarded()).length, 1, 'the second body has no effect');
+    // Any sender can name certificates: a few are read in a minute, and then none.
+    const statuses = new Set<number>();
+    for (let count = 0; count < 40; count++) {
+      const url = `https://api.paypal.com/v1/notifications/certs/NONE-${count}`;
+      const answer = await send('paypal', { body, headers: { ...sign(), 'paypal-cert-url': url } });
+      statuses.add(answer.status);
+    }
+    assert.deepEqual([...statuses].sort(), [401, 503]);
+    bench.advance(2 * 86_400_000);
+    assert.equal(
+      (await send('paypal', { body, headers: sign() })).status,
+      401,
+      'the certificate has expired',
+    );
+  });
+
+  test("gmail: only a valid token of the subscription's service account", async () => {
+    await reset('google-mail', { secret: pushAccount });
+    const url = 'http://localhost/webhook/dev/google-mail';
+    const body = JSON.stringify(rows['google-mail']!.body);
+    const given = { body, at: at(), key: pushAccount, url };
+    const tokens = [
+      pushToken(given, { aud: 'https://another.example/webhook' }),
+      pushToken(given, { email_verified: false }),
+      pushToken(given, { email: 'other@project-1.iam.gserviceaccount.com' }),
+      pushToken(given, { iss: 'https://issuer.example' }),
+      pushToken(given, { exp: Math.floor(at() / 1000) - 120 }),
+      pushToken(given).replace(/[^.]+$/, Buffer.alloc(256, 1).toString('base64url')),
+      `${base64url({ alg: 'none' })}.${pushToken(given).split('.')[1]}.`,
+      '',
+    ];
+    for (const token of tokens)
+      assert.equal(
+        (await send('google-mail', { body, headers: { authorization: `Bearer ${token}` } })).status,
+        401,
+      );
+    const answer = await send('google-mail', {
+      body,
+      headers: { authorization: `Bearer ${pushToken(given)}` },
+    });
+    assert.equal(answer.status, 204);
+  });
+});
+
+/** JSON for a connection of the merchant, with bytes in a text that give it this CRC-32. */
+function withChecksum(wanted: number): Buffer {
+  const head = Buffer.from('{"event_type":"FORGED","resource":{"payee":{"merchant_id":"MERCHANT1"}}}');
+  const spaces = [0x20, 0x09, 0x0a, 0x0d];
+  // CRC-32 is linear: 32 independent choices between two kinds of white space reach each checksum.
+  const of = (choice: bigint) => {
+    const pad = Buffer.alloc(64, spaces[0]!);
+    for (let bit = 0; bit < 64; bit++) if ((choice >> BigInt(bit)) & 1n) pad[bit] = spaces[1]!;
+    return Buffer.concat([head, pad]);
+  };
+  const zero = crc32(of(0n));
+  let target = (zero ^ wanted) >>> 0;
+  const rows = Array.from({ length: 64 }, (_, bit) => ({
+    value: (crc32(of(1n << BigInt(bit))) ^ zero) >>> 0,
+    choice: 1n << BigInt(bit),
+  }));
+  let choice = 0n;
+  for (let bit = 31; bit >= 0; bit--) {
+    const at = rows.findIndex(({ value }) => value >>> bit === 1);
+    if (at < 0) {
+      assert.ok(!((target >>> bit) & 1), 'the choices do not reach this checksum');
+      continue;
+    }
+    const [pivot] = rows.splice(at, 1);
+    for (const row of rows)
+      if ((row.value >>> bit) & 1) {
+        row.value = (row.value ^ pivot!.value) >>> 0;
+        row.choice ^= pivot!.choice;
+      }
+    if ((target >>> bit) & 1) {
+      target = (target ^ pivot!.value) >>> 0;
+      choice ^= pivot!.choice;
+    }
+  }
+  return of(choice);
+}

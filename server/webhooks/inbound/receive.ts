@@ -17,8 +17,9 @@ import type { Logger } from '../../log.ts';
 import type { WebhookRules, WebhookSignature } from '../../providers/definition.ts';
 import type { Vault } from '../../vault.ts';
 import { forward, requireCapacity } from './forward.ts';
+import type { PublishedKeys } from './published-keys.ts';
 import { isFirstDelivery } from './replay-guard.ts';
-import { faultOfBodyTime, faultOfSignature, type Sent, signedFacts } from './signature.ts';
+import { coversBytes, faultOfBodyTime, faultOfSignature, type Sent, signedFacts } from './signature.ts';
 import {
   challengeIn,
   type Payload,
@@ -33,8 +34,11 @@ export type ReceiveDeps = {
   vault: Vault;
   brand: Brand;
   connections: Pick<ConnectionReader, 'get'>;
+  keys: PublishedKeys;
   /** Called when runs wait. */
   poke: () => void;
+  /** Renews the credentials of a connection in the background, whatever its state. */
+  recheck: (connection: ConnectionHead) => Promise<void>;
   log: Pick<Logger, 'info' | 'warn'>;
   now: () => Date;
   /** Whether functions run in this installation. */
@@ -82,19 +86,22 @@ export async function receive(
   const isUnproved = challenge?.method === 'POST' && !challenge.proved;
   // Nothing of an unproved body is read, unless the definition has a place in it: then only what is parsed quickly.
   const hasProofInside = proof.scheme === 'token' && proof.body !== undefined;
-  if (hasProofInside) requireFewValues(sent);
+  const isOfFields = 'signed' in proof && proof.signed.includes('{form}');
+  if (hasProofInside || isOfFields) requireFewValues(sent);
   const isReadFirst =
     hasProofInside ||
     (isUnproved &&
       challenge.from !== undefined &&
       'body' in challenge.from &&
       sent.body.length <= maxTestBytes);
-  let payload: Payload = isReadFirst ? readPayload(sent) : {};
+  let payload: Payload = isReadFirst ? readPayload(sent, rules) : {};
   const test = () => answerTo(rules, { method: 'POST', sent, payload, secret: secrets[0] });
   const unproved = isUnproved ? test() : undefined;
   if (unproved !== undefined) return unproved;
-  refuseFor(faultOfSignature(proof, { sent, secrets, now: at, payload }));
-  if (!isReadFirst) payload = readPayload(sent);
+  const { isTest } = integration;
+  const published = secrets.length > 0 ? await deps.keys.find(proof, { sent, isTest }) : undefined;
+  refuseFor(faultOfSignature(proof, { sent, secrets, now: at, payload, published }));
+  if (!isReadFirst) payload = readPayload(sent, rules);
   const proved = test();
   if (proved !== undefined) return proved;
   const isVerified = secrets.length > 0;
@@ -102,7 +109,8 @@ export async function receive(
   const notice = readWebhook(rules, { sent, payload });
   const { connections, runs } = await distribute(deps, { integration, notice, sent, at, isVerified });
   log.info({ integration: integration.key, type: notice.type, connections, runs }, 'webhook');
-  return rules.answer_status === 204 ? { status: 204 } : { status: 200, body: { status: 'success' } };
+  if (rules.answer_status === 204) return { status: 204 };
+  return { status: 200, ...(rules.answer_body === 'json' && { body: { status: 'success' } }) };
 }
 
 /** The response to a GET, which only tests the address. Throws `not_found` if the provider sends none. */
@@ -157,7 +165,8 @@ async function distribute(
   const { db, connections, poke, isOn } = deps;
   const { integration, isVerified, at } = received;
   const isForwarded = integration.forwardWebhooks;
-  const found = isOn || isForwarded ? await recipientsOf(db, received) : [];
+  const { mustRecheck } = received.notice;
+  const found = isOn || isForwarded || mustRecheck ? await recipientsOf(db, received) : [];
   if (isForwarded && !isVerified && found.length > 0) await requireCapacity(db, { integration, at });
   let runs = 0;
   for (const head of found) {
@@ -165,6 +174,7 @@ async function distribute(
       const connection = await connections.get(placeOf(head));
       return db.transaction((tx) => passOn(tx, deps, { ...received, connection }));
     });
+    if (mustRecheck) await deps.recheck(head);
   }
   if (runs > 0) poke();
   // If an unverified webhook names no connection, nothing of it is stored.
@@ -183,7 +193,8 @@ async function passOn(
   const proof = integration.provider.webhook?.proof;
   // A webhook without a signed time may be repeated on purpose, for example by a button at the provider.
   const facts = proof && received.isVerified ? signedFacts(proof, sent) : undefined;
-  const delivery = { integration, body: sent.body, at, connection: connection?.id ?? null };
+  const body = proof && coversBytes(proof) ? sent.body : Buffer.alloc(0);
+  const delivery = { integration, body, at, connection: connection?.id ?? null };
   if (facts !== undefined && !(await isFirstDelivery(tx, { ...delivery, facts }))) return 0;
   if (integration.forwardWebhooks) await forward(tx, { integration, connection, notice, sent, at, by: deps });
   if (!deps.isOn || connection === undefined) return 0;
@@ -200,19 +211,26 @@ async function unlessDeleted(work: () => Promise<number>): Promise<number> {
 
 async function recipientsOf(
   db: Db,
-  { integration, notice: { recipient } }: { integration: Integration; notice: ReadWebhook },
+  { integration, notice: { recipients } }: { integration: Integration; notice: ReadWebhook },
 ): Promise<ConnectionHead[]> {
-  if (recipient === undefined) return [];
-  const { ids } = recipient;
-  const ofIntegration = selectHeads()
-    .where('connection.environment_id', '=', integration.environmentId)
-    .where('connection.integration_id', '=', integration.id)
-    .orderBy('connection.id')
-    .limit(maxConnections);
-  const condition = {
-    connection_id: sql<boolean>`connection.connection_id = any(${ids}::text[])`,
-    account: sql<boolean>`connection.account_id = any(${ids}::text[])`,
-    tag: sql<boolean>`connection.tags ->> ${recipient.by === 'tag' ? recipient.tag : ''} = any(${ids}::text[])`,
-  }[recipient.by];
-  return (await db.run(ofIntegration.where(condition))).map(headFrom);
+  if (recipients.length === 0) return [];
+  const conditions = recipients.map((recipient) => {
+    const { ids } = recipient;
+    if (recipient.by === 'tag')
+      return sql<boolean>`connection.tags ->> ${recipient.tag} = any(${ids}::text[])`;
+    return {
+      connection_id: sql<boolean>`connection.connection_id = any(${ids}::text[])`,
+      account: sql<boolean>`connection.account_id = any(${ids}::text[])`,
+      email: sql<boolean>`lower(connection.account_email) = any(${ids.map((id) => id.toLowerCase())}::text[])`,
+    }[recipient.by];
+  });
+  const found = await db.run(
+    selectHeads()
+      .where('connection.environment_id', '=', integration.environmentId)
+      .where('connection.integration_id', '=', integration.id)
+      .where(sql<boolean>`(${sql.join(conditions, sql` or `)})`)
+      .orderBy('connection.id')
+      .limit(maxConnections),
+  );
+  return found.map(headFrom);
 }

@@ -1,6 +1,7 @@
 /** Verifies that a webhook is from the provider: its signature and its age. Pure functions. */
-import { createHash, createHmac, timingSafeEqual, verify } from 'node:crypto';
+import { createHash, createHmac, type KeyObject, timingSafeEqual, verify } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import { crc32 } from 'node:zlib';
 import type { WebhookSignature } from '../../providers/definition.ts';
 import { keyBytes, publicKey, standardKey, strictBase64 } from '../../providers/webhook-secret.ts';
 
@@ -10,8 +11,18 @@ export type Sent = { headers: IncomingHttpHeaders; body: Buffer; url: string };
 /** A webhook with a larger difference to the clock may be a recorded one that is sent again. */
 export const maxAgeMs = 5 * 60_000;
 
-/** What a signature is verified with. `payload` is the parsed body, only for proofs whose secret is in the body. */
-type Verified = { sent: Sent; secrets: readonly string[]; now: Date; payload?: unknown };
+/**
+ * What a signature is verified with. `payload` is the parsed body, only for proofs whose secret is in the body. `published`
+ * is what `published-keys.ts` knows: the key of a certificate, or that the issuer has signed the token.
+ */
+type Verified = {
+  sent: Sent;
+  secrets: readonly string[];
+  now: Date;
+  payload?: unknown;
+  published?: Published | undefined;
+};
+export type Published = KeyObject | 'signed';
 type Under = Omit<Verified, 'secrets'> & { secret: string };
 
 /**
@@ -44,14 +55,21 @@ export function signedFacts(proof: WebhookSignature, sent: Sent): string[] | und
       const token = tokenOf(proof, sent);
       return token?.claims.exp === undefined ? undefined : [token.signed];
     }
+    case 'id_token':
     case 'token':
       return undefined;
     default: {
       if (proof.timestamp_body !== undefined) return [];
       const timestamp = timestampOf(proof, sent);
-      return timestamp === undefined ? undefined : [timestamp];
+      if (timestamp === undefined) return undefined;
+      return coversBytes(proof) ? [timestamp] : [timestamp, one(sent, proof.header) ?? ''];
     }
   }
+}
+
+/** Whether no other body has the same signature. It is easy to make another body with the same checksum. */
+export function coversBytes(proof: WebhookSignature): boolean {
+  return !('signed' in proof) || !proof.signed.includes('{crc32}');
 }
 
 /**
@@ -87,13 +105,15 @@ function faultUnder(proof: WebhookSignature, under: Under): string | undefined {
       return faultOfStandard(proof, under);
     case 'jwt':
       return faultOfJwt(proof, under);
+    case 'id_token':
+      return faultOfIdToken(proof, under);
     default:
       return faultOfSigned(proof, under);
   }
 }
 
 type Of<S extends WebhookSignature['scheme']> = Extract<WebhookSignature, { scheme: S }>;
-type Signed = Of<'hmac'> | Of<'public_key'>;
+type Signed = Of<'hmac'> | Of<'public_key'> | Of<'certificate'>;
 
 function faultOfToken({ header, query, body, basic }: Of<'token'>, { sent, secret, payload }: Under) {
   const place = header ? `header ${header}` : query ? `query parameter ${query}` : `field ${body}`;
@@ -110,7 +130,7 @@ function faultOfToken({ header, query, body, basic }: Of<'token'>, { sent, secre
     : `The ${place} does not contain the secret${basic ? ' as user:password' : ''}.`;
 }
 
-function faultOfSigned(proof: Signed, { sent, secret, now }: Under): string | undefined {
+function faultOfSigned(proof: Signed, { sent, secret, now, published }: Under): string | undefined {
   const { header, parts, prefix, encoding, timestamp_format } = proof;
   const held = one(sent, header);
   if (held === undefined) return `The header ${header} is missing.`;
@@ -119,24 +139,75 @@ function faultOfSigned(proof: Signed, { sent, secret, now }: Under): string | un
     const fault = faultOfTime(msOf(timestamp, timestamp_format), now);
     if (fault !== undefined) return fault;
   }
-  const isRight = verifierOf(proof, secret);
+  if (proof.scheme === 'certificate' && typeof published !== 'object')
+    return `The header ${proof.certificate.header} names no valid certificate of the provider.`;
+  const isRight = verifierOf(proof, { secret, published });
   if (isRight === undefined) return "The integration's webhook secret is not a key of the provider's form.";
-  const [before = '', after = ''] = proof.signed
-    .split('{body}')
-    .map((part) =>
-      part.replaceAll(/\{(timestamp|url|header\.([\w-]+))\}/g, (_, name: string, header?: string) =>
-        header ? (one(sent, header) ?? '') : name === 'url' ? sent.url : (timestamp ?? ''),
-      ),
-    );
-  const text = Buffer.concat([Buffer.from(before), sent.body, Buffer.from(after)]);
   const given = parts ? namedIn(held, parts.signature).slice(0, maxSignatures) : [held];
-  const isOfText = isRight(text);
+  // Twilio signs the address with or without its usual port.
+  const addresses = proof.signed.includes('{form}') ? [sent.url, withPort(sent.url)] : [sent.url];
+  const comparisons: ((signature: Buffer) => boolean)[] = [];
+  for (const url of addresses) {
+    const text = signedText(proof, { sent: { ...sent, url }, timestamp, secret });
+    if (text === undefined) return 'The query parameter bodySHA256 is not that of this body.';
+    comparisons.push(isRight(text));
+  }
   return given.some(
     (signature) =>
-      signature.startsWith(prefix) && isOfText(decoded(signature.slice(prefix.length), encoding)),
+      signature.startsWith(prefix) &&
+      comparisons.some((isOfText) => isOfText(decoded(signature.slice(prefix.length), encoding))),
   )
     ? undefined
     : `The signature in ${header} is not that of this body under the integration's secret.`;
+}
+
+/** The signed text; undefined if it has the fields of a form, and the body is neither a form nor that of `bodySHA256`. */
+function signedText(
+  { scheme, signed }: Signed,
+  { sent, timestamp, secret }: { sent: Sent; timestamp: string | undefined; secret: string },
+): Buffer | undefined {
+  const [before = '', covered = 'body', after = ''] = signed.split(/\{(body|form|crc32)\}/);
+  const around = [before, after].map((part) =>
+    Buffer.from(
+      part.replaceAll(
+        /\{(timestamp|url|secret|header\.([\w-]+))\}/g,
+        (all, name: string, header?: string) => {
+          if (header !== undefined) return one(sent, header) ?? '';
+          if (name === 'secret') return scheme === 'certificate' ? secret : all;
+          return name === 'url' ? sent.url : (timestamp ?? '');
+        },
+      ),
+    ),
+  );
+  const middle = {
+    body: () => sent.body,
+    form: () => formOf(sent),
+    crc32: () => Buffer.from(String(crc32(sent.body))),
+  }[covered as 'body' | 'form' | 'crc32']();
+  return middle && Buffer.concat([around[0]!, middle, around[1]!]);
+}
+
+function withPort(url: string): string {
+  return url.replace(
+    /^(https?):\/\/([^/:]+)(?=\/)/,
+    (_, scheme, host) => `${scheme}://${host}:${scheme === 'https' ? 443 : 80}`,
+  );
+}
+
+/** Twilio's text: https://www.twilio.com/docs/usage/webhooks/webhooks-security */
+function formOf({ headers, body, url }: Sent): Buffer | undefined {
+  const type = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  if (type !== 'application/x-www-form-urlencoded') {
+    const digest = URL.parse(url)?.searchParams.get('bodySHA256')?.toLowerCase();
+    return digest === createHash('sha256').update(body).digest('hex') ? Buffer.alloc(0) : undefined;
+  }
+  const fields = [...new URLSearchParams(body.toString('utf8'))];
+  // A repeated field is sorted by its values, of which each is used once.
+  const texts = new Set(fields.map(([name, value]) => JSON.stringify([name, value])));
+  const sorted = [...texts].map((text) => JSON.parse(text) as [string, string]);
+  const compare = (one: string, other: string) => (one < other ? -1 : one > other ? 1 : 0);
+  sorted.sort((one, other) => compare(one[0], other[0]) || compare(one[1], other[1]));
+  return Buffer.from(sorted.flat().join(''));
 }
 
 /** During a change of its secret, a sender sends two signatures. Each verification by a public key reads the whole body. */
@@ -145,7 +216,7 @@ const maxSignatures = 10;
 /** A function for a text that compares signatures of it. Undefined if the secret is not a key. */
 function verifierOf(
   proof: Signed,
-  secret: string,
+  { secret, published }: Pick<Under, 'secret' | 'published'>,
 ): ((text: Buffer) => (signature: Buffer) => boolean) | undefined {
   if (proof.scheme === 'hmac') {
     const key = keyBytes(secret, proof.key_encoding);
@@ -155,8 +226,9 @@ function verifierOf(
       return (given) => isSame(given, right);
     };
   }
-  const key = publicKey(secret, proof.algorithm);
-  const digest = proof.algorithm === 'ed25519' ? null : 'sha256';
+  const isCertified = proof.scheme === 'certificate';
+  const key = isCertified ? (published as KeyObject) : publicKey(secret, proof.algorithm);
+  const digest = !isCertified && proof.algorithm === 'ed25519' ? null : 'sha256';
   return key && ((text) => (given) => verify(digest, text, key, given));
 }
 
@@ -207,13 +279,32 @@ function faultOfJwt(proof: Of<'jwt'>, { sent, secret, now }: Under): string | un
   return token.claims[proof.body_claim] === digest ? undefined : 'The token is not that of this body.';
 }
 
-function tokenOf({ header, prefix }: Of<'jwt'>, sent: Sent) {
+/** OpenID Connect Core §3.1.3.7, with the e-mail address of a service account as the subject. */
+function faultOfIdToken(proof: Of<'id_token'>, { sent, secret, now, published }: Under): string | undefined {
+  const token = tokenOf(proof, sent, 'RS256');
+  if (token === undefined) return `The header ${proof.header} contains no JSON Web Token with RS256.`;
+  if (published !== 'signed') return `The token in ${proof.header} is not signed by its issuer.`;
+  const { iss, aud, exp, email, email_verified: isVerified } = token.claims;
+  if (!proof.issuers.includes(String(iss))) return 'The token is of another issuer.';
+  if (aud !== sent.url && aud !== sent.url.split('?', 1)[0])
+    return 'The audience of the token is not the address of the webhook.';
+  if (typeof exp !== 'number' || now.getTime() / 1000 > exp + 60) return 'The token has expired.';
+  return isVerified === true && isSame(Buffer.from(String(email)), Buffer.from(secret))
+    ? undefined
+    : "The token is not that of the service account in the integration's webhook secret.";
+}
+
+function tokenOf(
+  { header, prefix }: Of<'jwt'> | Of<'id_token'>,
+  sent: Sent,
+  algorithm: 'HS256' | 'RS256' = 'HS256',
+) {
   const held = one(sent, header);
   const parts = held?.startsWith(prefix) ? held.slice(prefix.length).split('.') : [];
   const [head = '', payload = '', signature = ''] = parts;
   const { alg } = objectIn(head) ?? {};
   const claims = objectIn(payload);
-  if (parts.length !== 3 || alg !== 'HS256' || claims === undefined) return undefined;
+  if (parts.length !== 3 || alg !== algorithm || claims === undefined) return undefined;
   return { signed: `${head}.${payload}`, claims, signature: Buffer.from(signature, 'base64url') };
 }
 

@@ -1,7 +1,7 @@
 /** Parses a provider's webhook: its type, its recipients and its payload. Pure functions. */
 import { AppError } from '../../errors.ts';
 import { examineJson, faultOfJson, maxParsedValues } from '../../functions/isolation/json-limits.ts';
-import type { WebhookPlace, WebhookRules } from '../../providers/definition.ts';
+import type { WebhookPlace, WebhookRecipient, WebhookRules } from '../../providers/definition.ts';
 import { fieldsAt, type Sent } from './signature.ts';
 
 export type Payload = Record<string, unknown> | unknown[] | string | number | boolean | null;
@@ -10,8 +10,10 @@ export type ReadWebhook = {
   /** Undefined if the webhook has none: then only subscriptions to all types apply. */
   type: string | undefined;
   payload: Payload;
-  /** Undefined if the webhook names none. Several `ids` are several connections. */
-  recipient: (NonNullable<WebhookRules['connection']> & { ids: string[] }) | undefined;
+  /** Empty if the webhook names none. Several `ids` are several connections. */
+  recipients: (WebhookRecipient & { ids: string[] })[];
+  /** Whether the provider has changed the access of these connections. */
+  mustRecheck: boolean;
 };
 
 /** The maximum length of a value. A longer value counts as absent. */
@@ -22,14 +24,25 @@ export function readWebhook(
   rules: WebhookRules,
   { sent, payload }: { sent: Sent; payload: Payload },
 ): ReadWebhook {
-  const { type, connection, proof } = rules;
-  const ids = connection === undefined ? [] : [...new Set(textsAt(connection.from, { sent, payload }))];
+  const { connection = [], proof } = rules;
+  const type = (rules.type ?? []).flatMap((place) => textsAt(place, { sent, payload }))[0];
   const read = {
-    type: type && textsAt(type, { sent, payload })[0],
-    recipient: connection === undefined || ids.length === 0 ? undefined : { ...connection, ids },
+    type,
+    recipients: connection
+      .map((by) => ({ ...by, ids: [...new Set(textsAt(by.from, { sent, payload }))] }))
+      .filter(({ ids }) => ids.length > 0),
+    mustRecheck: mustRecheck(rules, { type, sent, payload }),
   };
   if (proof.scheme === 'token' && proof.body !== undefined) removeFields(payload, proof.body);
   return { ...read, payload };
+}
+
+function mustRecheck(
+  { recheck }: WebhookRules,
+  { type, ...of }: { type: string | undefined; sent: Sent; payload: Payload },
+): boolean {
+  if (recheck === undefined || (recheck.type !== undefined && recheck.type !== type)) return false;
+  return textsAt(recheck.from, of).some((value) => recheck.values.includes(value));
 }
 
 /** What a request that only tests the address wants back; undefined if the request is a webhook. */
@@ -72,27 +85,38 @@ export function requireFewValues({ body }: Sent): void {
     );
 }
 
-/** Throws `invalid_json` and `invalid_content_type` if the body cannot be read. */
-export function readPayload({ headers, body }: Sent): Payload {
+/**
+ * Throws `invalid_json` and `invalid_content_type` if the body cannot be read. `form_json` is the field of a form that
+ * holds the payload.
+ */
+export function readPayload(
+  { headers, body }: Sent,
+  { form_json: field }: Pick<WebhookRules, 'form_json'>,
+): Payload {
   if (body.length === 0) return {};
   const encoding = headers['content-encoding']?.trim().toLowerCase() ?? '';
   if (encoding !== '' && encoding !== 'identity')
     throw new AppError('invalid_content_type', 'Send the webhook without `Content-Encoding`.');
   const type = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
   if (type === 'application/json' || type.endsWith('+json')) {
-    try {
-      return requireHarmless(JSON.parse(textOf(body)) as Payload);
-    } catch (error) {
-      if (error instanceof AppError) throw error;
-      throw new AppError('invalid_json', undefined, { cause: error });
-    }
+    return jsonIn(textOf(body));
   }
   if (type === 'application/x-www-form-urlencoded') {
     const fields: Record<string, unknown> = { __proto__: null };
     for (const [name, value] of new URLSearchParams(textOf(body))) fields[name] = value;
-    return requireHarmless({ ...fields });
+    const payload = field === undefined ? undefined : fields[field];
+    return typeof payload === 'string' ? jsonIn(payload) : requireHarmless({ ...fields });
   }
   throw new AppError('invalid_content_type', 'Send the webhook as JSON, or as a form.');
+}
+
+function jsonIn(text: string): Payload {
+  try {
+    return requireHarmless(JSON.parse(text) as Payload);
+  } catch (error) {
+    if (error instanceof AppError) throw error;
+    throw new AppError('invalid_json', undefined, { cause: error });
+  }
 }
 
 const maxLevels = 100;
@@ -109,9 +133,21 @@ function textsAt(place: WebhookPlace, { sent, payload }: { sent: Sent; payload: 
       ? [sent.headers[place.header.toLowerCase()]]
       : 'query' in place
         ? [URL.parse(sent.url)?.searchParams.get(place.query)]
-        : fieldsAt(payload, place.body).flat();
+        : fieldsAt(payload, place.body)
+            .flatMap((value) => insideOf(place, value))
+            .flat();
   return found
     .map((value) => (typeof value === 'number' ? String(value) : value))
     .filter((text): text is string => typeof text === 'string')
     .filter((text) => text !== '' && text.length <= maxCharacters && !text.includes('\0'));
+}
+
+function insideOf({ base64_json: path }: { base64_json?: string | undefined }, value: unknown): unknown[] {
+  if (path === undefined) return [value];
+  try {
+    const text = textOf(Buffer.from(typeof value === 'string' ? value : '', 'base64'));
+    return fieldsAt(requireHarmless(JSON.parse(text) as Payload), path);
+  } catch {
+    return [];
+  }
 }

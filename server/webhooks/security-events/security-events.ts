@@ -1,5 +1,6 @@
 import { sql } from 'kysely';
 import { writeAudit } from '../../activity/audit.ts';
+import { isRenewable } from '../../auth-modes/modes.ts';
 import { isRefusal } from '../../connections/health/health.ts';
 import { endConnection } from '../../connections/health/status-transitions.ts';
 import type { CredentialSource } from '../../connections/refresh/credentials.ts';
@@ -79,11 +80,20 @@ export async function actOn(
     { events: token.events.map(({ type }) => type), ended: ended.length, restored: restored.length },
     'security event',
   );
-  for (const found of restored) {
-    retry(deps, found).catch((error: unknown) =>
-      log.info({ err: error }, 'a restored connection could not be refreshed; a job retries it'),
-    );
-  }
+  for (const found of restored) retryInBackground(deps, found);
+}
+
+/** Refreshes the connection in the background, until the provider accepts or refuses it, unless its user must reconnect it. */
+export async function recheck(deps: SecurityEventDeps, connection: ConnectionHead): Promise<void> {
+  const { db, now = () => new Date() } = deps;
+  await db.transaction((tx) => scheduleRetries(tx, [connection], now()));
+  retryInBackground(deps, connection);
+}
+
+function retryInBackground(deps: SecurityEventDeps, found: ConnectionHead): void {
+  retry(deps, found).catch((error: unknown) =>
+    deps.log.info({ err: error }, 'a restored connection could not be refreshed; a job retries it'),
+  );
 }
 
 /** `isOfGrant`: the event is about the grant to the client, and not about the account itself. */
@@ -266,7 +276,10 @@ async function scheduleRetries(tx: Tx, connections: readonly { id: number }[], a
   ]);
 }
 
-/** Refreshes a restored connection once, unless its state has changed. If the refresh succeeds, the connection is active. */
+/**
+ * Refreshes a connection once, unless its user must reconnect it for another reason. The provider's response decides its
+ * status.
+ */
 async function retry(
   { db, reader, credentials, now = () => new Date() }: RetryDeps,
   place: RestoredConnection,
@@ -280,7 +293,8 @@ async function retry(
   reader.forget(place);
   try {
     const connection = await reader.get(place);
-    if (connection.fault?.cause === 'security_event') await credentials.refreshed(connection);
+    const isOver = connection.status === 'needs_reauth' && connection.fault?.cause !== 'security_event';
+    if (!isOver && isRenewable(connection.credentials)) await credentials.refreshed(connection);
   } catch (error) {
     if (!(error instanceof AppError && isRefusal(error))) throw error;
   }

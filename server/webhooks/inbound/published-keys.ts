@@ -1,0 +1,131 @@
+import { X509Certificate } from 'node:crypto';
+import { AppError } from '../../errors.ts';
+import type { Fetch } from '../../outbound/outbound.ts';
+import { readBody } from '../../outbound/read-body.ts';
+import type { WebhookSignature } from '../../providers/definition.ts';
+import { createIssuerKeys, type IssuerKeys } from '../security-events/issuer-keys.ts';
+import type { Published, Sent } from './signature.ts';
+
+/**
+ * The keys that a provider publishes for its webhooks: certificates, and keys of issuers of tokens.
+ *
+ * Owns: when they are read, so that forged webhooks cannot cause any number of requests, and their cache. Does not own: the
+ * content of a webhook (`signature.ts`).
+ */
+export type PublishedKeys = {
+  /**
+   * What proves this webhook; undefined if nothing does, or if the proof needs no published key. Throws `unavailable` if the
+   * key cannot be read now.
+   */
+  find(proof: WebhookSignature, of: { sent: Sent; isTest: boolean }): Promise<Published | undefined>;
+};
+
+const cachedMs = 3600_000;
+const timeoutMs = 5_000;
+const maxCertificateBytes = 64 * 1024;
+const maxCached = 100;
+/** The maximum number of certificates that are read in a minute, since any sender can name one. */
+const maxReads = 20;
+
+type Certificate = { readAt: number; text: string | undefined };
+
+export function createPublishedKeys({
+  fetchFor,
+  now,
+}: {
+  fetchFor: (of: { isTest: boolean }) => Fetch;
+  now: () => Date;
+}): PublishedKeys {
+  const certificates = new Map<string, Promise<Certificate>>();
+  const issuers = new Map<string, IssuerKeys>();
+  let reads: number[] = [];
+
+  /** Undefined if the provider has no such certificate. */
+  async function certificateAt(url: string, { isTest }: { isTest: boolean }): Promise<string | undefined> {
+    const key = `${isTest} ${url}`;
+    const at = now().getTime();
+    const known = await certificates.get(key)?.catch(() => undefined);
+    if (known !== undefined && at - known.readAt < cachedMs) return known.text;
+    reads = reads.filter((time) => at - time < 60_000);
+    if (reads.length >= maxReads) throw unavailable();
+    reads.push(at);
+    if (certificates.size >= maxCached) certificates.clear();
+    const reading = read(url, { isTest }).then((text) => ({ readAt: at, text }));
+    certificates.set(key, reading);
+    return reading.then(
+      ({ text }) => text,
+      (error: unknown) => {
+        certificates.delete(key);
+        throw unavailable(error);
+      },
+    );
+  }
+
+  async function read(url: string, { isTest }: { isTest: boolean }): Promise<string | undefined> {
+    const signal = AbortSignal.timeout(timeoutMs);
+    const headers = { accept: 'application/x-pem-file, */*' };
+    const answer = await fetchFor({ isTest })(url, { method: 'GET', headers, redirect: 'manual', signal });
+    const { bytes, isTooLarge } = await readBody(answer.body, maxCertificateBytes);
+    if (answer.status >= 500 || answer.status === 429)
+      throw new Error(`the certificate answers ${answer.status}`);
+    return answer.status === 200 && !isTooLarge ? bytes.toString('utf8') : undefined;
+  }
+
+  return {
+    async find(proof, { sent, isTest }) {
+      if (proof.scheme === 'certificate') {
+        const url = headerOf(sent, proof.certificate.header);
+        if (!proof.certificate.addresses.some((start) => isBelow(url, start))) return undefined;
+        return keyOf(await certificateAt(url, { isTest }), now());
+      }
+      if (proof.scheme === 'id_token') {
+        const held = headerOf(sent, proof.header);
+        if (!held.startsWith(proof.prefix)) return undefined;
+        const key = `${isTest} ${proof.jwks_url}`;
+        const keys =
+          issuers.get(key) ?? createIssuerKeys(proof.jwks_url, { fetch: fetchFor({ isTest }), now });
+        issuers.set(key, keys);
+        return isSigned(keys, held.slice(proof.prefix.length));
+      }
+      return undefined;
+    },
+  };
+}
+
+/** Whether the address is that of one file directly below `start`. */
+function isBelow(url: string, start: string): boolean {
+  return url.startsWith(start) && /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/.test(url.slice(start.length));
+}
+
+/** The public key of a certificate in PEM that is valid now. */
+function keyOf(text: string | undefined, at: Date): Published | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const { validFromDate, validToDate, publicKey } = new X509Certificate(text);
+    const isValid = validFromDate <= at && at <= validToDate && publicKey.asymmetricKeyType === 'rsa';
+    return isValid ? publicKey : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function isSigned(keys: IssuerKeys, token: string): Promise<'signed' | undefined> {
+  try {
+    await keys.verify(token);
+    return 'signed';
+  } catch (error) {
+    if (error instanceof AppError) throw error;
+    // The codes of jose for a token that the published keys do not prove.
+    const code = (error as { code?: unknown }).code;
+    if (typeof code === 'string' && /^ERR_(JWS|JWKS_NO_MATCHING|JOSE)/.test(code)) return undefined;
+    throw unavailable(error);
+  }
+}
+
+function headerOf({ headers }: Sent, name: string): string {
+  const value = headers[name.toLowerCase()];
+  return typeof value === 'string' ? value : '';
+}
+
+const unavailable = (cause?: unknown) =>
+  new AppError('unavailable', "The provider's keys cannot be read now.", { cause, retryAfterS: 5 });
