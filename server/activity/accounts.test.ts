@@ -6,6 +6,7 @@ import { shippedCatalog as catalog } from '../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { ensureEnvironment } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import { createIntegration } from '../integrations/store.ts';
 import { openVault } from '../vault.ts';
 import { emailsOf, withAccounts } from './accounts.ts';
@@ -158,7 +159,7 @@ test('the statements of a search for an address read below 150 blocks, however m
     operations.map(({ path }) => path),
     pathsOf((n) => n % 3 !== 0),
   );
-  await emailsOf(counting, { environmentId, operations });
+  await emailsOf(counting, { caller: callerWith('connections:read'), all: operations });
   assert.ok(reads.length >= 3);
   for (const { blocks, plan } of reads) assert.ok(blocks < 150, plan);
 });
@@ -172,13 +173,19 @@ test('operations are shown with the address of the account or, without one, of t
     { integration: 'sheet', connection: 'far' },
     { integration: null, connection: null },
   ];
-  const emailOf = await emailsOf(database.db, { environmentId, operations });
+  const emailOf = await emailsOf(database.db, { caller: callerWith('connections:read'), all: operations });
   assert.deepEqual(operations.map(emailOf), [
     'Ada@Example.com',
     'ada@example.com',
     'bob@example.com',
-    undefined,
-    undefined,
-    undefined,
+    null,
+    null,
+    null,
   ]);
+  const hidden = await emailsOf(database.db, { caller: callerWith('events:read'), all: operations });
+  assert.ok(operations.every((one) => hidden(one) === null));
 });
+
+function callerWith(scope: string): Caller {
+  return { kind: 'key', environmentId, scopes: new Set([scope]) } as Partial<Caller> as Caller;
+}

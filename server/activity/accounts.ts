@@ -1,11 +1,12 @@
 import type { Queryable } from '../db/pool.ts';
 import { fieldError } from '../errors.ts';
+import { type Caller, hasScope, type ProxyCaller } from '../http/auth/caller.ts';
 import type { OperationFilter } from './operations.ts';
 
-/** The connections of operations, by the e-mail address of their account or end user. */
+/** E-mail addresses of the connections that operations, events and deliveries name. */
 
 /** A connection as operations name it: an ID is unique within its integration. */
-export type Account = { readonly integration: string; readonly connection: string };
+export type ConnectionName = { readonly integration: string; readonly connection: string };
 
 const emailForm = /^[^\s@]+@[^\s@]+$/;
 /** The maximum number of connections of an address: a search runs one query for each. */
@@ -17,7 +18,7 @@ export async function withAccounts(
   { text, ...filter }: OperationFilter,
 ): Promise<OperationFilter> {
   if (text === undefined || !emailForm.test(text)) return { ...filter, text };
-  const found = await db.query<Account>(
+  const found = await db.query<ConnectionName>(
     `select integration.key as integration, connection.connection_id as connection
      from connection
      join integration on integration.id = connection.integration_id
@@ -40,7 +41,7 @@ export async function withAccounts(
   return accounts.length === 1 ? { ...filter, ...only } : { ...filter, accounts };
 }
 
-function isIn({ integration, connection }: OperationFilter, account: Account): boolean {
+function isIn({ integration, connection }: OperationFilter, account: ConnectionName): boolean {
   return (
     (integration ?? account.integration) === account.integration &&
     (connection ?? account.connection) === account.connection
@@ -49,19 +50,23 @@ function isIn({ integration, connection }: OperationFilter, account: Account): b
 
 type Named = { readonly integration: string | null; readonly connection: string | null };
 
-/** The e-mail address of each account or, if it has none, of its end user. Those of deleted connections are unknown. */
+/**
+ * The e-mail address of each account or, if it has none, of its end user. It is null for a deleted connection, and for
+ * each if the caller may not read connections.
+ */
 export async function emailsOf(
   db: Queryable,
-  { environmentId, operations }: { environmentId: number; operations: readonly Named[] },
-): Promise<(operation: Named) => string | undefined> {
+  { caller, all }: { caller: Caller | ProxyCaller; all: readonly Named[] },
+): Promise<(one: Named) => string | null> {
+  if (!hasScope(caller, 'connections:read')) return () => null;
   const named = new Map(
-    operations
+    all
       .filter(({ integration, connection }) => integration !== null && connection !== null)
       .map((one) => [nameOf(one), one]),
   );
-  if (named.size === 0) return () => undefined;
+  if (named.size === 0) return () => null;
   const known = [...named.values()];
-  const found = await db.query<Account & { email: string | null }>(
+  const found = await db.query<ConnectionName & { email: string | null }>(
     `select
        named.integration,
        named.connection,
@@ -73,10 +78,14 @@ export async function emailsOf(
        and connection.connection_id = named.connection
        and connection.environment_id = $1
        and connection.deleted_at is null`,
-    [environmentId, known.map(({ integration }) => integration), known.map(({ connection }) => connection)],
+    [
+      caller.environmentId,
+      known.map(({ integration }) => integration),
+      known.map(({ connection }) => connection),
+    ],
   );
-  const emails = new Map(found.map((one) => [nameOf(one), one.email ?? undefined]));
-  return (operation) => emails.get(nameOf(operation));
+  const emails = new Map(found.map((one) => [nameOf(one), one.email]));
+  return (one) => emails.get(nameOf(one)) ?? null;
 }
 
 const nameOf = ({ integration, connection }: Named) => `${integration}\n${connection}`;

@@ -13,7 +13,7 @@ import { type Queryable, tables } from '../db/pool.ts';
 import type { Operation as Stored } from '../db/tables.ts';
 import { AppError } from '../errors.ts';
 import type { DataKey, Vault } from '../vault.ts';
-import type { Account } from './accounts.ts';
+import type { ConnectionName } from './accounts.ts';
 
 /** An operation that a module logs. It holds no secret: everything is stored in plain text, except texts that the code of functions wrote. */
 export type Operation = {
@@ -87,7 +87,7 @@ export type OperationFilter = {
   readonly integration?: string | undefined;
   readonly connection?: string | undefined;
   /** Any of these connections; see `accounts.ts`. */
-  readonly accounts?: readonly Account[] | undefined;
+  readonly accounts?: readonly ConnectionName[] | undefined;
   readonly type?: OperationType | undefined;
   readonly status?: OperationStatus | undefined;
   /** Part of the path, of the error code or of a message, whatever its case. */

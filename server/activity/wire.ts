@@ -49,10 +49,7 @@ export async function operationsToWire<T extends OperationRow>(
   db: Queryable,
   { operations, caller }: { operations: readonly T[]; caller: Caller | ProxyCaller },
 ): Promise<z.input<typeof operationWire>[]> {
-  const { environmentId } = caller;
-  const emailOf = mayReadAccounts(caller)
-    ? await emailsOf(db, { environmentId, operations })
-    : () => undefined;
+  const emailOf = await emailsOf(db, { caller, all: operations });
   return operations.map((operation) => {
     const { created_at: createdAt, integration, connection, ...same } = operation;
     return {
@@ -60,7 +57,7 @@ export async function operationsToWire<T extends OperationRow>(
       created_at: createdAt.toISOString(),
       provider_config_key: integration,
       connection_id: connection,
-      account_email: emailOf(operation) ?? null,
+      account_email: emailOf(operation),
       details: operation.details as Record<string, unknown>,
     };
   });

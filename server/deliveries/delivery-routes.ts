@@ -1,9 +1,11 @@
 import { z } from 'zod';
+import { emailsOf } from '../activity/accounts.ts';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { eventWire } from '../events/catalogue.ts';
 import { eventTypes } from '../events/event-types.ts';
+import type { Caller } from '../http/auth/caller.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { withIntegrationId } from '../http/spellings.ts';
@@ -27,6 +29,7 @@ const deliveryWire = z.object({
   event: z.object({ id: z.string(), type: z.string(), created_at: z.string() }),
   provider_config_key: z.string().nullable(),
   connection_id: z.string().nullable(),
+  account_email: z.string().nullable(),
   /** The start of the time for attempts: the event, or its replay. */
   queued_at: z.string(),
   last_attempt: z.record(z.string(), z.unknown()).nullable(),
@@ -64,9 +67,11 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
       },
     },
     async ({ query, caller }) => {
-      const { environmentId } = caller;
-      const { deliveries, next } = await listDeliveries(db, { environmentId, ...query });
-      return { deliveries: deliveries.map(toWire), next_before: next ?? null };
+      const { deliveries, next } = await listDeliveries(db, {
+        environmentId: caller.environmentId,
+        ...query,
+      });
+      return { deliveries: await toWire(db, { caller, deliveries }), next_before: next ?? null };
     },
   );
 
@@ -83,11 +88,12 @@ export function deliveryRoutes(app: App, { db, now }: { db: Db; now: () => Date 
         response: { 200: wholeDeliveryWire },
       },
     },
-    async ({ params: { id }, caller: { environmentId, environment } }) => {
+    async ({ params: { id }, caller }) => {
+      const { environmentId, environment } = caller;
       const delivery = await findDelivery(db, { id, environmentId });
       if (delivery === undefined) throw unknown(id);
-      const wire = toWire(delivery);
-      return { ...wire, event: { ...wire.event, environment, data: withIntegrationId(delivery.data) } };
+      const [wire] = await toWire(db, { caller, deliveries: [delivery] });
+      return { ...wire!, event: { ...wire!.event, environment, data: withIntegrationId(delivery.data) } };
     },
   );
 
@@ -163,23 +169,26 @@ function unknown(id: number): AppError {
   return new AppError('not_found', `This environment has no delivery ${id}.`);
 }
 
-function toWire(delivery: Delivery): z.input<typeof deliveryWire> {
-  const { lastAttemptAt, lastAttempt } = delivery;
-  return {
-    id: delivery.id,
-    endpoint: delivery.endpoint,
-    status: delivery.status,
-    attempts: delivery.attempts,
-    event: {
-      id: delivery.eventId,
-      type: delivery.type,
-      created_at: delivery.createdAt.toISOString(),
-    },
-    provider_config_key: delivery.integration,
-    connection_id: delivery.connection,
-    queued_at: delivery.queuedAt.toISOString(),
-    last_attempt:
-      lastAttemptAt === null ? null : { at: lastAttemptAt.toISOString(), ...(lastAttempt as object) },
-    settled_at: delivery.settledAt?.toISOString() ?? null,
-  };
+async function toWire(
+  db: Db,
+  { caller, deliveries }: { caller: Caller; deliveries: readonly Delivery[] },
+): Promise<z.input<typeof deliveryWire>[]> {
+  const emailOf = await emailsOf(db, { caller, all: deliveries });
+  return deliveries.map((delivery) => {
+    const { lastAttemptAt, lastAttempt } = delivery;
+    return {
+      id: delivery.id,
+      endpoint: delivery.endpoint,
+      status: delivery.status,
+      attempts: delivery.attempts,
+      event: { id: delivery.eventId, type: delivery.type, created_at: delivery.createdAt.toISOString() },
+      provider_config_key: delivery.integration,
+      connection_id: delivery.connection,
+      account_email: emailOf(delivery),
+      queued_at: delivery.queuedAt.toISOString(),
+      last_attempt:
+        lastAttemptAt === null ? null : { at: lastAttemptAt.toISOString(), ...(lastAttempt as object) },
+      settled_at: delivery.settledAt?.toISOString() ?? null,
+    };
+  });
 }

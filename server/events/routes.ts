@@ -4,7 +4,6 @@ import { emailsOf } from '../activity/accounts.ts';
 import type { Db } from '../db/pool.ts';
 import { placeAll } from '../db/sequencer.ts';
 import { fieldError } from '../errors.ts';
-import { hasScope } from '../http/auth/caller.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';
@@ -120,12 +119,9 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
         integration: textOf(data.provider_config_key),
         connection: textOf(data.connection_id),
       }));
-      const { environmentId } = caller;
-      const emailOf = hasScope(caller, 'connections:read')
-        ? await emailsOf(db, { environmentId, operations: named })
-        : () => undefined;
+      const emailOf = await emailsOf(db, { caller, all: named });
       return {
-        events: events.map((event, at) => ({ ...event, account_email: emailOf(named[at]!) ?? null })),
+        events: events.map((event, at) => ({ ...event, account_email: emailOf(named[at]!) })),
         next_before: next === undefined ? null : String(next),
       };
     },

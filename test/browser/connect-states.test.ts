@@ -93,10 +93,10 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     // The service's own answer, with its first choice in place of many that would have to be made.
     await own.route('**/connect/session/choices', async (route) => {
       const answer = await route.fetch();
-      const { data } = (await answer.json()) as { data: { choices: { unique_key: string }[] } };
+      const { data } = (await answer.json()) as { data: { choices: { integration_id: string }[] } };
       const choices = Array.from({ length: 150 }, (_, index) => ({
         ...data.choices[0],
-        unique_key: `many-${index}`,
+        integration_id: `many-${index}`,
         display_name: `Many ${index}`,
       }));
       await route.fulfill({ response: answer, json: { data: { ...data, choices } } });
@@ -119,6 +119,7 @@ describe('the steps of the connect page', { skip: skipBrowser }, () => {
     assert.equal(await page.getByText('admin_policy_enforced').count(), 0);
     await picture(page, 'connect-waiting');
     await page.clock.fastForward(16_000);
+    await page.getByText('Did Google Sheets show an error?').click();
     for (const words of [
       /isn’t verified/,
       /as a tester/,

@@ -39,12 +39,12 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
       )}
       <ul className="choices">
         {fitting.slice(0, max).map((choice) => (
-          <li key={choice.unique_key}>
-            <button type="button" className="choice" onClick={() => onChoose(choice.unique_key)}>
+          <li key={choice.integration_id}>
+            <button type="button" className="choice" onClick={() => onChoose(choice.integration_id)}>
               <ChoiceLogo choice={choice} />
               <span className="name">
                 {choice.display_name}
-                {isAmbiguous(choice.display_name) && <code className="soft">{choice.unique_key}</code>}
+                {isAmbiguous(choice.display_name) && <code className="soft">{choice.integration_id}</code>}
               </span>
               {choice.test && <TestBadge />}
               <IconChevronRight size={18} />

@@ -127,10 +127,10 @@ function SessionApp({
 /** Reports the connection of the session to the host page once: when no decision is left, or before the page closes. */
 function useNotifyConnected(): (made: Made) => void {
   const isNotified = useRef(false);
-  return useCallback(({ provider_config_key, connection_id }) => {
+  return useCallback(({ integration_id, connection_id }) => {
     if (isNotified.current) return;
     isNotified.current = true;
-    const payload = { providerConfigKey: provider_config_key, connectionId: connection_id };
+    const payload = { providerConfigKey: integration_id, connectionId: connection_id };
     notifyHost({ type: 'connect', payload });
   }, []);
 }

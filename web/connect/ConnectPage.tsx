@@ -67,7 +67,8 @@ export function ConnectPage({
   }, [flow?.is, launch]);
 
   const made = progress?.connection ?? undefined;
-  const choice = choices?.choices.find(({ unique_key }) => unique_key === key) ?? onlyOf(choices?.choices);
+  const choice =
+    choices?.choices.find(({ integration_id }) => integration_id === key) ?? onlyOf(choices?.choices);
   const provider = made?.provider_display_name ?? choice?.provider_display_name ?? '';
   useEffect(() => {
     const name = made?.display_name ?? choice?.display_name;
@@ -88,7 +89,7 @@ export function ConnectPage({
   };
   if (made !== undefined && (failure === undefined || progress.state === 'expired')) {
     const mayGoOn = Date.parse(progress.expires_at) > Date.now();
-    const rest = () => start(made.provider_config_key, {}, requestMissingScopes(session)).catch(load);
+    const rest = () => start(made.integration_id, {}, requestMissingScopes(session)).catch(load);
     return (
       <Done
         made={made}
@@ -123,12 +124,12 @@ export function ConnectPage({
   if (choice === undefined) return <ChoiceList choices={choices} onChoose={choose} />;
   return (
     <Begin
-      key={choice.unique_key}
+      key={choice.integration_id}
       choice={choice}
       choices={choices}
       session={session}
       isUnderWay={progress.under_way}
-      onTravel={(values) => void start(choice.unique_key, values)}
+      onTravel={(values) => void start(choice.integration_id, values)}
       onDone={load}
       onOther={choices.choices.length > 1 ? () => choose(undefined) : undefined}
     />

@@ -64,7 +64,7 @@ function Whole({ operation }: { operation: WholeOperation }) {
  */
 function Again({ operation }: { operation: WholeOperation }) {
   const environment = useEnvironment();
-  const { type, method, path, provider_config_key: integration, connection_id: connection } = operation;
+  const { type, method, path, integration_id: integration, connection_id: connection } = operation;
   if (type === 'run' && operation.request_id !== null) {
     return (
       <AnchorLink size="sm" {...runPage(environment, operation.request_id ?? '')}>
@@ -127,7 +127,7 @@ function Messages({ messages }: { messages: WholeOperation['messages'] }) {
 
 function Facts({ operation }: { operation: WholeOperation }) {
   const environment = useEnvironment();
-  const { provider_config_key: integration, connection_id: connection, request_id: requestId } = operation;
+  const { integration_id: integration, connection_id: connection, request_id: requestId } = operation;
   const facts: [string, ReactNode][] = [
     [
       'Integration',

@@ -76,7 +76,7 @@ export function OperationsTable({
           title: 'Connection',
           maw: 200,
           visibleFrom: 'md',
-          cell: ({ provider_config_key: integration, connection_id: id, account_email: email }) =>
+          cell: ({ integration_id: integration, connection_id: id, account_email: email }) =>
             id !== null && (
               <Text size="sm" truncate title={email === null ? id : `${email}, ${id}`}>
                 {integration === null ? (

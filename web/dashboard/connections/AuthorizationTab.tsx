@@ -23,7 +23,7 @@ export function AuthorizationTab({ connection }: { connection: WholeConnection }
 }
 
 function CredentialsCard({
-  connection: { account, token, provider_config_key: key },
+  connection: { account, token, integration_id: key },
 }: {
   connection: WholeConnection;
 }) {

@@ -23,7 +23,7 @@ type Act = {
   summary: (results: (string | number)[]) => string;
 };
 
-const atOf = ({ provider_config_key: integration, connection_id: id }: Connection): At => ({
+const atOf = ({ integration_id: integration, connection_id: id }: Connection): At => ({
   integration,
   id,
 });

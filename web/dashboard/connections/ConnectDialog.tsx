@@ -42,7 +42,7 @@ export function ConnectDialog({
   const queries = useQueryClient();
   const { data: integrations = [] } = useQuery({ ...integrationsQuery(environment), enabled: isOpen });
   const [picked, setPicked] = useState<string | null>(null);
-  const chosen = integration ?? picked ?? integrations[0]?.unique_key ?? null;
+  const chosen = integration ?? picked ?? integrations[0]?.integration_id ?? null;
   const [endUser, setEndUser] = useState('test-user');
   const begin = useMutation({
     mutationFn: async (show: (link: string) => void): Promise<Begun> => {

@@ -66,7 +66,7 @@ export function ConnectionPage() {
         connection ? (
           <Group gap="xs" mt={4}>
             <HealthBadge health={connection.health} />
-            <Badge color="gray">{connection.provider_config_key}</Badge>
+            <Badge color="gray">{connection.integration_id}</Badge>
             {connection.test && <Badge color="violet">test credentials</Badge>}
           </Group>
         ) : (
@@ -186,8 +186,8 @@ function KeyFacts({ connection }: { connection: WholeConnection }) {
         <Fact name="Account">{connection.account?.email ?? connection.account?.id ?? 'unknown'}</Fact>
         <Fact name="End user">{endUser === null ? 'none' : endUserText(endUser)}</Fact>
         <Fact name="Integration">
-          <AnchorLink inherit {...integrationPage(environment, connection.provider_config_key)}>
-            {connection.provider_config_key}
+          <AnchorLink inherit {...integrationPage(environment, connection.integration_id)}>
+            {connection.integration_id}
           </AnchorLink>
         </Fact>
         <Fact name="Connection ID">

@@ -249,7 +249,7 @@ export function ConnectionsTable({
         {
           title: 'Account',
           cell: (connection) => {
-            const { connection_id: id, provider_config_key: integration, end_user, health } = connection;
+            const { connection_id: id, integration_id: integration, end_user, health } = connection;
             return (
               <>
                 <Group gap="0 8px">
@@ -284,7 +284,7 @@ export function ConnectionsTable({
         !isOfIntegration && {
           title: 'Integration',
           visibleFrom: 'sm',
-          cell: ({ provider_config_key: integration, test }) => (
+          cell: ({ integration_id: integration, test }) => (
             <Group gap={6} wrap="nowrap">
               {integration}
               {test && (

@@ -156,8 +156,8 @@ function DeliveriesTable({
                 <RelativeTime at={delivery.queued_at} />
               </Text>
               {delivery.connection_id !== null && (
-                <Text size="xs" c="dimmed" ff="monospace" className="wrap">
-                  {delivery.connection_id}
+                <Text size="xs" c="dimmed" className="wrap">
+                  {delivery.account_email ?? delivery.connection_id}
                 </Text>
               )}
             </>
@@ -232,8 +232,9 @@ function Whole({ delivery, endpoint }: { delivery: WholeDelivery; endpoint: Endp
   const isFailed = attempt !== null && attempt.error !== undefined;
   const facts: [string, ReactNode][] = [
     ['Endpoint', endpoint?.url ?? delivery.endpoint],
+    ['Account', delivery.account_email],
     ['Connection', delivery.connection_id],
-    ['Integration', delivery.provider_config_key],
+    ['Integration', delivery.integration_id],
     ['Queued', <RelativeTime key="queued" at={delivery.queued_at} />],
     ['Attempts', delivery.attempts],
     ...(delivery.settled_at === null

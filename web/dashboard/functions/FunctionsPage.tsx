@@ -195,7 +195,7 @@ export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
         {
           title: 'Function',
           maw: 420,
-          cell: ({ name, type, provider_config_key: integration, description, enabled, ...of }) => (
+          cell: ({ name, type, integration_id: integration, description, enabled, ...of }) => (
             <>
               <Group gap={8}>
                 <Link className="fill-link" {...functionPage(environment, { integration, type, name })}>
@@ -225,7 +225,7 @@ export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
           title: 'Integration',
           visibleFrom: 'sm',
           maw: 200,
-          cell: ({ provider_config_key: integration }) => (
+          cell: ({ integration_id: integration }) => (
             <Text size="sm" truncate title={integration}>
               {integration}
             </Text>

@@ -55,7 +55,7 @@ export function RunCalls({ run }: { run: Run }) {
                       to="/$environment/activity"
                       params={{ environment }}
                       search={{
-                        integration: run.provider_config_key,
+                        integration: run.integration_id,
                         connection: run.connection_id ?? undefined,
                         operation: call.id,
                       }}

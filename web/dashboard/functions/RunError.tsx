@@ -77,7 +77,7 @@ function titleOf(code: string): string {
 
 function WhereTo({ advice, run, type }: { advice: Advice; run: Run; type: FunctionType }) {
   const environment = useEnvironment();
-  const { provider_config_key: integration, connection_id: id, function: name } = run;
+  const { integration_id: integration, connection_id: id, function: name } = run;
   if (advice.leadsTo === 'code') {
     return (
       <AnchorLink

@@ -69,7 +69,7 @@ export function RunPage() {
         run ? (
           <BackLink
             {...functionPage(environment, {
-              integration: run.provider_config_key,
+              integration: run.integration_id,
               type: typeOf(run),
               name: run.function,
             })}
@@ -88,7 +88,7 @@ export function RunPage() {
           <Group gap="xs" mt={4}>
             <RunBadge state={run.state} />
             <Badge color="gray">{runKinds[run.kind]}</Badge>
-            <Badge color="gray">{run.provider_config_key}</Badge>
+            <Badge color="gray">{run.integration_id}</Badge>
             {run.variant !== 'base' && <Badge color="gray">variant {run.variant}</Badge>}
             {run.cancel_requested && !isOver(run) && <Badge color="yellow">Cancelling</Badge>}
           </Group>
@@ -156,7 +156,7 @@ function Acts({ run }: { run: Run }) {
   });
   const again = useMutation({
     mutationFn: async () => {
-      const { provider_config_key: integration, function: name, variant } = run;
+      const { integration_id: integration, function: name, variant } = run;
       await triggerSync(environment, { integration, connection: run.connection_id ?? '', name, variant });
       await toNewestRun();
     },
@@ -196,7 +196,7 @@ function AllowHeld({ run, connection }: { run: Run; connection: string }) {
   const environment = useEnvironment();
   const [isOpen, setOpen] = useState(false);
   const [deletes, setDeletes] = useState<HeldDelete[]>([]);
-  const { provider_config_key: integration, function: name, variant } = run;
+  const { integration_id: integration, function: name, variant } = run;
   const toNewestRun = useToNewestRun(environment, run);
   const of = { integration_id: integration, connection_id: connection, function: name };
   const { data } = useQuery(syncsQuery(environment, { ...of, limit: 100 }));
@@ -233,7 +233,7 @@ function AllowHeld({ run, connection }: { run: Run; connection: string }) {
 /** The function, the connection and the trigger of a run. */
 export function RunFacts({ run, type }: { run: Run; type: FunctionType }) {
   const environment = useEnvironment();
-  const { provider_config_key: integration, connection_id: id, function: name } = run;
+  const { integration_id: integration, connection_id: id, function: name } = run;
   return (
     <Card component="section" aria-label="About">
       <Title order={2} mb="xs">
@@ -273,7 +273,7 @@ const changes = ['added', 'updated', 'deleted', 'unchanged'] as const;
 function ChangesCard({ run }: { run: Run }) {
   const environment = useEnvironment();
   const models = Object.entries(run.counts);
-  const { connection_id: id, provider_config_key: integration, variant } = run;
+  const { connection_id: id, integration_id: integration, variant } = run;
   return (
     <Card component="section" aria-label="Records">
       <Title order={2} mb="xs">

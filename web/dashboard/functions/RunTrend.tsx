@@ -11,7 +11,7 @@ const dayMs = 86_400_000;
 /** The durations of the last runs of the same sync, and the records that they changed. Nothing before its second run. */
 export function RunTrend({ run }: { run: Run }) {
   const environment = useEnvironment();
-  const { provider_config_key: integration, connection_id: connection, function: name, kind, variant } = run;
+  const { integration_id: integration, connection_id: connection, function: name, kind, variant } = run;
   const { data } = useQuery({
     ...runsQuery(environment, {
       ...{ integration_id: integration, connection_id: connection ?? '', function: name, kind },

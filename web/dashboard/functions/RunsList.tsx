@@ -135,7 +135,7 @@ function RunsTable({
               </Group>
               {!isOfOne && (
                 <Text size="xs" c="dimmed" className="wrap">
-                  {run.provider_config_key} · {accountOf(run)}
+                  {run.integration_id} · {accountOf(run)}
                 </Text>
               )}
               {run.error !== null && (

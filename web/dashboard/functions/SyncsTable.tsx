@@ -41,7 +41,7 @@ function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }
                   fw={550}
                   className="wrap"
                   {...connectionPage(environment, {
-                    integration: sync.provider_config_key,
+                    integration: sync.integration_id,
                     id: sync.connection_id,
                   })}
                 >
@@ -54,10 +54,10 @@ function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }
                   size="xs"
                   className="wrap"
                   {...functionPage(environment, {
-                    ...{ integration: sync.provider_config_key, type: 'sync', name: sync.function },
+                    ...{ integration: sync.integration_id, type: 'sync', name: sync.function },
                   })}
                 >
-                  {sync.function} of {sync.provider_config_key}
+                  {sync.function} of {sync.integration_id}
                 </AnchorLink>
               )}
               {sync.account_email !== null && (
@@ -110,7 +110,7 @@ function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }
           cell: (sync) => (
             <SyncActs
               at={{
-                integration: sync.provider_config_key,
+                integration: sync.integration_id,
                 connection: sync.connection_id,
                 name: sync.function,
                 variant: sync.variant,

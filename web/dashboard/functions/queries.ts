@@ -114,7 +114,7 @@ export const callsQuery = (environment: string, { id, ...run }: Run) =>
   queryOptions({
     queryKey: [environment, 'runs', 'one', id, 'calls'],
     queryFn: async ({ signal }) => {
-      const of = { integration_id: run.provider_config_key, connection_id: run.connection_id ?? '' };
+      const of = { integration_id: run.integration_id, connection_id: run.connection_id ?? '' };
       const ended = run.ended_at === null ? undefined : Date.parse(run.ended_at) + loggedAfterMs;
       const { operations } = await call('GET /operations', {
         environment,

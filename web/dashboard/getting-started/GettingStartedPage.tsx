@@ -239,7 +239,7 @@ function useConnect(integration: string | undefined) {
   const connect = useMutation({
     mutationFn: async ({ show }: ReturnType<typeof openTab>) => {
       const made = { provider: sheetProvider, integration_id: sheetProvider };
-      const key = integration ?? (await createTestIntegration(environment, made)).unique_key;
+      const key = integration ?? (await createTestIntegration(environment, made)).integration_id;
       const link = await newConnectLink(environment, key, 'test-user');
       show(link);
       return link;

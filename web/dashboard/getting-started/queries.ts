@@ -62,7 +62,7 @@ export const progressQuery = (environment: string) =>
         }
         return false;
       };
-      const datasetsOf = async ({ connection_id: id, provider_config_key: integration }: Connection) =>
+      const datasetsOf = async ({ connection_id: id, integration_id: integration }: Connection) =>
         (
           await call('GET /records/datasets', {
             ...at,
@@ -79,7 +79,7 @@ export const progressQuery = (environment: string) =>
       ]);
       const [connection] = newest.connections;
       const integration =
-        integrations.data.find(({ unique_key }) => unique_key === connection?.provider_config_key) ??
+        integrations.data.find(({ integration_id }) => integration_id === connection?.integration_id) ??
         integrations.data[0];
       // The log may be turned off and is purged; the last use, the cached records and the pruned counts
       // remain.
@@ -89,9 +89,9 @@ export const progressQuery = (environment: string) =>
       const all = wasSaved && wasPruned ? newest.connections.slice(0, 1) : [...looked.values()];
       const datasets = await Promise.all(all.map(datasetsOf));
       return {
-        integration: integration && { key: integration.unique_key, logo: integration.logo },
+        integration: integration && { key: integration.integration_id, logo: integration.logo },
         connection: connection && {
-          integration: connection.provider_config_key,
+          integration: connection.integration_id,
           id: connection.connection_id,
           account: connection.account?.email ?? connection.connection_id,
           provider: connection.provider,

@@ -144,7 +144,7 @@ export function CataloguePage() {
         <CreateDialog
           key={chosen.name}
           provider={chosen}
-          taken={integrations.map(({ unique_key: key }) => key)}
+          taken={integrations.map(({ integration_id: key }) => key)}
           onClose={() =>
             void navigate({ search: (former) => ({ ...former, provider: undefined }), replace: true })
           }

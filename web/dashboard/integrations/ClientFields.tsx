@@ -142,7 +142,7 @@ export function useClientForm(
   const storedId = integration?.client_id ?? '';
   return useForm<ClientValues>({
     initialValues: {
-      key: integration?.unique_key ?? freeKey(provider.name, taken),
+      key: integration?.integration_id ?? freeKey(provider.name, taken),
       name: integration?.display_name ?? '',
       isTest: integration?.test ?? provider.has_sandbox === true,
       client_id: storedId,

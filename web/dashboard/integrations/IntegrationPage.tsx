@@ -100,7 +100,7 @@ export function IntegrationPage() {
         integration ? (
           <Group gap="xs" mt={4}>
             <Logo src={integration.logo} name={integration.display_name} size={24} />
-            <Badge color="gray">{integration.unique_key}</Badge>
+            <Badge color="gray">{integration.integration_id}</Badge>
             {integration.test && <Badge color="violet">test credentials</Badge>}
           </Group>
         ) : (
@@ -204,7 +204,7 @@ function Editor({ integration, provider }: CredentialsProps) {
   const save = useMutation({
     mutationFn: (values: ClientValues) =>
       changeIntegration(environment, {
-        key: integration.unique_key,
+        key: integration.integration_id,
         change: {
           integration_config: configOf(values),
           ...(values.name.trim() !== '' && { display_name: values.name.trim() }),
@@ -334,7 +334,7 @@ function SettingsTab({
                 provider={of}
                 mayWrite={mayWrite}
               />
-              {mayWrite && <DeleteIntegration integration={integration.unique_key} connections={total} />}
+              {mayWrite && <DeleteIntegration integration={integration.integration_id} connections={total} />}
             </Stack>
             {needsGuide(of) && <SetupGuide provider={of} />}
           </SimpleGrid>
@@ -351,7 +351,7 @@ const maxShown = 10;
 function Overview({ integration, usage }: { integration: Integration; usage: Usage }) {
   const environment = useEnvironment();
   const nowMs = useNow();
-  const { unique_key: key } = integration;
+  const { integration_id: key } = integration;
   const of = { integration_id: key, limit: maxShown };
   const functions = useQuery(functionsQuery(environment, of));
   const connections = useQuery(connectionsQuery(environment, of));
@@ -415,7 +415,7 @@ function About({ integration }: { integration: Integration }) {
       <Facts>
         <Fact name="Provider">{integration.provider}</Fact>
         <Fact name="Integration ID">
-          <Copyable value={integration.unique_key} what="the integration ID" />
+          <Copyable value={integration.integration_id} what="the integration ID" />
         </Fact>
         {integration.client_id !== null && !integration.test && (
           <Fact name="Client ID">

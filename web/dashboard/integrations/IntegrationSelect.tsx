@@ -10,7 +10,7 @@ export function IntegrationSelect({
   others = [],
   ...select
 }: {
-  integrations: readonly { unique_key: string; display_name: string }[];
+  integrations: readonly { integration_id: string; display_name: string }[];
   /** Options in front of the integrations. */
   others?: { value: string; label: string }[];
 } & Omit<SelectProps, 'data'>) {
@@ -24,7 +24,7 @@ export function IntegrationSelect({
       nothingFoundMessage="No match"
       data={[
         ...others,
-        ...integrations.map(({ unique_key: key, display_name: name }) => ({
+        ...integrations.map(({ integration_id: key, display_name: name }) => ({
           value: key,
           // Two clients of one provider have the same display name.
           label: namesakes.has(name) && name !== key ? `${name} (${key})` : name,

@@ -67,8 +67,8 @@ function Found({ integrations }: { integrations: Integration[] }) {
   const navigate = useNavigate({ from: '/$environment/integrations' });
   const words = (search ?? '').toLowerCase();
   const found = integrations.filter(
-    ({ unique_key, display_name, provider, fault }) =>
-      [unique_key, display_name, provider].some((text) => text.toLowerCase().includes(words)) &&
+    ({ integration_id, display_name, provider, fault }) =>
+      [integration_id, display_name, provider].some((text) => text.toLowerCase().includes(words)) &&
       (faulty === undefined || fault !== null),
   );
   return (
@@ -100,7 +100,7 @@ function Found({ integrations }: { integrations: Integration[] }) {
         {(shown) => (
           <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
             {shown.map((integration) => (
-              <IntegrationCard key={integration.unique_key} integration={integration} />
+              <IntegrationCard key={integration.integration_id} integration={integration} />
             ))}
           </SimpleGrid>
         )}
@@ -134,13 +134,13 @@ function IntegrationCard({ integration }: { integration: Integration }) {
       <Group wrap="nowrap" align="flex-start">
         <Logo src={integration.logo} name={integration.display_name} size={40} />
         <Stack gap={2} miw={0} flex={1}>
-          <Link className="fill-link" {...integrationPage(environment, integration.unique_key)}>
+          <Link className="fill-link" {...integrationPage(environment, integration.integration_id)}>
             <Text span fw={600}>
               {integration.display_name}
             </Text>
           </Link>
           <Dimmed ff="monospace" truncate>
-            {integration.unique_key}
+            {integration.integration_id}
           </Dimmed>
           {integration.usage && <Connected usage={integration.usage} />}
           <Group gap={6} mt={6}>

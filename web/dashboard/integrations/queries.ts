@@ -130,7 +130,7 @@ export async function tryClient(environment: string, integration: string): Promi
   await call('POST /connections/{id}/refresh', {
     environment,
     path: { id: newest.connection_id },
-    query: { provider_config_key: integration },
+    query: { integration_id: integration },
   });
 }
 

@@ -64,7 +64,7 @@ export function ConnectionPicker({
                 {option.label}
               </Text>
               <Text size="xs" c="dimmed" truncate>
-                {connection?.provider_config_key}
+                {connection?.integration_id}
               </Text>
             </Stack>
             {connection !== undefined && <HealthBadge health={connection.health} />}
@@ -75,6 +75,6 @@ export function ConnectionPicker({
   );
 }
 
-const keyOf = (one: Pick<Connection, 'connection_id' | 'provider_config_key'>) =>
-  `${one.provider_config_key}/${one.connection_id}`;
-const nameOf = (one: Chosen) => `${accountName(one)} · ${one.provider_config_key}`;
+const keyOf = (one: Pick<Connection, 'connection_id' | 'integration_id'>) =>
+  `${one.integration_id}/${one.connection_id}`;
+const nameOf = (one: Chosen) => `${accountName(one)} · ${one.integration_id}`;

@@ -38,7 +38,7 @@ import { type CallTarget, callOf, clientOf } from './snippets.ts';
 /** The fields of the connection that the page uses. */
 export type Chosen = Pick<
   Connection,
-  'connection_id' | 'provider_config_key' | 'provider' | 'test' | 'account' | 'end_user'
+  'connection_id' | 'integration_id' | 'provider' | 'test' | 'account' | 'end_user'
 >;
 
 export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chosen }) {
@@ -54,14 +54,14 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
   const { state, run, cancel, reset } = useProxiedCall();
   const caller: Caller = {
     environment,
-    integration: chosen.provider_config_key,
+    integration: chosen.integration_id,
     connection: chosen.connection_id,
   };
   const place = { baseUrl: location.origin, integration: caller.integration, connection: caller.connection };
 
   const writeAddress = useDebouncedCallback((next: Form, of: Chosen) => {
     void navigate({
-      search: { integration: of.provider_config_key, connection: of.connection_id, ...searchOfForm(next) },
+      search: { integration: of.integration_id, connection: of.connection_id, ...searchOfForm(next) },
       replace: true,
     });
   }, 300);
@@ -158,7 +158,7 @@ function bodyKeyOf(environment: string, { method, path }: Form): string {
 /** The address of this page with the call, without secrets and without the body. */
 function linkTo(environment: string, form: Form, chosen: Chosen): string {
   const given = {
-    integration: chosen.provider_config_key,
+    integration: chosen.integration_id,
     connection: chosen.connection_id,
     ...searchOfForm(form),
   };

@@ -173,12 +173,12 @@ function Datasets({ connections }: { connections: Connection[] }) {
   );
 }
 
-const atOf = ({ provider_config_key: integration, connection_id: id }: Connection) => ({ integration, id });
+const atOf = ({ integration_id: integration, connection_id: id }: Connection) => ({ integration, id });
 
 /** The account of a connection, with a link to all its datasets. */
 function Owner({ connection, total }: { connection: Connection; total: number }) {
   const environment = useEnvironment();
-  const { provider_config_key: integration, end_user, test } = connection;
+  const { integration_id: integration, end_user, test } = connection;
   return (
     <>
       <AnchorLink

@@ -40,13 +40,13 @@ export function RetentionPage() {
   const { data: integrations = [] } = useQuery(integrationsQuery(environment));
   const [editing, setEditing] = useState<Policy | 'new'>();
   const [leaving, setLeaving] = useState<Policy>();
-  const remove = useChange((policy: Policy) => removePolicy(environment, policy.provider_config_key), {
+  const remove = useChange((policy: Policy) => removePolicy(environment, policy.integration_id), {
     stale: [policiesQuery(environment).queryKey],
   });
-  const placeOf = ({ provider_config_key: key }: Policy) =>
+  const placeOf = ({ integration_id: key }: Policy) =>
     key === null
       ? 'Every other integration'
-      : (integrations.find(({ unique_key }) => unique_key === key)?.display_name ?? key);
+      : (integrations.find(({ integration_id }) => integration_id === key)?.display_name ?? key);
   const add = (
     <Button leftSection={<IconPlus size={16} />} onClick={() => setEditing('new')}>
       Add a policy
@@ -82,15 +82,15 @@ export function RetentionPage() {
           ) : (
             <Stack>
               {found.map((policy) => (
-                <Card key={policy.provider_config_key ?? ''}>
+                <Card key={policy.integration_id ?? ''}>
                   <Group justify="space-between" align="flex-start" wrap="wrap">
                     <Stack gap={6} flex="1 1 280px" miw={0}>
                       <Group gap={6}>
                         <Title order={2} className="wrap">
                           {placeOf(policy)}
                         </Title>
-                        {policy.provider_config_key !== null && (
-                          <Badge color="gray">{policy.provider_config_key}</Badge>
+                        {policy.integration_id !== null && (
+                          <Badge color="gray">{policy.integration_id}</Badge>
                         )}
                       </Group>
                       {wordsOf(policy).map((sentence) => (
@@ -122,7 +122,7 @@ export function RetentionPage() {
       {editing !== undefined && (
         <PolicyDialog
           policy={editing === 'new' ? undefined : editing}
-          taken={(policies.data ?? []).map(({ provider_config_key: key }) => key)}
+          taken={(policies.data ?? []).map(({ integration_id: key }) => key)}
           integrations={integrations}
           onClose={() => setEditing(undefined)}
         />
@@ -136,7 +136,7 @@ export function RetentionPage() {
       >
         <Text>
           <b>{leaving && placeOf(leaving)}</b>:{' '}
-          {leaving?.provider_config_key === null
+          {leaving?.integration_id === null
             ? 'records are no longer removed by age.'
             : 'the policy of the environment applies, if there is one.'}{' '}
           Removed records are not restored.
@@ -193,17 +193,17 @@ function PolicyDialog({
   policy: Policy | undefined;
   /** The integrations that have a policy; null is the environment. */
   taken: (string | null)[];
-  integrations: { unique_key: string; display_name: string }[];
+  integrations: { integration_id: string; display_name: string }[];
   onClose: () => void;
 }) {
   const environment = useEnvironment();
   const isFree = (place: string | null) => policy !== undefined || !taken.includes(place);
-  const free = integrations.filter(({ unique_key: key }) => isFree(key));
+  const free = integrations.filter(({ integration_id: key }) => isFree(key));
   const others = isFree(null) ? [{ value: everywhere, label: 'Every other integration' }] : [];
-  const first = others[0]?.value ?? free[0]?.unique_key ?? null;
+  const first = others[0]?.value ?? free[0]?.integration_id ?? null;
   const form = useForm<Values>({
     initialValues: {
-      place: policy === undefined ? first : (policy.provider_config_key ?? everywhere),
+      place: policy === undefined ? first : (policy.integration_id ?? everywhere),
       pruneAfter: policy === undefined ? 30 : (policy.prune_after_days ?? ''),
       removeAfter: policy?.remove_tombstones_after_days ?? '',
       waits: policy?.wait_for_consumers ?? true,

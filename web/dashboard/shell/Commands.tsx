@@ -38,11 +38,11 @@ import { useSingleKeys } from './shortcuts.ts';
 /** The list is rendered at each key press, so it is short. */
 const maxIntegrations = 8;
 
-function fitting<T extends { unique_key: string; display_name: string }>(all: T[], typed: string): T[] {
+function fitting<T extends { integration_id: string; display_name: string }>(all: T[], typed: string): T[] {
   const words = typed.trim().toLowerCase();
   const found: T[] = [];
   for (const one of all) {
-    if (`${one.display_name}\n${one.unique_key}`.toLowerCase().includes(words)) found.push(one);
+    if (`${one.display_name}\n${one.integration_id}`.toLowerCase().includes(words)) found.push(one);
     if (found.length === maxIntegrations) break;
   }
   return found;
@@ -97,7 +97,7 @@ export function Commands({
   const foundFunctions = isSearching ? (functions.data?.data ?? []) : [];
   const found = isSearching ? (connections.data?.connections ?? []) : [];
   const datasets = useQueries({
-    queries: found.map(({ provider_config_key: integration, connection_id: id }) => ({
+    queries: found.map(({ integration_id: integration, connection_id: id }) => ({
       ...datasetsQuery(environment, { integration, id }),
       staleTime: 0,
     })),
@@ -137,15 +137,15 @@ export function Commands({
     },
     {
       group: 'Integrations',
-      actions: fitting(integrations.data ?? [], typed).map(({ unique_key, display_name, logo }) => ({
-        id: `integration:${unique_key}`,
+      actions: fitting(integrations.data ?? [], typed).map(({ integration_id, display_name, logo }) => ({
+        id: `integration:${integration_id}`,
         label: display_name,
-        description: unique_key,
+        description: integration_id,
         leftSection: <Logo src={logo} name={display_name} size={22} />,
         onClick: () =>
           void navigate({
             to: '/$environment/integrations/of/$key',
-            params: { environment, key: unique_key },
+            params: { environment, key: integration_id },
           }),
       })),
     },
@@ -154,7 +154,7 @@ export function Commands({
       actions: found.map((connection) => ({
         id: `connection:${connection.id}`,
         label: accountName(connection),
-        description: `${connection.provider_config_key} · ${connection.connection_id}`,
+        description: `${connection.integration_id} · ${connection.connection_id}`,
         // The service has already filtered; its results are shown even if their label does not contain the
         // words.
         keywords: [typed],
@@ -162,7 +162,7 @@ export function Commands({
         onClick: () =>
           void navigate(
             connectionPage(environment, {
-              integration: connection.provider_config_key,
+              integration: connection.integration_id,
               id: connection.connection_id,
             }),
           ),
@@ -170,7 +170,7 @@ export function Commands({
     },
     {
       group: 'Functions',
-      actions: foundFunctions.map(({ name, type, provider_config_key: integration }) => ({
+      actions: foundFunctions.map(({ name, type, integration_id: integration }) => ({
         id: `function:${integration}:${type}:${name}`,
         label: name,
         description: `${types[type].label} of ${integration}`,
@@ -195,7 +195,7 @@ export function Commands({
           onClick: () =>
             void navigate(
               datasetPage(environment, {
-                integration: connection.provider_config_key,
+                integration: connection.integration_id,
                 ...{ id: connection.connection_id, model, variant },
               }),
             ),
