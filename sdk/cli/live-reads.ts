@@ -72,6 +72,11 @@ export function liveReads(
           'forbidden',
           'The key cannot read credentials: it lacks the scope connections:credentials.',
         );
+      if (credentials.type === 'OAUTH1')
+        return {
+          oAuthToken: credentials.oauth_token ?? null,
+          oAuthTokenSecret: credentials.oauth_token_secret ?? null,
+        };
       return credentials.type === 'OAUTH2' ? (credentials.access_token ?? null) : credentials;
     },
   };

@@ -47,7 +47,7 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
   ): Promise<ConnectionView>;
   /** Always includes `webhook_url`. `credentials` throws `not_told_to_functions`. */
   getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }): Promise<IntegrationView>;
-  /** The access token, or the credentials of other auth modes. */
+  /** The access token, `{ oAuthToken, oAuthTokenSecret }` of OAuth 1.0a, or the credentials of other auth modes. */
   getToken(): Promise<unknown>;
   getEnvironmentVariables(): Promise<{ name: string; value: string }[]>;
   getWebhookURL(): Promise<string | null>;

@@ -1,6 +1,8 @@
 import type { Fetch } from '../outbound/outbound.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { address, type OAuthContext, type Tokens } from './oauth2-request.ts';
+import type { Signer } from './mode.ts';
+import { address, type OAuthContext, type Tokens, tokenParams } from './oauth2-request.ts';
+import { signedHeaders } from './place.ts';
 import { faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
 import { at, type JsonObject, normalizingFetch, UnreadableAnswerError } from './token-response.ts';
 
@@ -21,11 +23,13 @@ type Account = {
 export async function readAccount(
   context: OAuthContext & {
     tokens: Pick<Tokens, 'accessToken' | 'idTokenClaims'>;
+    /** Of credentials that sign; absent: the token is sent as bearer token. */
+    signer?: Signer | undefined;
     fetch: Fetch;
     signal?: AbortSignal;
   },
 ): Promise<{ ok: true; account: Account } | { ok: false; fault: TokenFault }> {
-  const { definition, tokens } = context;
+  const { definition, tokens, signer } = context;
   const { userinfo, token } = definition;
   if (tokens.idTokenClaims !== undefined) return { ok: true, account: accountOf(tokens.idTokenClaims) };
   if (userinfo === undefined || token === undefined) return { ok: true, account: {} };
@@ -36,8 +40,11 @@ export async function readAccount(
     signal: context.signal,
   });
   try {
-    const headers = { accept: 'application/json', authorization: `Bearer ${tokens.accessToken}` };
-    await answer.fetch(url, { method: 'GET', headers });
+    const proof = signer
+      ? tokenParams(context, definition.api.headers)
+      : { authorization: `Bearer ${tokens.accessToken}` };
+    const request = { method: 'GET', url, headers: { accept: 'application/json', ...proof }, signer };
+    await answer.fetch(url, { method: 'GET', headers: await signedHeaders(request) });
   } catch (error) {
     if (error instanceof UnreadableAnswerError) return { ok: false, fault: faultOfSilence(error) };
     throw error;

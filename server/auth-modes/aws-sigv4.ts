@@ -86,7 +86,7 @@ export const awsSigV4: AuthMode<AwsCredentials> = {
       region: fillText(region, { values, fields }),
     };
     return {
-      coversBody: own.service !== 's3',
+      coversBody: () => own.service !== 's3',
       async sign({ method, url, headers, body }) {
         const isAws = awsHost.test(new URL(url).hostname);
         const signed = signedHeaders(headers);

@@ -10,12 +10,15 @@
 import type { z } from 'zod';
 import type { AuthModeRules, FormField, ProviderDefinition } from '../providers/definition.ts';
 import type { TemplateValues } from '../providers/template.ts';
-import type { Network, OAuthContext, TokenOutcome, Tokens } from './oauth2-request.ts';
+import type { Network, OAuthClient, OAuthContext, TokenOutcome, Tokens } from './oauth2-request.ts';
+import type { TokenFault } from './token-fault.ts';
 
 export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
   readonly name: C['type'];
-  /** The form by which an end user connects; absent if the end user agrees on the provider's own pages. */
+  /** The form by which an end user connects. A mode has this or `authorization`. */
   readonly form?: ConnectForm;
+  /** How an end user agrees on the provider's own pages. */
+  readonly authorization?: Authorization<C>;
   /** What `POST /connections` takes as `credentials`, and the form with `type`; its output is sealed and stored. */
   readonly importSchema: z.ZodType<C>;
   /** What the definition refuses about credentials that fit `importSchema`. */
@@ -35,7 +38,12 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
   /** For credentials that sign each request instead of being placed on it. Throws TemplateError. */
   signer?(
     credentials: C,
-    context: { definition: ProviderDefinition; values: Omit<TemplateValues, 'credentials'> },
+    context: {
+      definition: ProviderDefinition;
+      values: Omit<TemplateValues, 'credentials'>;
+      /** The integration's OAuth client, if it has one. */
+      client: Pick<OAuthClient, 'clientId' | 'clientSecret'> | undefined;
+    },
   ): Signer;
   /** Where a request carries the credentials if the definition has no placement. */
   readonly placement: ProviderDefinition['placement'];
@@ -47,11 +55,15 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
 
 /** Signs the requests of one connection. Each attempt is signed when it is sent. */
 export type Signer = {
-  /** Whether a signature covers the body, which must then be read whole. */
-  readonly coversBody: boolean;
+  /**
+   * Whether a signature covers the body of a request with these headers, names and values in turn. The body must then be
+   * read whole.
+   */
+  coversBody(headers: readonly string[]): boolean;
   /**
    * The headers with the signature, in lower case; they replace those of the request with the same names. `headers` are
-   * names and values in turn; `body` is undefined for a body that is streamed. Throws `invalid_body` if it must be whole.
+   * names and values in turn; `body` is undefined for a body that is streamed. Throws `invalid_body` if it must be whole,
+   * and `invalid_body` or `invalid_proxy_path` for parameters that belong to the signature.
    */
   sign(request: {
     method: string;
@@ -61,7 +73,43 @@ export type Signer = {
   }): Promise<Record<string, string>>;
 };
 
-/** A mode whose credentials hold a token that expires. */
+/** The secrets of an authorization, which are kept sealed until the browser returns. */
+export type Kept = {
+  /** Of PKCE (RFC 7636 §4.1). */
+  readonly codeVerifier?: string | undefined;
+  /** The temporary credentials (RFC 5849 §2.1). */
+  readonly requestToken?: { readonly token: string; readonly secret: string } | undefined;
+};
+
+/**
+ * An authorization on the provider's own pages. `begin` and `finish` throw TemplateError, and AppError when an address may
+ * not be reached.
+ */
+type Authorization<C> = {
+  /** The address to which the browser is sent, and what its return is checked with. `extraParams` come from the browser. */
+  begin(
+    context: OAuthContext & Network & { redirectUri: string; extraParams?: Readonly<Record<string, string>> },
+  ): Promise<
+    | { readonly ok: true; readonly url: string; readonly state: string; readonly kept: Kept }
+    | { readonly ok: false; readonly fault: TokenFault }
+  >;
+  /** Checks a callback before any request, then exchanges what it brings for tokens. */
+  finish(
+    context: OAuthContext &
+      Network & { callbackParams: URLSearchParams; redirectUri: string; expectedState: string; kept: Kept },
+  ): Promise<TokenOutcome>;
+  /** The credentials to store. `refreshToken` is that of the same account and client, kept until there is a new one. */
+  credentials(
+    tokens: Tokens,
+    of: {
+      refreshToken?: string | undefined;
+      /** The connection's own OAuth client; undefined: the integration's. */
+      ownClient: Pick<OAuthClient, 'clientId' | 'clientSecret'> | undefined;
+    },
+  ): C;
+};
+
+/** A mode whose credentials hold a token that expires or can end. */
 export type RenewableMode<C extends { readonly type: string }> = AuthMode<C> & {
   readonly renewal: Renewal<C>;
 };
@@ -92,9 +140,10 @@ type ModeField = Partial<FormField> &
 export type Renewal<C> = {
   /**
    * The OAuth grant that replaces a token: RFC 6749 §6 or §4.4. `own_credentials`: a request with the connection's
-   * credentials, without an OAuth client.
+   * credentials, without an OAuth client. `none`: the token stays, and the call that verifies credentials decides whether
+   * it is still valid.
    */
-  readonly grantType: 'refresh_token' | 'client_credentials' | 'own_credentials';
+  readonly grantType: 'refresh_token' | 'client_credentials' | 'own_credentials' | 'none';
   /** The token for the API; undefined before the first one is fetched. */
   accessTokenOf(credentials: C): string | undefined;
   /**

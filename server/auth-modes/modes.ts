@@ -7,10 +7,11 @@ import { clientCredentials } from './client-credentials.ts';
 import { jwt } from './jwt.ts';
 import type { AuthMode, RenewableMode, Renewal } from './mode.ts';
 import { none } from './none.ts';
+import { oauth1 } from './oauth1.ts';
 import { oauth2 } from './oauth2-credentials.ts';
 import { twoStep } from './two-step.ts';
 
-const shipped = [oauth2, clientCredentials, apiKey, basic, jwt, twoStep, awsSigV4, none] as const;
+const shipped = [oauth2, oauth1, clientCredentials, apiKey, basic, jwt, twoStep, awsSigV4, none] as const;
 
 type Shipped = (typeof shipped)[number];
 type CredentialsOf<Mode> = Mode extends { readonly importSchema: z.ZodType<infer C> } ? C : never;

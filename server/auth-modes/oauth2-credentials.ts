@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { clientKeyFault, clientKeyRuleFaults } from './client-key.ts';
 import type { RenewableMode } from './mode.ts';
-import { refreshToken } from './oauth2.ts';
+import { authorizationRequest, exchangeCode, refreshToken } from './oauth2.ts';
 import type { Tokens } from './oauth2-request.ts';
 import type { JsonObject, JsonValue } from './token-response.ts';
 
@@ -70,6 +70,18 @@ export const oauth2: RenewableMode<OAuth2Credentials> = {
     return message === undefined ? [] : [{ path: ['config_override', 'client_secret'], message }];
   },
   clientSecretFault: clientKeyFault,
+  authorization: {
+    async begin(context) {
+      const { url, state, codeVerifier } = await authorizationRequest(context);
+      return { ok: true, url, state, kept: { codeVerifier } };
+    },
+    finish: ({ kept, ...context }) => exchangeCode({ ...context, codeVerifier: kept.codeVerifier }),
+    credentials: (tokens, { refreshToken: token, ownClient: own }) =>
+      credentialsFrom(tokens, {
+        ...(token !== undefined && { refresh_token: token }),
+        ...(own && { config_override: { client_id: own.clientId, client_secret: own.clientSecret } }),
+      }),
+  },
   definitionFaults: ({ authorization, token, sandbox }) => {
     const missing = [
       ...(authorization === undefined ? [['authorization']] : []),

@@ -19,7 +19,7 @@ import {
 } from './token-response.ts';
 
 /** The OAuth client at the provider, and the scopes to request. */
-type OAuthClient = {
+export type OAuthClient = {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly scopes: readonly string[];
@@ -71,6 +71,31 @@ export function tokenParams(
 /** An address of the definition, filled. Throws TemplateError. */
 export function address({ definition, values = {} }: OAuthContext, template: string): string {
   return fillAddress(template, { values, fields: templateFields(definition) });
+}
+
+/**
+ * The address of the authorization page. An entry of `extraParams`, which come from the browser, is used only if the
+ * definition lists it and its value matches. The scopes and `own`, the parameters of the protocol, are set last, so that
+ * nothing replaces them. Throws TemplateError.
+ */
+export function authorizationUrl(
+  context: OAuthContext & { extraParams?: Readonly<Record<string, string>> },
+  own: Readonly<Record<string, string>>,
+): string {
+  const { definition, client, extraParams: given } = context;
+  const { authorization } = protocolOf(definition);
+  const url = new URL(address(context, authorization.url));
+  const params = url.searchParams;
+  for (const [name, value] of Object.entries(authorization.params)) params.set(name, value);
+  for (const [name, { pattern }] of Object.entries(authorization.browser_params)) {
+    const value = given !== undefined && Object.hasOwn(given, name) ? given[name] : undefined;
+    if (value !== undefined && new RegExp(`^(?:${pattern})$`, 'u').test(value)) params.set(name, value);
+  }
+  if (client.scopes.length > 0)
+    params.set(authorization.scope_param ?? 'scope', client.scopes.join(definition.scopes.separator));
+  for (const [name, value] of Object.entries(own)) params.set(name, value);
+  // RFC 3986 encoding: some providers compare scope and redirect_uri before they decode "+" as a space.
+  return url.href.replaceAll('+', '%20');
 }
 
 /** The provider as oauth4webapi takes it (RFC 8414). If the definition has no issuer, the issuer is the origin. */
@@ -191,6 +216,8 @@ export type Tokens = {
   readonly scopes?: readonly string[];
   /** Claims of an id_token with checked issuer, audience and times; only from an exchange. */
   readonly idTokenClaims?: JsonObject;
+  /** Of `OAUTH1` (RFC 5849 §2.3). */
+  readonly tokenSecret?: string;
   /** What `TWO_STEP` stores besides: its own refresh token, and the lifetime in seconds. */
   readonly session?: { readonly refresh_token?: string; readonly life_s: number };
   /** The provider's whole response, decoded. Contains secrets. */

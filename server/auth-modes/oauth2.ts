@@ -11,6 +11,7 @@ import * as oauth from 'oauth4webapi';
 import type { ProviderDefinition } from '../providers/definition.ts';
 import {
   address,
+  authorizationUrl,
   clientAuth,
   clientOf,
   type Network,
@@ -25,9 +26,8 @@ import {
 import { faultOfCallback, protocolFault, type TokenFault } from './token-fault.ts';
 
 /**
- * The address to which the browser is sent, with the secrets to keep until it returns. An entry of `extraParams`,
- * which come from the browser, is used only if the definition lists it and its value matches. The parameters of the
- * protocol are set last, so that nothing replaces them. Throws TemplateError when a placeholder has no fitting value.
+ * The address to which the browser is sent, with the secrets to keep until it returns; `extraParams` as for
+ * `authorizationUrl`. Throws TemplateError when a placeholder has no fitting value.
  */
 export async function authorizationRequest(
   context: OAuthContext & {
@@ -36,30 +36,20 @@ export async function authorizationRequest(
     extraParams?: Readonly<Record<string, string>>;
   },
 ): Promise<{ url: string; state: string; codeVerifier: string | undefined }> {
-  const { definition, client, redirectUri } = context;
-  const { authorization, token } = protocolOf(definition);
+  const { authorization, token } = protocolOf(context.definition);
   const state = context.state ?? oauth.generateRandomState();
   const codeVerifier = authorization.pkce === 'S256' ? oauth.generateRandomCodeVerifier() : undefined;
-  const url = new URL(address(context, authorization.url));
-  const params = url.searchParams;
-  for (const [name, value] of Object.entries(authorization.params)) params.set(name, value);
-  for (const [name, { pattern }] of Object.entries(authorization.browser_params)) {
-    const given = context.extraParams;
-    const value = given !== undefined && Object.hasOwn(given, name) ? given[name] : undefined;
-    if (value !== undefined && new RegExp(`^(?:${pattern})$`, 'u').test(value)) params.set(name, value);
-  }
-  params.set('response_type', 'code');
-  params.set(token.client_id_param, client.clientId);
-  params.set('redirect_uri', redirectUri);
-  if (client.scopes.length > 0)
-    params.set(authorization.scope_param ?? 'scope', client.scopes.join(definition.scopes.separator));
-  params.set('state', state);
-  if (codeVerifier !== undefined) {
-    params.set('code_challenge', await oauth.calculatePKCECodeChallenge(codeVerifier));
-    params.set('code_challenge_method', 'S256');
-  }
-  // RFC 3986 encoding: some providers compare scope and redirect_uri before they decode "+" as a space.
-  return { url: url.href.replaceAll('+', '%20'), state, codeVerifier };
+  const url = authorizationUrl(context, {
+    response_type: 'code',
+    [token.client_id_param]: context.client.clientId,
+    redirect_uri: context.redirectUri,
+    state,
+    ...(codeVerifier !== undefined && {
+      code_challenge: await oauth.calculatePKCECodeChallenge(codeVerifier),
+      code_challenge_method: 'S256',
+    }),
+  });
+  return { url, state, codeVerifier };
 }
 
 /**

@@ -16,6 +16,7 @@ import {
 } from '../providers/template.ts';
 import type { Signer } from './mode.ts';
 import { type Credentials, modeNamed } from './modes.ts';
+import type { OAuthClient } from './oauth2-request.ts';
 
 export type Placed = {
   /** With the names to send. The sender first removes the caller's headers of the same names. */
@@ -36,6 +37,8 @@ type Connection = {
   readonly credentials: Credentials;
   /** The configuration of the connection and the integration, without credentials. */
   readonly values: Omit<TemplateValues, 'credentials'>;
+  /** The integration's OAuth client, for credentials that sign with it. */
+  readonly client?: Pick<OAuthClient, 'clientId' | 'clientSecret'> | undefined;
 };
 
 /**
@@ -46,17 +49,13 @@ export function placeCredentials(connection: Connection): Placed {
   const { definition, credentials } = connection;
   const mode = modeNamed(credentials.type);
   const values = allValues(connection);
+  const signer = signerOf(connection);
   const fixed = Object.entries(definition.api.headers).map(([name, value]): [string, string] => [
     name,
     fillHeader(value, { values }),
   ]);
   const headers = Object.fromEntries(fixed);
-  if (mode.signer !== undefined)
-    return {
-      headers,
-      query: '',
-      signer: mode.signer(credentials, { definition, values: connection.values }),
-    };
+  if (signer !== undefined) return { headers, query: '', signer };
   const choices = definition.placement.length > 0 ? definition.placement : mode.placement;
   const choice = choices.find(({ name, value }) => isFillable(name, values) && isFillable(value, values));
   if (choice === undefined) {
@@ -71,6 +70,23 @@ export function placeCredentials(connection: Connection): Placed {
   requireSendable(name, choice.name);
   const others = fixed.filter(([other]) => other.toLowerCase() !== name.toLowerCase());
   return { headers: Object.fromEntries([...others, [name, value]]), query: '' };
+}
+
+/** Signs the requests of the connection; undefined if its credentials are placed. Throws TemplateError. */
+export function signerOf({ definition, credentials, values, client }: Connection): Signer | undefined {
+  return modeNamed(credentials.type).signer?.(credentials, { definition, values, client });
+}
+
+/** The headers of a request without a body, with its signature if the credentials sign it. */
+export async function signedHeaders(request: {
+  method: string;
+  url: string;
+  headers: Readonly<Record<string, string>>;
+  signer?: Signer | undefined;
+}): Promise<Record<string, string>> {
+  const { method, url, headers, signer } = request;
+  const given = { method, url, headers: Object.entries(headers).flat(), body: Buffer.alloc(0) };
+  return { ...headers, ...(await signer?.sign(given)) };
 }
 
 /** A name from a setting has more restrictions than a fixed name of the definition. */

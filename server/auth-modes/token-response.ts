@@ -181,7 +181,8 @@ function encoded(
   };
 }
 
-function decode(text: string, contentType: string, format: 'json' | 'form'): JsonObject | undefined {
+/** A response as an object; undefined if it is neither JSON nor a form. */
+export function decode(text: string, contentType: string, format: 'json' | 'form'): JsonObject | undefined {
   const json = parseJson(text);
   if (json !== undefined) return json;
   const isForm = format === 'form' || contentType === 'application/x-www-form-urlencoded';

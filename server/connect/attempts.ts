@@ -1,4 +1,5 @@
 import { sql } from 'kysely';
+import type { Kept } from '../auth-modes/mode.ts';
 import { first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
@@ -18,7 +19,7 @@ export type Attempt = {
   environmentId: number;
   integrationId: number;
   integrationKey: string;
-  codeVerifier: string | undefined;
+  kept: Kept;
   /** The requested scopes; fewer than `scopesRequested` if the provider adds them to a previous grant. */
   scopes: string[];
   /** The scopes that the connection should have in the end. */
@@ -36,6 +37,7 @@ export type Attempt = {
 type Sealed = {
   integration: string;
   code_verifier?: string;
+  request_token?: { token: string; secret: string };
   scopes: string[];
   scopes_requested: string[];
   is_repeated: boolean;
@@ -55,7 +57,8 @@ export async function storeAttempt(
   const key = await environmentKey(tx, { environmentId: attempt.environmentId, vault });
   const sealed: Sealed = {
     integration: attempt.integrationKey,
-    ...(attempt.codeVerifier !== undefined && { code_verifier: attempt.codeVerifier }),
+    ...(attempt.kept.codeVerifier !== undefined && { code_verifier: attempt.kept.codeVerifier }),
+    ...(attempt.kept.requestToken !== undefined && { request_token: attempt.kept.requestToken }),
     scopes: attempt.scopes,
     scopes_requested: attempt.scopesRequested,
     is_repeated: attempt.isRepeated,
@@ -134,7 +137,7 @@ export async function takeAttempt(
       environmentId: row.environment_id,
       integrationId: row.integration_id,
       integrationKey: sealed.integration,
-      codeVerifier: sealed.code_verifier,
+      kept: { codeVerifier: sealed.code_verifier, requestToken: sealed.request_token },
       scopes: sealed.scopes,
       scopesRequested: sealed.scopes_requested,
       isRepeated: sealed.is_repeated,

@@ -1,18 +1,19 @@
-import { authorizationRequest } from '../auth-modes/oauth2.ts';
-import { oauth2 } from '../auth-modes/oauth2-credentials.ts';
+import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { templateValues } from '../connections/store/reader.ts';
 import { requireOwnClientsSupported } from '../connections/store/save.ts';
-import { asAppError } from '../connections/verify.ts';
+import { asAppError, recordClientVerdict } from '../connections/verify.ts';
 import { readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { clientOf, type OAuthClient } from '../integrations/store.ts';
 import { storeAttempt } from './attempts.ts';
 import { findSecret, newBrowserSecret } from './browser-cookies.ts';
 import { endUserOf } from './choices.ts';
+import { type ConnectFault, loggedFault, recordFailure } from './failures.ts';
 import { paramFault } from './session-input.ts';
 import { bindSession, getSession, hashOf, type SessionRef } from './sessions.ts';
 import {
   allowsOtherAccount,
+  authorizationOf,
   type ConnectDeps,
   type ConnectQuery,
   getTarget,
@@ -65,8 +66,9 @@ export async function begin(
 ): Promise<{ location: string; browser: string }> {
   const flow = await prepare(deps, request);
   const { browserHash } = flow.target.session;
-  // If the session has a secret that this browser does not present, binding the new one fails.
-  const browser = (browserHash && findSecret(request.secrets, browserHash)) ?? newBrowserSecret();
+  const browser = browserHash === undefined ? newBrowserSecret() : findSecret(request.secrets, browserHash);
+  // Binding another secret would fail after the provider has begun.
+  if (browser === undefined) throw new AppError('session_in_other_browser');
   return { location: await startAuthorization(deps, { ...flow, browser, isRepeated: false }), browser };
 }
 
@@ -75,7 +77,8 @@ async function prepare(
   { session: ref, key, url }: Request,
 ): Promise<Omit<Start, 'browser' | 'isRepeated'>> {
   const session = await getSession(db, { ...ref, vault: reading.vault });
-  const target = await getTarget(db, { reading, session, key, mode: oauth2.name });
+  const target = await getTarget(db, { reading, session, key });
+  authorizationOf(target.integration);
   const query = readConnectQuery(url);
   // Before the provider issues a grant that could not be kept.
   if (query.ownClient !== undefined) await requireOwnClientsSupported(db);
@@ -127,13 +130,17 @@ async function startAuthorization(deps: ConnectDeps, flow: Start): Promise<strin
   const { target, plan, connectionConfig, extraParams, ownClient, browser, waiter, isRepeated } = flow;
   const { session, integration } = target;
   try {
-    const { url, state, codeVerifier } = await authorizationRequest({
+    const begun = await authorizationOf(integration).begin({
       definition: integration.provider,
       client: { ...(ownClient ?? clientOf(integration)), scopes: plan.asked },
       values: templateValues({ connectionConfig, integration }),
       redirectUri: redirectUriOf(deps),
       extraParams,
+      fetch: deps.fetchFor(integration),
+      now: now(),
     });
+    if (!begun.ok) throw await failedToBegin(deps, { ...flow, fault: begun.fault });
+    const { url, state, kept } = begun;
     await db.transaction(async (tx) => {
       if (!(await bindSession(tx, { id: session.id, browserHash: hashOf(browser) })))
         throw new AppError('session_in_other_browser');
@@ -145,7 +152,7 @@ async function startAuthorization(deps: ConnectDeps, flow: Start): Promise<strin
         environmentId: session.environmentId,
         integrationId: integration.id,
         integrationKey: integration.key,
-        codeVerifier,
+        kept,
         scopes: plan.asked,
         scopesRequested: plan.requested,
         isRepeated,
@@ -159,6 +166,25 @@ async function startAuthorization(deps: ConnectDeps, flow: Start): Promise<strin
   } catch (error) {
     throw asAppError(error);
   }
+}
+
+/** Reports an authorization that the provider did not begin, and returns its explanation for the end user. */
+async function failedToBegin(
+  deps: ConnectDeps,
+  { target: { session, integration }, ownClient, fault }: Start & { fault: TokenFault },
+): Promise<ConnectFault> {
+  const { db, log, activity } = deps;
+  if (ownClient === undefined) await recordClientVerdict(deps, { integration, fault });
+  const error = loggedFault(deps, { integration, ownClient, fault, step: 'begin' });
+  const at = deps.now();
+  const { key, isTest, provider } = integration;
+  const about = { integration: { key, isTest, providerName: provider.name }, settings: session.settings };
+  const { environmentId, id: sessionId } = session;
+  await db
+    .transaction((tx) => recordFailure(tx, { ...about, environmentId, sessionId, begunAt: at, error, at }))
+    .then((failed) => activity.log(failed))
+    .catch((err: unknown) => log.warn({ err }, 'a failed authorization could not be reported'));
+  return error;
 }
 
 function paramsOf(target: Target, query: ConnectQuery): Record<string, string> {

@@ -1,9 +1,7 @@
 import { readAccount } from '../auth-modes/account.ts';
-import { type Credentials, ownClientOf } from '../auth-modes/modes.ts';
-import { exchangeCode } from '../auth-modes/oauth2.ts';
-import { credentialsFrom, type OAuth2Credentials, oauth2 } from '../auth-modes/oauth2-credentials.ts';
+import { type Credentials, ownClientOf, refreshTokenOf } from '../auth-modes/modes.ts';
 import type { OAuthContext } from '../auth-modes/oauth2-request.ts';
-import type { TokenFault } from '../auth-modes/token-fault.ts';
+import { signerOf } from '../auth-modes/place.ts';
 import { recordIssuedToken } from '../connections/revocation/issued-tokens.ts';
 import { whileExchanging } from '../connections/revocation/revocation-lock.ts';
 import { templateValues } from '../connections/store/reader.ts';
@@ -13,22 +11,11 @@ import { AppError } from '../errors.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
 import { type Attempt, endAttempt, takeAttempt } from './attempts.ts';
 import { beginAgain, redirectUriOf } from './begin.ts';
-import {
-  explainError,
-  failureOf,
-  flowEnded,
-  flowFailed,
-  foreignBrowser,
-  ownClientFault,
-  providerFault,
-  queueFailure,
-  unexpected,
-  unknownState,
-} from './failures.ts';
+import { flowEnded, foreignBrowser, loggedFault, recordFailure, unknownState } from './failures.ts';
 import { type AuthorizationResult, checkAccount, isSameAccount, type Saved, saveConnection } from './save.ts';
-import { getSession, type SessionSettings, storeFailure } from './sessions.ts';
+import { getSession, type SessionSettings } from './sessions.ts';
 import { errorMessage, notifyClient, successMessage } from './socket.ts';
-import { type ConnectDeps, getTarget, type Target } from './target.ts';
+import { authorizationOf, type ConnectDeps, getTarget, type Target } from './target.ts';
 
 /** An authorization that made or renewed a connection, or that must be repeated. */
 type Finished = (Saved & { kind: 'saved'; integration: Integration }) | { kind: 'again'; location: string };
@@ -86,7 +73,7 @@ async function complete(
   });
   // Checked before the exchange, to take no grant that cannot be kept; `saveConnection` checks it again.
   if (session.usedAt !== undefined) throw new AppError('unknown_connect_session_token');
-  const target = await getTarget(db, { reading, session, key: attempt.integrationKey, mode: oauth2.name });
+  const target = await getTarget(db, { reading, session, key: attempt.integrationKey });
   const { integration } = target;
   if (integration.id !== attempt.integrationId) throw new AppError('unknown_provider_config');
   const { ownClient } = attempt;
@@ -126,17 +113,17 @@ function lacksRefreshToken(
   if (integration.provider.authorization?.refresh_token_params === undefined) return false;
   const isSame = isSameAccount(current?.account, authorization.grant.account);
   const isGood = current?.status === 'active' && current.suspension === undefined;
-  const kept = isSame && isGood ? ofClient(current.credentials, attempt) : undefined;
-  return kept?.refresh_token === undefined;
+  return !isSame || !isGood || keptToken(current.credentials, attempt) === undefined;
 }
 
-/** The credentials if they are of this attempt's client, which cannot use a refresh token of another one. */
-function ofClient(
+/** The refresh token of credentials of this attempt's client, which cannot use a refresh token of another one. */
+function keptToken(
   credentials: Credentials | undefined,
   { ownClient }: Pick<Attempt, 'ownClient'>,
-): OAuth2Credentials | undefined {
-  if (credentials?.type !== 'OAUTH2') return undefined;
-  return credentials.config_override?.client_id === ownClient?.clientId ? credentials : undefined;
+): string | undefined {
+  if (credentials === undefined || ownClientOf(credentials)?.clientId !== ownClient?.clientId)
+    return undefined;
+  return refreshTokenOf(credentials);
 }
 
 /** A stopping process ends soon, and the grant exists nowhere else before it is saved. */
@@ -191,15 +178,7 @@ async function reportFailure(
     if (ended === undefined || ended.isUsed) return undefined;
     const key = await environmentKey(tx, { environmentId: ended.environmentId, vault });
     const settings = key.openJson(ended.settings, 'connect session') as SessionSettings;
-    const facts = { ...ended, settings, ...failureOf(error) };
-    const { cause, evidence } = facts;
-    const { type } = explainError(error) ?? unexpected;
-    await storeFailure(tx, {
-      id: ended.sessionId,
-      failure: { cause, type, evidence, at: now().toISOString() },
-    });
-    await queueFailure(tx, 'connection.connect_failed', facts);
-    return flowFailed(facts, now());
+    return recordFailure(tx, { ...ended, settings, error, at: now() });
   });
   await reporting
     .then((failed) => failed && activity.log(failed))
@@ -212,6 +191,7 @@ async function exchange(
 ): Promise<AuthorizationResult> {
   const { ownClient } = attempt;
   const isAddition = attempt.scopes.length < attempt.scopesRequested.length;
+  const values = templateValues({ connectionConfig: attempt.connectionConfig, integration });
   const context: OAuthContext = {
     definition: integration.provider,
     // The scopes that a response without scopes grants (RFC 6749 §5.1): the requested ones, and those of the grant to
@@ -220,40 +200,41 @@ async function exchange(
       ...(ownClient ?? clientOf(integration)),
       scopes: [...attempt.scopes, ...((isAddition && current?.scopesGranted) || [])],
     },
-    values: templateValues({ connectionConfig: attempt.connectionConfig, integration }),
+    values,
   };
   const fetch = deps.fetchFor(integration);
-  const outcome = await exchangeCode({
+  const authorization = authorizationOf(integration);
+  const outcome = await authorization.finish({
     ...context,
     fetch,
     callbackParams: params,
     redirectUri: redirectUriOf(deps),
     expectedState: state,
-    codeVerifier: attempt.codeVerifier,
+    kept: attempt.kept,
     now: deps.now(),
   });
   if (!params.has('error') && ownClient === undefined) {
     await recordClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
   }
   if (!outcome.ok) {
-    const { fault } = outcome;
-    logFault(deps, { integration, fault, step: params.has('error') ? 'callback' : 'exchange' });
-    const { display_name: provider } = integration.provider;
-    throw ownClient ? ownClientFault(fault, provider) : providerFault(fault, provider);
+    const step = params.has('error') ? 'callback' : 'exchange';
+    throw loggedFault(deps, { integration, ownClient, fault: outcome.fault, step });
   }
   const { tokens } = outcome;
-  const read = await readAccount({ ...context, tokens, fetch });
-  if (!read.ok) logFault(deps, { integration, fault: read.fault, step: 'account' });
+  const credentials = (previous: Credentials | undefined) =>
+    authorization.credentials(tokens, { refreshToken: keptToken(previous, attempt), ownClient });
+  const { client } = integration;
+  const signer = signerOf({
+    definition: context.definition,
+    credentials: credentials(undefined),
+    values,
+    client,
+  });
+  const read = await readAccount({ ...context, tokens, signer, fetch });
+  if (!read.ok) loggedFault(deps, { integration, fault: read.fault, step: 'account' });
   const account = read.ok ? read.account : {};
   return {
-    credentials: (previous) => {
-      const own = ownClient && { client_id: ownClient.clientId, client_secret: ownClient.clientSecret };
-      const token = ofClient(previous, attempt)?.refresh_token;
-      return credentialsFrom(tokens, {
-        ...(token !== undefined && { refresh_token: token }),
-        ...(own && { config_override: own }),
-      });
-    },
+    credentials,
     grant: {
       account: account.subject === undefined ? undefined : { id: account.subject, email: account.email },
       scopesRequested: attempt.scopesRequested,
@@ -265,18 +246,4 @@ async function exchange(
     isEmailUnproven: account.isEmailVerified !== true,
     connectionConfig: attempt.connectionConfig,
   };
-}
-
-/** Logs the provider's code, and never its text, which may contain anything. A refusal by the user is no warning. */
-function logFault(
-  { log }: ConnectDeps,
-  {
-    integration,
-    fault: { kind, error, httpStatus },
-    step,
-  }: { integration: Integration; fault: TokenFault; step: 'callback' | 'exchange' | 'account' },
-): void {
-  const facts = { integration: integration.key, step, kind, fault: error, status: httpStatus };
-  if (kind === 'denied') log.info(facts, 'access was denied');
-  else log.warn(facts, 'an authorization failed');
 }

@@ -6,7 +6,9 @@ import type { Queryable } from '../db/pool.ts';
 import { AppError, type ErrorCode } from '../errors.ts';
 import type { EventType } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
-import type { SessionSettings } from './sessions.ts';
+import type { Integration, OAuthClient } from '../integrations/store.ts';
+import type { Logger } from '../log.ts';
+import { type SessionSettings, storeFailure } from './sessions.ts';
 
 /**
  * The reports of an authorization: the explanation on a page for the end user, the event for the application, the line
@@ -92,6 +94,28 @@ export function ownClientFault(fault: TokenFault, provider: string): ConnectFaul
   });
 }
 
+/**
+ * Logs a fault that the provider reported, and returns its explanation. The log has the provider's code, and never its
+ * text, which may contain anything. A refusal by the user is no warning.
+ */
+export function loggedFault(
+  { log }: { log: Logger },
+  given: {
+    integration: Integration;
+    ownClient?: OAuthClient | undefined;
+    fault: TokenFault;
+    step: 'begin' | 'callback' | 'exchange' | 'account';
+  },
+): ConnectFault {
+  const { integration, ownClient, fault, step } = given;
+  const { kind, error, httpStatus: status } = fault;
+  const facts = { integration: integration.key, step, kind, fault: error, status };
+  if (kind === 'denied') log.info(facts, 'access was denied');
+  else log.warn(facts, 'an authorization failed');
+  const { display_name: provider } = integration.provider;
+  return ownClient ? ownClientFault(fault, provider) : providerFault(fault, provider);
+}
+
 function explain(fault: TokenFault, provider: string): Omit<Explanation, 'evidence'> {
   switch (fault.kind) {
     case 'denied':
@@ -127,7 +151,7 @@ function explain(fault: TokenFault, provider: string): Omit<Explanation, 'eviden
       return {
         type: 'token_err',
         title: `${provider} does not respond`,
-        message: 'You allowed access, but the connection failed. No account was connected.',
+        message: 'The connection failed. No account was connected.',
         nextStep: 'Wait a minute, then start again from the application.',
       };
     case 'protocol':
@@ -293,6 +317,19 @@ export type FlowFacts = {
   integration: { key: string; providerName: string; isTest: boolean };
   begunAt: Date;
 };
+
+/** Stores a failure in its session and queues its event. Returns the line of the activity log. */
+export async function recordFailure(
+  tx: Queryable,
+  { error, at, sessionId, ...facts }: FlowFacts & { sessionId: number; error: unknown; at: Date },
+): Promise<Operation> {
+  const flow = { ...facts, ...failureOf(error) };
+  const { cause, evidence } = flow;
+  const { type } = explainError(error) ?? unexpected;
+  await storeFailure(tx, { id: sessionId, failure: { cause, type, evidence, at: at.toISOString() } });
+  await queueFailure(tx, 'connection.connect_failed', flow);
+  return flowFailed(flow, at);
+}
 
 /** Queues the event of an authorization that failed, or from which the user never returned. */
 export async function queueFailure(

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Activity } from '../activity/writer.ts';
-import { ownClientOf } from '../auth-modes/modes.ts';
+import { modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import { clientText } from '../auth-modes/oauth2-credentials.ts';
 import type { Brand } from '../brand.ts';
 import { missingScopesOf } from '../connections/health/health.ts';
@@ -98,6 +98,16 @@ export async function getAllowed(
   if (integration.isTest && reading.testClient === undefined)
     throw new AppError('test_credentials_unavailable');
   return integration;
+}
+
+/** How end users authorize at the provider. Throws `invalid_auth_mode` if they fill in a form instead. */
+export function authorizationOf({ provider }: Integration) {
+  const { name, authorization } = modeNamed(provider.auth_mode);
+  if (authorization !== undefined) return authorization;
+  throw new AppError(
+    'invalid_auth_mode',
+    `${provider.display_name} has the authorization mode ${name}, which has no page at the provider.`,
+  );
 }
 
 function renewedBy({ environmentId, settings: { reconnect } }: Session) {

@@ -7,7 +7,7 @@ import {
   ownClientOf,
   renewalOf,
 } from '../auth-modes/modes.ts';
-import { verificationRequest } from '../auth-modes/place.ts';
+import { signedHeaders, verificationRequest } from '../auth-modes/place.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { refusalBehind } from '../auth-modes/token-response.ts';
 import type { Db, Queryable } from '../db/pool.ts';
@@ -51,7 +51,8 @@ export async function verify(
   { fetch, timeoutMs = defaultTimeoutMs }: { fetch: Fetch; timeoutMs?: number },
 ): Promise<Verification> {
   const values = templateValues({ connectionConfig, integration });
-  const request = verificationRequest({ definition: integration.provider, credentials, values });
+  const { provider: definition, client } = integration;
+  const request = verificationRequest({ definition, credentials, values, client });
   if (request === undefined) return { kind: 'accepted' };
   const status = await statusOf(request, { fetch, timeoutMs });
   if (status === undefined) return { kind: 'unproven', status };
@@ -85,12 +86,10 @@ async function statusOf(
 ): Promise<number | undefined> {
   const over = new AbortController();
   try {
-    const { method, url, signer } = request;
-    const headers = Object.entries(request.headers).flat();
-    const signature = await signer?.sign({ method, url, headers, body: Buffer.alloc(0) });
+    const { method, url } = request;
     const response = await fetch(url, {
       method,
-      headers: { ...request.headers, ...signature },
+      headers: await signedHeaders(request),
       redirect: 'manual',
       signal: AbortSignal.any([over.signal, AbortSignal.timeout(timeoutMs)]),
     });

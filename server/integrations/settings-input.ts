@@ -29,9 +29,12 @@ export function readSettings(
     const message = `The sandbox does not simulate ${provider.display_name}.`;
     throw fieldError('invalid_body', ['credentials', 'type'], message);
   }
+  const clientType = provider.auth_mode === 'OAUTH1' ? 'OAUTH1' : 'OAUTH2';
+  if (credentials && !isTest && credentials.type !== clientType)
+    throw fieldError('invalid_body', ['credentials', 'type'], `must be ${clientType} or TEST.`);
   const scopes = readScopes(credentials?.scopes);
   requireUsableSecret(provider, { secret: body.webhook_secret, path: ['webhook_secret'] });
-  if (credentials?.type === 'OAUTH2') {
+  if (credentials && credentials.type !== 'TEST') {
     const { webhook_secret: secret } = credentials;
     requireUsableSecret(provider, { secret, path: ['credentials', 'webhook_secret'] });
   }
@@ -47,10 +50,11 @@ export function readSettings(
     }),
     ...(isTest && { isTest: true }),
     ...(scopes && { scopes }),
-    ...(credentials?.type === 'OAUTH2' && {
-      client: clientOf(credentials, { provider, before }),
-      ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
-    }),
+    ...(credentials &&
+      credentials.type !== 'TEST' && {
+        client: clientOf(credentials, { provider, before }),
+        ...(credentials.webhook_secret !== undefined && { webhookSecret: credentials.webhook_secret }),
+      }),
   };
 }
 

@@ -15,7 +15,8 @@ nameSchemas({ IntegrationId: integrationKey });
 const webhookSecret = text({ min: 1, max: 1024 }).optional();
 
 const ownClient = z.strictObject({
-  type: z.literal('OAUTH2'),
+  /** `OAUTH1` for a provider of this mode, `OAUTH2` for all others. */
+  type: z.enum(['OAUTH2', 'OAUTH1']),
   client_id: text({ min: 1, max: 1024 }).trim().min(1),
   /** For a provider of the mode JWT, the private key. */
   client_secret: text({ min: 1, max: 16_384 }).trim().min(1),

@@ -275,6 +275,22 @@ const tokenSchema = z.strictObject({
   errors: z.record(z.string(), z.enum([...FAULT_KINDS, 'client_refused'])).default({}),
 });
 
+/** What a provider of `OAUTH1` has besides `authorization` and `token`; `auth-modes/oauth1.ts` sends the requests. */
+const oauth1Schema = z.strictObject({
+  /** Issues temporary credentials (RFC 5849 §2.1). */
+  request_url: z.string(),
+  /** The methods of the requests to `request_url` and to `token.url`, if the provider departs from the RFC. */
+  request_method: z.enum(['GET', 'POST']).default('POST'),
+  token_method: z.enum(['GET', 'POST']).default('POST'),
+  /** RFC 5849 §3.4; HMAC-SHA256 is that of RFC 5849 with another digest. */
+  signature_method: z.enum(['HMAC-SHA1', 'HMAC-SHA256', 'PLAINTEXT']).default('HMAC-SHA1'),
+  /**
+   * Where `state` is sent: in the query of the callback address, which the provider keeps (RFC 5849 §2.2), or in that of
+   * the authorization page, which returns it.
+   */
+  state_in: z.enum(['callback', 'authorization']).default('callback'),
+});
+
 /** A body with placeholders in its texts. A member whose placeholders have no value is not sent. */
 const jsonTemplate = z.union([z.record(z.string(), z.json()), z.array(z.json())]);
 const loginRequest = {
@@ -520,12 +536,16 @@ export const webhookSchema = z.strictObject({
   answer_body: z.enum(['json', 'none']).default('json'),
 });
 
-/** Parameters of an authorization request that definitions must not set (RFC 6749 §4.1.1, RFC 7636, RFC 9101). */
+/**
+ * Parameters of an authorization request that definitions must not set (RFC 5849 §2.2, RFC 6749 §4.1.1, RFC 7636, RFC
+ * 9101).
+ */
 const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
   'client_id',
   'code_challenge',
   'code_challenge_method',
   'nonce',
+  'oauth_token',
   'redirect_uri',
   'request',
   'request_uri',
@@ -664,6 +684,7 @@ const fields = z.strictObject({
     })
     .optional(),
   token: tokenSchema.optional(),
+  oauth1: oauth1Schema.optional(),
   login: loginSchema.optional(),
   /** What a provider of the mode JWT gets instead of a client's secret. */
   assertion: assertionSchema.optional(),
@@ -880,6 +901,7 @@ export function addressesOf(definition: DefinitionFields): [string[], string][] 
     [['issuer', 'jwks_url'], definition.issuer?.jwks_url],
     [['authorization', 'url'], definition.authorization?.url],
     [['token', 'url'], definition.token?.url],
+    [['oauth1', 'request_url'], definition.oauth1?.request_url],
     [['login', 'url'], definition.login?.url],
     [['login', 'renewal', 'url'], definition.login?.renewal?.url],
     [['refresh', 'url'], definition.refresh.url],

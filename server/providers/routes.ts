@@ -172,7 +172,7 @@ async function firstFile(paths: readonly string[]): Promise<string | undefined> 
  */
 export function toWire(definition: ProviderDefinition, { logosUrl, redirectUri, modes }: WireOf) {
   const client = modes.get(definition.auth_mode)?.client ?? 'none';
-  const { authorization, token, refresh, scopes, api, verification, setup } = definition;
+  const { authorization, token, oauth1, refresh, scopes, api, verification, setup } = definition;
   return {
     name: definition.name,
     display_name: definition.display_name,
@@ -189,7 +189,10 @@ export function toWire(definition: ProviderDefinition, { logosUrl, redirectUri, 
     ...(authorization && {
       authorization_url: authorization.url,
       redirect_uri: redirectUri,
-      authorization_params: { response_type: 'code', ...authorization.params },
+      authorization_params: {
+        ...(oauth1 === undefined && { response_type: 'code' }),
+        ...authorization.params,
+      },
       ...(authorization.pkce === 'none' && { disable_pkce: true }),
     }),
     ...(setup && {

@@ -563,9 +563,9 @@ const addresses = new WeakMap<LiveConnection, Address>();
 function addressOf({ connection, brand }: ProxyRequest, credentials: Credentials): Address {
   const known = addresses.get(connection);
   if (known?.credentials === credentials) return known;
-  const { provider: definition, integrationConfig } = connection.integration;
+  const { provider: definition, integrationConfig, client } = connection.integration;
   const { api } = definition;
-  const subject = { definition, credentials, values: templateValues(connection) };
+  const subject = { definition, credentials, values: templateValues(connection), client };
   const placed = filled(() => placeCredentials(subject));
   let base: Base | undefined;
   const address = {

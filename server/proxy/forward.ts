@@ -104,7 +104,7 @@ class Forwarding implements RelayEvents {
     const { call, canRenew, first, method, request } = this.#exchange;
     const error = bodyError(request, this.maxBytes);
     const mayRetry = call.retries > 0 && isRepeatable(this.#exchange);
-    const isSigned = first.placed.signer?.coversBody === true;
+    const isSigned = first.placed.signer?.coversBody(first.headers) === true;
     if (error !== undefined) {
       this.#fail(error);
     } else if (first.placed.body !== undefined || isSigned || (mayRetry && isShort(request))) {

@@ -1,6 +1,6 @@
 import { type RenewableCredentials, renewalOf } from '../../auth-modes/modes.ts';
 import type { Network, TokenOutcome } from '../../auth-modes/oauth2-request.ts';
-import { verificationRequest } from '../../auth-modes/place.ts';
+import { signedHeaders, verificationRequest } from '../../auth-modes/place.ts';
 import type { Queryable } from '../../db/pool.ts';
 import { clientOf, type Integration } from '../../integrations/store.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
@@ -107,8 +107,8 @@ export function createSendRefresh(given: {
 }
 
 /**
- * A token that no endpoint has issued, since the service signed it: the call that verifies credentials says whether the
- * key is still accepted. Anything but a 401 proves nothing.
+ * A token that no endpoint has issued, since the service signed it or has it from the import: the call that verifies
+ * credentials says whether it is still accepted. Anything but a 401 proves nothing.
  */
 async function confirmed(
   connection: Renewable,
@@ -121,13 +121,15 @@ async function confirmed(
   const { integration, connectionConfig, credentials: previous } = connection;
   const credentials = renewalOf(previous).after(outcome.tokens, { previous, secret });
   const values = templateValues({ connectionConfig, integration });
-  const request = verificationRequest({ definition: integration.provider, credentials, values });
+  const { provider: definition, client } = integration;
+  const request = verificationRequest({ definition, credentials, values, client });
   if (request === undefined) return outcome;
-  const { method, url, headers } = request;
+  const { method, url } = request;
+  const headers = await signedHeaders(request);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, network.signal, AbortSignal.timeout(confirmMs)]);
   const answer = await network
-    .fetch(url, { method, headers: { ...headers }, redirect: 'manual', signal })
+    .fetch(url, { method, headers, redirect: 'manual', signal })
     .catch(() => undefined);
   // The body is not used, and it may never end.
   over.abort();

@@ -117,8 +117,10 @@ function connectionView(connection: LiveConnection, fresh: Credentials): Record<
   };
 }
 
-/** The access token; for other credentials all fields except those that renew them. */
+/** The access token, of OAuth 1.0a with its secret; for other credentials all fields except those that renew them. */
 function tokenOf(credentials: Credentials): unknown {
+  if (credentials.type === 'OAUTH1')
+    return { oAuthToken: credentials.oauth_token, oAuthTokenSecret: credentials.oauth_token_secret };
   return credentials.type === 'OAUTH2' ? credentials.access_token : credentialsToWire({ credentials });
 }
 

@@ -32,7 +32,7 @@ export const integration = declared<Answer<'getIntegration'>['data']>()({
   preconfigured_connection_config: z.array(z.string()).optional(),
   credentials: z
     .looseObject({
-      type: z.literal('OAUTH2'),
+      type: z.enum(['OAUTH2', 'OAUTH1']),
       client_id: z.string(),
       client_secret: z.string(),
       scopes: z.string(),
@@ -48,7 +48,17 @@ export const provider = z.looseObject({
   logo_url: z.url(),
   categories: z.array(z.string()),
   docs: z.url(),
-  auth_mode: z.enum(['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'AWS_SIGV4', 'JWT', 'NONE']),
+  auth_mode: z.enum([
+    'OAUTH2',
+    'OAUTH1',
+    'OAUTH2_CC',
+    'API_KEY',
+    'BASIC',
+    'TWO_STEP',
+    'AWS_SIGV4',
+    'JWT',
+    'NONE',
+  ]),
   proxy: z.looseObject({ base_url: z.string() }),
 });
 /** What those of OAuth have besides. */

@@ -1,5 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
 import { writeCommandAudit } from '../../../server/activity/audit.ts';
+import { modeNamed } from '../../../server/auth-modes/modes.ts';
 import type { Brand } from '../../../server/brand.ts';
 import { readImported } from '../../../server/connections/import.ts';
 import type { Db } from '../../../server/db/pool.ts';
@@ -256,7 +257,7 @@ class EnvironmentRun {
     }
     if (this.#hasRecords) report.records = { ...(await countRecords(db, this.#from, undefined)), failed };
     const clients = [...this.#integrations.values()].filter(
-      ({ provider, isTest }) => provider.auth_mode === 'OAUTH2' && !isTest,
+      ({ provider, isTest }) => modeNamed(provider.auth_mode).authorization !== undefined && !isTest,
     );
     if (clients.length > 0)
       report.next_steps.push(

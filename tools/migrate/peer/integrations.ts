@@ -1,4 +1,5 @@
 import { writeCommandAudit } from '../../../server/activity/audit.ts';
+import { modeNamed } from '../../../server/auth-modes/modes.ts';
 import type { Db } from '../../../server/db/pool.ts';
 import { readSettings } from '../../../server/integrations/settings-input.ts';
 import {
@@ -172,7 +173,8 @@ function planForMissing(
   { definition, isShared }: { definition: ProviderDefinition; isShared: boolean },
 ): Plan {
   const { auth_mode: mode } = definition;
-  if (mode === 'OAUTH2' && isShared) return sharedClient();
+  const hasPages = modeNamed(mode).authorization !== undefined;
+  if (hasPages && isShared) return sharedClient();
   const required = Object.entries(definition.integration_config).flatMap(([name, field]) =>
     field.required ? [name] : [],
   );
@@ -182,7 +184,7 @@ function planForMissing(
       `The source does not return integration_config ${required.join(', ')}. Create the integration "${key}" with these ` +
         'settings, then run this command again.',
     );
-  if (mode === 'OAUTH2' && client === undefined)
+  if (hasPages && client === undefined)
     return {
       plan: 'make',
       reason: 'client_missing',
@@ -207,7 +209,7 @@ function planForFound(
       'is_test',
       `"${key}" has test credentials. Set the client ID and secret of the source, then run this command again.`,
     );
-  if (found.provider.auth_mode !== 'OAUTH2') return { plan: 'use' };
+  if (modeNamed(found.provider.auth_mode).authorization === undefined) return { plan: 'use' };
   if (isShared) return sharedClient();
   if (client !== undefined && found.client !== undefined && client.id !== found.client.clientId)
     return skip(
@@ -257,7 +259,7 @@ function ensure(
     const found = await findIntegration(tx, { ...reading, environmentId, key: one.key });
     if (found !== undefined) return found;
     const provider = reading.catalog.get(one.provider ?? '');
-    const takesClient = provider.auth_mode === 'OAUTH2' || provider.auth_mode === 'OAUTH2_CC';
+    const takesClient = ['OAUTH2', 'OAUTH1', 'OAUTH2_CC'].includes(provider.auth_mode);
     const change = readSettings(
       {
         display_name: one.displayName?.slice(0, 255) || undefined,
@@ -266,7 +268,7 @@ function ensure(
         ...(one.client &&
           takesClient && {
             credentials: {
-              type: 'OAUTH2',
+              type: provider.auth_mode === 'OAUTH1' ? 'OAUTH1' : 'OAUTH2',
               client_id: one.client.id,
               client_secret: one.client.secret,
               scopes: one.scopes?.join(','),

@@ -374,7 +374,9 @@ function nextSteps({ reading, baseUrl, records }: PeerRun, planned: readonly Pla
   const here = planned.filter(({ plan }) => plan !== 'skip');
   const rotating = here.filter(({ rotates }) => rotates).map(({ key }) => key);
   const modeOf = (provider = '') => reading.catalog.find(provider)?.auth_mode;
-  const withPages = here.filter(({ provider }) => modeOf(provider) === 'OAUTH2').map(({ key }) => key);
+  const withPages = here
+    .filter(({ provider }) => ['OAUTH2', 'OAUTH1'].includes(modeOf(provider) ?? ''))
+    .map(({ key }) => key);
   const steps: string[] = [];
   if (withPages.length > 0)
     steps.push(

@@ -149,7 +149,7 @@ export const de: Texts = {
     'Sie haben den Zugriff erlaubt, aber dieses Konto kann die benötigten Funktionen nicht verwenden. Versuchen Sie ein anderes Konto, oder wenden Sie sich an {provider}.',
   busyTitle: '{provider} antwortet nicht',
   busyText:
-    'Sie haben den Zugriff erlaubt, aber die Verbindung ist fehlgeschlagen. Es wurde kein Konto verbunden. Warten Sie eine Minute und versuchen Sie es erneut.',
+    'Die Verbindung ist fehlgeschlagen. Es wurde kein Konto verbunden. Warten Sie eine Minute und versuchen Sie es erneut.',
   oddTitle: '{provider} hat eine unerwartete Antwort gesendet',
   oddText:
     'Es wurde kein Konto verbunden. Versuchen Sie es erneut; tritt der Fehler wieder auf, senden Sie die Meldung unten an den Support.',

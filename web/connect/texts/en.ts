@@ -137,8 +137,7 @@ export const en = {
   refusedText:
     'You allowed access, but this account cannot use the required functions. Try another account, or contact {provider}.',
   busyTitle: '{provider} does not respond',
-  busyText:
-    'You allowed access, but the connection failed. No account was connected. Wait a minute, then try again.',
+  busyText: 'The connection failed. No account was connected. Wait a minute, then try again.',
   oddTitle: '{provider} sent an unexpected response',
   oddText:
     'No account was connected. Try again; if it happens again, send the message below to the support of {app}.',

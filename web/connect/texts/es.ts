@@ -138,8 +138,7 @@ export const es: Texts = {
   refusedText:
     'Permitió el acceso, pero esta cuenta no puede usar las funciones necesarias. Pruebe con otra cuenta, o contacte con {provider}.',
   busyTitle: '{provider} no responde',
-  busyText:
-    'Permitió el acceso, pero la conexión falló. No se ha conectado ninguna cuenta. Espere un minuto e inténtelo de nuevo.',
+  busyText: 'La conexión falló. No se ha conectado ninguna cuenta. Espere un minuto e inténtelo de nuevo.',
   oddTitle: '{provider} envió una respuesta inesperada',
   oddText:
     'No se ha conectado ninguna cuenta. Inténtelo de nuevo; si el error se repite, envíe el mensaje de abajo al soporte.',

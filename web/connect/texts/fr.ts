@@ -141,8 +141,7 @@ export const fr: Texts = {
   refusedText:
     'Vous avez accordé l’accès, mais ce compte ne peut pas utiliser les fonctions requises. Essayez un autre compte, ou contactez {provider}.',
   busyTitle: '{provider} ne répond pas',
-  busyText:
-    'Vous avez accordé l’accès, mais la connexion a échoué. Aucun compte n’a été connecté. Attendez une minute, puis réessayez.',
+  busyText: 'La connexion a échoué. Aucun compte n’a été connecté. Attendez une minute, puis réessayez.',
   oddTitle: '{provider} a envoyé une réponse inattendue',
   oddText:
     'Aucun compte n’a été connecté. Réessayez ; si l’erreur se reproduit, envoyez le message ci-dessous à l’assistance.',

@@ -208,6 +208,7 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
 /** How users authenticate, by auth mode. */
 const AUTH: Record<string, string> = {
   OAUTH2: 'OAuth',
+  OAUTH1: 'OAuth 1.0a',
   OAUTH2_CC: 'Client credentials',
   API_KEY: 'API key',
   BASIC: 'User and password',
@@ -328,7 +329,7 @@ function CreateDialog({
       const hasClient = takesClient(provider) && values.client_id.trim() !== '';
       return createIntegration(environment, {
         ...body,
-        ...(hasClient && { credentials: credentialsOf(values) }),
+        ...(hasClient && { credentials: credentialsOf(values, provider) }),
       });
     },
     onError: (error) => form.setErrors(clientErrors(error)),

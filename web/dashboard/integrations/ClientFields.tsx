@@ -182,11 +182,14 @@ export function useClientForm(
 }
 
 /** The credentials for the API; an empty secret keeps the stored one. */
-export function credentialsOf(values: ClientValues): NonNullable<NewIntegration['credentials']> {
+export function credentialsOf(
+  values: ClientValues,
+  { auth_mode }: Pick<Provider, 'auth_mode'>,
+): NonNullable<NewIntegration['credentials']> {
   const scopes = values.scopes.join(',');
   if (values.isTest) return { type: 'TEST', scopes };
   return {
-    type: 'OAUTH2',
+    type: auth_mode === 'OAUTH1' ? 'OAUTH1' : 'OAUTH2',
     client_id: values.client_id.trim(),
     scopes,
     // The type requires a secret, as a new integration does; a change does not need one.

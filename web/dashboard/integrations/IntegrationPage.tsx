@@ -208,7 +208,9 @@ function Editor({ integration, provider }: CredentialsProps) {
         change: {
           integration_config: configOf(values),
           ...(values.name.trim() !== '' && { display_name: values.name.trim() }),
-          ...((values.isTest || values.client_id.trim() !== '') && { credentials: credentialsOf(values) }),
+          ...((values.isTest || values.client_id.trim() !== '') && {
+            credentials: credentialsOf(values, provider),
+          }),
         },
       }),
     onError: (error) => {
