@@ -1,7 +1,7 @@
 /** Operations on syncs: find, create, pause, start, reset. `functions/runs/schedule.ts` owns their times. */
 import { first, isViolationOf, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError, fieldError } from '../../errors.ts';
-import { findDataset, lockDataset } from '../../records/dataset.ts';
+import { type DatasetName, findDataset, lockDataset } from '../../records/dataset.ts';
 import { emptyDataset } from '../../records/write/delete.ts';
 import { allowMassDelete, closeTracking } from '../../records/write/track-deletes.ts';
 import { removeCheckpoint } from '../context/checkpoint.ts';
@@ -193,13 +193,17 @@ export async function allowMassDeletes(
     allowed,
   }: { sync: Sync; allowed: Record<string, number> },
 ): Promise<void> {
+  const held: (DatasetName & { datasetId: number; count: number })[] = [];
   for (const [model, count] of Object.entries(allowed)) {
     if (!models.includes(model)) {
       const message = `The sync "${sync}" has no model "${model}".`;
       throw fieldError('invalid_body', ['allow_mass_delete', model], message);
     }
-    await allowMassDelete(tx, { connection, model, variant, count });
+    const name = { connection, model, variant };
+    held.push({ ...name, datasetId: (await findDataset(tx, name))?.id ?? 0, count });
   }
+  // In this order all transactions lock several datasets.
+  for (const one of held.sort((a, b) => a.datasetId - b.datasetId)) await allowMassDelete(tx, one);
 }
 
 /** Throws `unknown_sync`, `sync_variant_already_exists`, `resource_capped`. */
