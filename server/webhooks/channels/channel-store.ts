@@ -32,34 +32,48 @@ const placeTables = `
   join environment on environment.id = connection.environment_id`;
 const channelColumns = `
   channel.id, connection.id as connection, channel.resource_id as "resourceId", ${placeColumns}`;
-const subscribers = `
-  sync
-  join function on function.id = sync.function_id
-  join function_version version on version.id = function.version_id`;
-/** Whether a sync of `subscribers` runs by schedule and subscribes to changes. */
-const isSubscribed = `
-  sync.state = 'active'
-  and function.is_enabled
-  and jsonb_array_length(version.definition -> 'webhook_subscriptions') > 0`;
+
+/** The functions whose syncs subscribe to changes. */
+async function listSubscribed(q: Queryable): Promise<{ id: number; provider: string; isTest: boolean }[]> {
+  return q.query(
+    `select function.id, integration.provider, integration.is_test as "isTest"
+     from function
+     join function_version version on version.id = function.version_id
+     join integration on integration.id = function.integration_id
+     where function.kind = 'sync'
+       and function.is_enabled
+       and jsonb_array_length(version.definition -> 'webhook_subscriptions') > 0`,
+  );
+}
 
 export const digestOf = (token: string): Buffer => createHash('sha256').update(token).digest();
 
-/** Adds the connections to these providers that have a subscribed sync now. Their metadata is read immediately. */
+/**
+ * Adds the connections to these providers that have a subscribed sync now. Their metadata is read immediately. Reads the
+ * active syncs of subscribed functions, whose connections are watched: `takeConnections` reads more of each.
+ */
 export async function beginWatching(
   q: Queryable,
   { providers, isSandboxOn, at }: { providers: readonly string[]; isSandboxOn: boolean; at: Date },
 ): Promise<void> {
+  const functions = (await listSubscribed(q))
+    .filter(({ provider, isTest }) => providers.includes(provider) && (!isTest || isSandboxOn))
+    .map(({ id }) => id);
+  if (functions.length === 0) return;
   await q.query(
-    `insert into watching (connection_id, look_at)
-     select distinct connection.id, $2::timestamptz
-     from ${subscribers}
-     join connection on connection.id = sync.connection_id and connection.deleted_at is null
-     join integration on integration.id = connection.integration_id
-     where integration.provider = any($1)
-       and (not integration.is_test or $3)
-       and ${isSubscribed}
+    `with missing as materialized (
+       select distinct sync.connection_id
+       from sync
+       where sync.function_id = any($1)
+         and sync.state = 'active'
+         and not exists (select from watching where watching.connection_id = sync.connection_id)
+     )
+     insert into watching (connection_id, look_at)
+     select connection.id, $2::timestamptz
+     from missing
+     join connection on connection.id = missing.connection_id and connection.deleted_at is null
      on conflict (connection_id) do nothing`,
-    [providers, at, isSandboxOn],
+    [functions, at],
   );
 }
 
@@ -71,20 +85,24 @@ export async function endWatching(db: Db, at: Date): Promise<void> {
        using connection
        where connection.id = channel.connection_id and connection.deleted_at is not null`,
     );
+    const functions = (await listSubscribed(tx)).map(({ id }) => id);
     const gone = await tx.query<{ id: number }>(
       `delete from watching
        where connection_id in (
          select connection_id
          from watching
          where not exists (
-           select
-           from ${subscribers}
-           join connection on connection.id = sync.connection_id
-           where connection.id = watching.connection_id and connection.deleted_at is null and ${isSubscribed}
-         )
+             select
+             from sync
+             where sync.connection_id = watching.connection_id
+               and sync.function_id = any($1)
+               and sync.state = 'active'
+           )
+           or exists (select from connection where id = watching.connection_id and deleted_at is not null)
          for update skip locked
        )
        returning connection_id as id`,
+      [functions],
     );
     await endOpen(tx, { at, where: 'connection_id = any($2)', values: [gone.map(({ id }) => id)] });
   });
