@@ -204,6 +204,7 @@ CREATE INDEX connection_newest ON public.connection USING btree (environment_id,
 CREATE INDEX connection_of_integration ON public.connection USING btree (integration_id, created_at DESC, id DESC) INCLUDE (environment_id, status) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_organization ON public.connection USING btree (environment_id, (((end_user -> 'organization'::text) ->> 'id'::text))) WHERE ((((end_user -> 'organization'::text) ->> 'id'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_override ON public.connection USING btree (environment_id, md5(webhook_url_override)) WHERE ((webhook_url_override IS NOT NULL) AND (deleted_at IS NULL));
+CREATE INDEX connection_own_client ON public.connection USING btree (integration_id) WHERE (has_own_client AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_expiry ON public.connection USING btree (refresh_expires_at) WHERE ((refresh_expires_at IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_refresh_prefix ON public.connection USING btree (refresh_prefix_digest) WHERE (refresh_prefix_digest IS NOT NULL);
 CREATE INDEX connection_refresh_token ON public.connection USING btree (refresh_token_digest) WHERE (refresh_token_digest IS NOT NULL);
@@ -226,10 +227,16 @@ create table consumer (
   owner_key_id bigint,
   held_seq bigint,
   held_since timestamp with time zone,
+  silent_from timestamp with time zone,
   constraint consumer_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,
   constraint consumer_name_unique UNIQUE (dataset_id, name),
   constraint consumer_pkey PRIMARY KEY (id)
 );
+CREATE INDEX consumer_silent ON public.consumer USING btree ((
+CASE
+    WHEN (stale_at IS NULL) THEN GREATEST(acknowledged_at, silent_from)
+    ELSE NULL::timestamp with time zone
+END));
 
 create table data_key (
   id uuid not null default gen_random_uuid(),
@@ -272,6 +279,8 @@ create table dataset (
   constraint dataset_pkey PRIMARY KEY (id),
   constraint dataset_unique UNIQUE (connection, model, variant)
 );
+CREATE INDEX dataset_closed ON public.dataset USING btree (id) WHERE closed;
+CREATE INDEX dataset_leftovers ON public.dataset USING btree (id) WHERE has_leftovers;
 CREATE TRIGGER dataset_tracking_id BEFORE UPDATE OF tracked_from ON public.dataset FOR EACH ROW WHEN (((new.tracked_from IS DISTINCT FROM old.tracked_from) AND (NOT (new.tracking_id IS DISTINCT FROM old.tracking_id)))) EXECUTE FUNCTION forget_tracking_id();
 
 create table delivery (
@@ -1115,7 +1124,7 @@ create table tracked (
   constraint tracked_dataset_id_fkey FOREIGN KEY (dataset_id) REFERENCES dataset(id) ON DELETE CASCADE,
   constraint tracked_pkey PRIMARY KEY (id)
 );
-CREATE INDEX tracked_dataset ON public.tracked USING btree (dataset_id);
+CREATE INDEX tracked_place ON public.tracked USING btree (dataset_id, id);
 
 create table watch (
   id bigint generated always as identity not null,

@@ -4,12 +4,12 @@ import { inDataset, type LockedDataset, lockDataset } from './dataset.ts';
 import { lockForWrite } from './datasets.ts';
 
 /**
- * The rows of a dataset from before it was emptied.
+ * The rows of a dataset from before it was emptied, and the marks of a delete tracking that was closed.
  *
  * A dataset is emptied by an update of its row, whatever its size. Its former records, payloads and receipts stay in the
  * tables, up to the position `emptied_seq`, until steps of bounded length have removed them: before the next write, or by
- * the job of `retention/destroy.ts`. Readers skip them, and no write sees them. A process that is killed between two steps
- * leaves the rest to the next one.
+ * the job of `retention/destroy.ts`. Readers skip them, and no write sees them. In the same way a tracking is closed:
+ * without an open one all marks are former ones. A process that is killed between two steps leaves the rest to the next one.
  */
 
 /** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
@@ -47,27 +47,48 @@ export async function removeLeftovers(
 async function removeSome(tx: Tx, datasetId: number): Promise<boolean> {
   const dataset = await lockDataset(tx, datasetId);
   if (!dataset?.hasLeftovers) return false;
+  if (dataset.trackedFrom === null && (await removeMarks(tx, { datasetId })).mayHaveMore) return true;
   for (const [table, until, order] of leftovers) {
-    const [gone] = await tx.query<{ count: number }>(
-      `with gone as (
-         delete from ${table}
-         using (
-           select ctid as row_id
-           from ${table}
-           where dataset_id = $1 and ${until} <= $2
-           order by ${order}
-           limit $3
-         ) as part
-         where ${table}.ctid = part.row_id and ${table}.${inDataset}
-         returning 1
-       )
-       select count(*) as count from gone`,
-      [datasetId, dataset.emptiedSeq, chunk],
-    );
-    if ((gone?.count ?? 0) > 0) return true;
+    if (dataset.emptiedSeq === 0) break;
+    const gone = await removeRows(tx, { datasetId, table, until: [until, dataset.emptiedSeq], order });
+    if (gone > 0) return true;
   }
   await tx.query('update dataset set has_leftovers = false where id = $1', [datasetId]);
   return false;
+}
+
+/** Removes marks of a locked dataset, up to this row: as many as one transaction may. */
+export async function removeMarks(
+  tx: Tx,
+  { datasetId, lastMark = Number.MAX_SAFE_INTEGER }: { datasetId: number; lastMark?: number },
+): Promise<{ mayHaveMore: boolean }> {
+  const gone = await removeRows(tx, { datasetId, table: 'tracked', until: ['id', lastMark], order: 'id' });
+  return { mayHaveMore: gone === chunk };
+}
+
+/** Removes the first rows whose value is at most the given one, and returns how many. */
+async function removeRows(
+  tx: Tx,
+  of: { datasetId: number; table: string; until: readonly [value: string, last: number]; order: string },
+): Promise<number> {
+  const { table, until, order } = of;
+  const [gone] = await tx.query<{ count: number }>(
+    `with gone as (
+       delete from ${table}
+       using (
+         select ctid as row_id
+         from ${table}
+         where dataset_id = $1 and ${until[0]} <= $2
+         order by ${order}
+         limit $3
+       ) as part
+       where ${table}.ctid = part.row_id and ${table}.${inDataset}
+       returning 1
+     )
+     select count(*) as count from gone`,
+    [of.datasetId, until[1], chunk],
+  );
+  return gone?.count ?? 0;
 }
 
 /** The tables, the last position of a row, and the order of an index. */
@@ -77,7 +98,7 @@ const leftovers = [
   ['prune', 'upper(seqs) - 1', 'id'],
 ] as const;
 
-/** The datasets that were emptied and have rows from before. */
+/** The datasets that have such rows. */
 export async function listWithLeftovers(db: Db): Promise<number[]> {
   const rows = await db.query<{ id: number }>('select id from dataset where has_leftovers order by id');
   return rows.map(({ id }) => id);

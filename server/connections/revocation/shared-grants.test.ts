@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { setTimeout as wait } from 'node:timers/promises';
+import { countingBlocks } from '../../../test/support/blocks.ts';
 import { countWaiting } from '../../../test/support/locks.ts';
+import { revocationUnit } from '../../auth-modes/revocation.ts';
 import { AppError } from '../../errors.ts';
 import type { Integration } from '../../integrations/store.ts';
 import { type DisconnectBench, openDisconnectBench, tokenOf } from '../disconnect.fixture.ts';
@@ -9,6 +11,7 @@ import { replaceCredentials } from '../store/save.ts';
 import type { Connection } from '../store/store.ts';
 import { recordIssuedToken } from './issued-tokens.ts';
 import { whileExchanging } from './revocation-lock.ts';
+import { isGrantShared } from './shared-grants.ts';
 
 /** Connections with their own OAuth client, which decides which grants end together with theirs. */
 
@@ -162,4 +165,21 @@ test('a deletion counts again if the client was changed while the deletion waite
   });
   await deleted;
   assert.deepEqual(bench.provider.revoked, []);
+});
+
+test('a look for own clients reads few blocks, however many connections have none', async () => {
+  const { db, deps } = bench;
+  await bench.connect(prod, 'ada', own);
+  await db.query(
+    `insert into connection (environment_id, integration_id, connection_id, data_key)
+     select environment_id, id, 'many-' || n, gen_random_uuid() from integration, generate_series(1, 20000) as n
+     where id = $1`,
+    [prod.id],
+  );
+  await db.query('vacuum analyze connection');
+  const unit = revocationUnit(sheets.provider, sheets.client!.clientId)!;
+  const counting = countingBlocks(db);
+  for (const accountId of [undefined, 'ada'])
+    assert.equal(await isGrantShared(counting.db, { unit, accountId, reading: deps.reading }), false);
+  for (const { blocks, plan } of counting.reads) assert.ok(blocks < 60, plan);
 });

@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import { destroyConnection } from '../../connections/store/save.ts';
 import { destroyOrphans } from './destroy.ts';
+import { recordJobs } from './retention.ts';
 
 let bench: RecordBench;
 before(async () => {
@@ -71,9 +72,25 @@ test('an integration can go with its deleted connections before their datasets d
   const calls = datasetCalls(bench.db, doomed);
   await calls.save(rows(1, 3));
   const { id } = await calls.row();
+  await bench.db.transaction((tx) => destroyConnection(tx, { id: doomed.id, at: new Date() }));
   await bench.db.query('delete from connection where id = $1', [doomed.id]);
   await assert.rejects(calls.save(rows(1, 3)), { code: 'unknown_connection' });
   assert.equal(await destroyOrphans(bench.db), 1);
   const [left] = await bench.db.query('select count(*) as records from record where dataset_id = $1', [id]);
   assert.deepEqual(left, { records: 0 });
+});
+
+test('the datasets of connections that an older node has deleted are found once', async () => {
+  const [deleted, gone, kept] = [await bench.connect(), await bench.connect(), await bench.connect()];
+  for (const connection of [deleted, gone, kept]) await datasetCalls(bench.db, connection).save(rows(1, 3));
+  await bench.db.query('update connection set data_key = null, deleted_at = now() where id = $1', [
+    deleted.id,
+  ]);
+  await bench.db.query('delete from connection where id = $1', [gone.id]);
+  const job = recordJobs(bench.db).find(({ name }) => name === 'records.destroy-orphans')!;
+  await job.run({}, new AbortController().signal);
+  const left = await bench.db.query('select connection from dataset where connection = any($1)', [
+    [deleted.id, gone.id, kept.id],
+  ]);
+  assert.deepEqual(left, [{ connection: kept.id }]);
 });

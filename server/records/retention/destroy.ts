@@ -12,22 +12,32 @@ export async function destroyLeftovers(db: Db, { signal }: { signal?: AbortSigna
 /** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
 const chunk = 500;
 
+/** Closes the datasets of connections that nodes of earlier versions have deleted. Looks at all datasets. */
+export async function closeOrphans(db: Db): Promise<void> {
+  await db.query(
+    `with orphan as (
+       select dataset.id
+       from dataset
+       left join connection on connection.id = dataset.connection
+       where not dataset.closed and (connection.id is null or connection.deleted_at is not null)
+       order by dataset.id
+       for no key update of dataset
+     )
+     update dataset
+     set closed = true
+     from orphan
+     where dataset.id = orphan.id`,
+  );
+}
+
 /**
- * Removes the datasets of deleted connections, with all their rows, and returns the number of datasets. Their payloads
+ * Removes the closed datasets, which are those of deleted connections, with all their rows, and returns the number of datasets. Their payloads
  * can no longer be opened. It uses small transactions: `signal` stops it after the current one, and the next call
  * continues. Several nodes may run it at once. No writer interferes, since a deleted connection accepts no records.
  */
 export async function destroyOrphans(db: Db, { signal }: { signal?: AbortSignal } = {}): Promise<number> {
-  const orphans = await db.query<OrphanDataset>(
-    `select
-       dataset.id,
-       connection.environment_id as "environmentId",
-       coalesce(integration.key || '/' || connection.connection_id, 'connection ' || dataset.connection) as target
-     from dataset
-     left join connection on connection.id = dataset.connection
-     left join integration on integration.id = connection.integration_id
-     where connection.id is null or connection.deleted_at is not null
-     order by dataset.id`,
+  const orphans = await db.query<{ id: number; connection: number }>(
+    'select id, connection from dataset where closed order by id',
   );
   let count = 0;
   for (const orphan of orphans) {
@@ -41,10 +51,16 @@ export async function destroyOrphans(db: Db, { signal }: { signal?: AbortSignal 
   return count;
 }
 
-type OrphanDataset = { id: number; environmentId: number | null; target: string };
-
 /** Removes the emptied dataset and its receipts, and writes to the audit log how much it had last. */
-async function destroyDataset(db: Db, { id, environmentId, target }: OrphanDataset): Promise<void> {
+async function destroyDataset(db: Db, { id, connection }: { id: number; connection: number }): Promise<void> {
+  const [owner] = await db.query<{ environmentId: number; target: string }>(
+    `select connection.environment_id as "environmentId", integration.key || '/' || connection.connection_id as target
+     from connection
+     join integration on integration.id = connection.integration_id
+     where connection.id = $1`,
+    [connection],
+  );
+  const { environmentId, target } = owner ?? { target: `connection ${connection}` };
   await db.transaction(async (tx) => {
     const [gone] = await tx.query<{
       model: string;
@@ -61,7 +77,7 @@ async function destroyDataset(db: Db, { id, environmentId, target }: OrphanDatas
     // Another node has removed it.
     if (gone === undefined) return;
     const { model, variant, ...rest } = gone;
-    const by = { environmentId: environmentId ?? undefined, actor: 'service', target };
+    const by = { environmentId, actor: 'service', target };
     await writeReceipt(tx, by, { action: 'records.destroyed', dataset: { id, model, variant }, ...rest });
   });
 }

@@ -2,10 +2,11 @@ import { type Activity, noActivity } from '../../activity/writer.ts';
 import { type Db, first } from '../../db/pool.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Job } from '../../jobs/jobs.ts';
+import { hasNodesBefore } from '../../nodes/nodes.ts';
 import { cursorWriter, type Position } from '../cursor.ts';
 import { planByIndexAlone } from '../dataset.ts';
 import { queueDatasetEvent } from '../datasets.ts';
-import { destroyLeftovers, destroyOrphans } from './destroy.ts';
+import { closeOrphans, destroyLeftovers, destroyOrphans } from './destroy.ts';
 import {
   addPurges,
   createPace,
@@ -24,8 +25,12 @@ import {
  * connection is deleted (`destroy.ts`).
  */
 
+/** Nodes close the datasets of a connection that they delete from this migration on. */
+const closedDatasetsMigration = 58;
+
 /** The background jobs of the record cache. */
 export function recordJobs(db: Db, activity = noActivity): Job<Record<string, never>>[] {
+  let mayHaveUnclosed = true;
   return [
     {
       name: 'records.retention',
@@ -35,6 +40,12 @@ export function recordJobs(db: Db, activity = noActivity): Job<Record<string, ne
       name: 'records.destroy-orphans',
       async run(_, signal) {
         await destroyLeftovers(db, { signal });
+        if (mayHaveUnclosed) {
+          // Each node looks once after the last older one has stopped.
+          const hasOlderNodes = await hasNodesBefore(db, closedDatasetsMigration);
+          await closeOrphans(db);
+          mayHaveUnclosed = hasOlderNodes;
+        }
         await destroyOrphans(db, { signal });
       },
     },
@@ -42,8 +53,8 @@ export function recordJobs(db: Db, activity = noActivity): Job<Record<string, ne
 }
 
 /**
- * Removes everything that is due at `now`, dataset by dataset, until done or until `signal` aborts; the next call finds
- * the rest. Several nodes may run it at once. Each step is one transaction with its receipt in the audit log. The event
+ * Removes what is due at `now` in the next `lookedAtOnce` datasets, one by one, until done or until `signal` aborts; the
+ * next call finds the rest. Several nodes may run it at once. Each step is one transaction with its receipt in the audit log. The event
  * `records.retention_done` reports the totals of an environment, also those of a run that was killed before its event.
  * A failure does not stop the other datasets, and is thrown at the end. `clock` returns milliseconds.
  */
@@ -59,24 +70,47 @@ export async function runRetention(
       return instead;
     });
   // If this fails, policies wait for those consumers until the next run.
-  await attempt(reportStaleConsumers(db, now), 0);
+  await attempt(reportStaleConsumers(db, now), undefined);
   const pace = createPace();
   let total = noPurge;
-  for (const due of await attempt(findDue(db, now), [])) {
+  const { due: found, next } = await attempt(findDue(db, now), { due: [] });
+  for (const due of found) {
     if (signal?.aborted) break;
     total = addPurges(total, await attempt(retainDataset(db, { due, now, signal, pace, clock }), noPurge));
   }
+  if (next !== undefined && !signal?.aborted) await attempt(moveWalk(db, next), undefined);
   await attempt(reportTotals(db, activity), undefined);
   if (failures.length > 0)
     throw new AggregateError(failures, 'the retention of some datasets failed; it is retried later');
   return total;
 }
 
-/** Finds the datasets whose oldest payload or tombstone is older than their policy allows: two index probes each. */
-function findDue(db: Db, now: Date): Promise<DueDataset[]> {
+/** Datasets that one run looks at. */
+export const lookedAtOnce = 5_000;
+/** In `sequencer`: the last dataset that was looked at, 0 for none. */
+const walk = 'retention';
+
+/**
+ * Finds, among the next datasets after the last run's, those whose oldest payload or tombstone is older than their policy
+ * allows, by two index probes each. `next` is what the last run has looked at when it has removed what is due.
+ *
+ * What is due changes with every save, restore and policy, so no index of due datasets is kept: it would cost each write. A
+ * policy counts days, and a run looks at 5,000 datasets a minute.
+ */
+async function findDue(db: Db, now: Date): Promise<{ due: DueDataset[]; next?: number }> {
+  const [last] = await db.query<{ position: number }>(
+    `select coalesce((select last_position from sequencer where name = $1), 0) as position
+     where exists (select from retention)`,
+    [walk],
+  );
+  if (last === undefined) return { due: [] };
   return db.transaction(async (tx) => {
     await planByIndexAlone(tx);
-    return tx.query<DueDataset>(
+    const [end] = await tx.query<{ id: number }>(
+      'select id from dataset where id > $1 order by id limit 1 offset $2',
+      [last.position, lookedAtOnce - 1],
+    );
+    const due = await tx.query<DueDataset>(
       `select
        dataset.id,
        dataset.connection,
@@ -84,12 +118,14 @@ function findDue(db: Db, now: Date): Promise<DueDataset[]> {
        dataset.variant,
        connection.environment_id as "environmentId",
        integration.key || '/' || connection.connection_id as target
-     from connection
+     from dataset
+     join connection on connection.id = dataset.connection
      join integration on integration.id = connection.integration_id
      ${policyOfConnection}
-     join dataset on dataset.connection = connection.id
      where
-       connection.deleted_at is null
+       dataset.id > $2
+       and dataset.id <= $3
+       and connection.deleted_at is null
        and (
          (
            dataset.pruned < dataset.records + dataset.deleted
@@ -118,57 +154,84 @@ function findDue(db: Db, now: Date): Promise<DueDataset[]> {
          )
        )
      order by dataset.id`,
-      [now],
+      [now, last.position, end?.id ?? Number.MAX_SAFE_INTEGER],
     );
+    const next = end?.id ?? 0;
+    return next === last.position ? { due } : { due, next };
   });
+}
+
+async function moveWalk(db: Db, to: number): Promise<void> {
+  await db.query(
+    `insert into sequencer (name, last_position)
+     values ($1, $2)
+     on conflict on constraint sequencer_pkey do update set last_position = excluded.last_position`,
+    [walk, to],
+  );
 }
 
 /** A consumer that is silent for longer is stale. */
 const staleAfterDays = 30;
+/** A silent consumer that has taken all changes is looked at again after one or two days, those of all datasets in turn. */
+const lookAgainDays = (datasetId: number) => 1 + (datasetId % 1440) / 1440;
+/** SQL: since when a consumer that is not stale is silent, as the index has it. */
+const silence = 'case when stale_at is null then greatest(acknowledged_at, silent_from) end';
+/** Consumers in one transaction: each is locked until its end. */
+const consumersAtOnce = 100;
 
 /**
  * Raises `consumer.stale` once for each consumer that has been silent for 30 days while changes wait for it. From then
  * on, no policy waits for it until it acknowledges again. A consumer that has taken all changes is not stale, however
- * long ago that was, but the consumer of a quiet dataset should acknowledge its position from time to time.
+ * long ago that was, but the consumer of a quiet dataset should acknowledge its position from time to time: it is looked at
+ * every day or two.
  */
-async function reportStaleConsumers(db: Db, now: Date): Promise<number> {
-  return db.transaction(async (tx) => {
-    await planByIndexAlone(tx);
-    const silentSince = new Date(now.getTime() - staleAfterDays * 86_400_000);
-    const silent = await tx.query<{ datasetId: number; name: string }>(
-      `select consumer.dataset_id as "datasetId", consumer.name
-       from consumer
-       join dataset on dataset.id = consumer.dataset_id
-       join connection on connection.id = dataset.connection
-       where
-         connection.deleted_at is null
-         and consumer.stale_at is null
-         and consumer.acknowledged_at < $1
-         and consumer.seq < (select seq from record where dataset_id = dataset.id order by seq desc limit 1)
-       order by consumer.id`,
-      [silentSince],
-    );
-    let count = 0;
-    for (const { datasetId, name } of silent) {
-      const marked = first(
-        await tx.query<Position & { acknowledgedAt: Date }>(
+async function reportStaleConsumers(db: Db, now: Date): Promise<void> {
+  const ago = (days: number) => new Date(now.getTime() - days * 86_400_000);
+  const silentSince = ago(staleAfterDays);
+  for (;;) {
+    const looked = await db.transaction(async (tx) => {
+      await planByIndexAlone(tx);
+      const silent = await tx.query<{ datasetId: number; name: string; isBehind: boolean }>(
+        `select
+           consumer.dataset_id as "datasetId",
+           consumer.name,
+           coalesce(
+             consumer.seq < (
+               select seq from record where dataset_id = consumer.dataset_id order by seq desc limit 1
+             ),
+             false
+           ) as "isBehind"
+         from consumer
+         where ${silence} < $1
+         order by ${silence}, consumer.id
+         limit ${consumersAtOnce}
+         for no key update skip locked`,
+        [silentSince],
+      );
+      for (const { datasetId, name, isBehind } of silent) {
+        if (!isBehind) {
+          const silentFrom = ago(staleAfterDays - lookAgainDays(datasetId));
+          await tx.query('update consumer set silent_from = $3 where dataset_id = $1 and name = $2', [
+            ...[datasetId, name, silentFrom],
+          ]);
+          continue;
+        }
+        const marked = await tx.query<Position & { acknowledgedAt: Date }>(
           `update consumer
            set stale_at = $3
-           where dataset_id = $1 and name = $2 and stale_at is null and acknowledged_at < $4
+           where dataset_id = $1 and name = $2
            returning seq, since, acknowledged_at as "acknowledgedAt"`,
-          [datasetId, name, now, silentSince],
-        ),
-      );
-      // Another node has reported it, or it has acknowledged meanwhile.
-      if (marked === undefined) continue;
-      count += 1;
-      const { seq, since, acknowledgedAt } = marked;
-      const cursor = seq === 0 ? null : cursorWriter(datasetId, since)(seq);
-      const data = { consumer: name, cursor, acknowledged_at: acknowledgedAt.toISOString() };
-      await queueDatasetEvent(tx, { datasetId, type: 'consumer.stale', data });
-    }
-    return count;
-  });
+          [datasetId, name, now],
+        );
+        const { seq, since, acknowledgedAt } = marked[0]!;
+        const cursor = seq === 0 ? null : cursorWriter(datasetId, since)(seq);
+        const data = { consumer: name, cursor, acknowledged_at: acknowledgedAt.toISOString() };
+        await queueDatasetEvent(tx, { datasetId, type: 'consumer.stale', data });
+      }
+      return silent.length;
+    });
+    if (looked < consumersAtOnce) return;
+  }
 }
 
 /** Raises `records.retention_done` in each environment for the totals that were not reported yet, and logs it. */

@@ -3,7 +3,9 @@ import { after, before, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
-import { PositionSet } from './run-positions.ts';
+import { destroyLeftovers } from '../retention/destroy.ts';
+import { PositionSet, RunReads } from './run-positions.ts';
+import { endTracking, startTracking } from './track-deletes.ts';
 
 let bench: RecordBench;
 before(async () => {
@@ -21,6 +23,15 @@ const live = async (calls: Calls) =>
   (await calls.listAll({ actions: ['ADDED', 'UPDATED'] })).map(({ id }) => id).sort();
 const trackedRows = async (calls: Calls) =>
   bench.db.query('select seqs from tracked where dataset_id = $1 order by id', [(await calls.row()).id]);
+/** As many runs leave them. */
+const repeatMarks = async (calls: Calls) =>
+  bench.db.query(
+    `insert into tracked (dataset_id, seqs)
+     select dataset_id, seqs
+     from tracked, generate_series(1, 1000)
+     where dataset_id = $1`,
+    [(await calls.row()).id],
+  );
 const refusedAs = (code: string, payload?: object) => (error: unknown) => {
   assert.ok(error instanceof AppError);
   assert.equal(error.code, code);
@@ -177,13 +188,14 @@ test('a held deletion is carried out with an override', async () => {
   await assertCounted(calls);
 });
 
-test('what runs see while a deletion is held is kept in one row', async () => {
+test('what runs see while a deletion is held is kept in few rows', async () => {
   const calls = await fresh();
   await calls.save(rows(1, 300));
   await calls.startTracking();
-  for (let run = 0; run < 4; run += 1) {
+  for (let run = 0; run < 2; run += 1) {
     await calls.save(rows(1, 60));
     await calls.save(rows(41, 100));
+    await repeatMarks(calls);
     await assert.rejects(
       calls.endTracking(),
       refusedAs('mass_delete_held', { would_delete: 200, live: 300 }),
@@ -201,13 +213,7 @@ test('a tracking that is continued many times keeps few rows of seen records', a
   await calls.save(rows(1, 4));
   await calls.startTracking();
   await calls.save(rows(1, 1));
-  await bench.db.query(
-    `insert into tracked (dataset_id, seqs)
-     select dataset_id, seqs
-     from tracked, generate_series(1, 1000)
-     where dataset_id = $1`,
-    [(await calls.row()).id],
-  );
+  await repeatMarks(calls);
   await calls.save(rows(3, 3));
   assert.deepEqual(await calls.startTracking(), { isResumed: true });
   assert.equal((await trackedRows(calls)).length, 1);
@@ -374,6 +380,128 @@ test('an end that was killed between two transactions is continued by the next o
   assert.equal((await calls.endTracking()).count, 1_300);
   assert.deepEqual(await deletedTogether(calls), [1_000, 1_000, 300]);
   await assertCounted(calls);
+});
+
+test('marks are merged in steps: if one fails, the same records count as read', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 6));
+  await calls.startTracking();
+  await calls.save(rows(1, 2));
+  await calls.save(rows(4, 4));
+  await repeatMarks(calls);
+  const killed = new Error('killed');
+  const marked = async () => {
+    const found = await bench.db.query<{ seq: number }>(
+      'select distinct unnest(seqs) as seq from tracked where dataset_id = $1 order by seq',
+      [(await calls.row()).id],
+    );
+    return found.map(({ seq }) => seq);
+  };
+  // The first transaction reads, the second inserts, and the others remove up to 500 rows each.
+  for (const at of [2, 3, 4]) {
+    const db = beforeTransaction(at, () => Promise.reject(killed));
+    await assert.rejects(datasetCalls(db, connection).startTracking(), killed);
+    assert.deepEqual(await marked(), [1, 2, 4], `${at}`);
+  }
+  assert.ok((await trackedRows(calls)).length > 1000);
+  assert.deepEqual(await calls.startTracking(), { isResumed: true });
+  assert.equal((await trackedRows(calls)).length, 1);
+  assert.deepEqual((await calls.endTracking()).deletedKeys, ['r3', 'r5', 'r6']);
+});
+
+test('marks that are merged while the tracking ends and another begins do not count for that one', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 6));
+  await calls.startTracking();
+  await calls.save(rows(1, 5));
+  await repeatMarks(calls);
+  const db = beforeTransaction(2, async () => {
+    await calls.dropTracking();
+    await calls.startTracking();
+    await calls.save(rows(6, 6));
+  });
+  await datasetCalls(db, connection).startTracking();
+  assert.deepEqual(
+    (await calls.endTracking()).deletedKeys,
+    rows(1, 5).map(({ id }) => id),
+  );
+});
+
+test('twenty starts at once merge marks, and lose none', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 6));
+  await calls.startTracking();
+  await calls.save(rows(1, 3));
+  await repeatMarks(calls);
+  await Promise.all([
+    ...Array.from({ length: 20 }, () => calls.startTracking()),
+    ...Array.from({ length: 5 }, () => calls.save(rows(5, 5))),
+  ]);
+  assert.deepEqual((await calls.endTracking()).deletedKeys, ['r4', 'r6']);
+});
+
+test('a tracking with many marks is closed at once, and the next one does not see them', async () => {
+  const calls = await fresh();
+  await calls.save(rows(1, 6));
+  await calls.startTracking();
+  await calls.save(rows(1, 5));
+  await repeatMarks(calls);
+  assert.deepEqual((await calls.endTracking()).deletedKeys, ['r6']);
+  assert.ok((await trackedRows(calls)).length > 0);
+  assert.equal((await calls.list()).records.length, 6);
+  assert.deepEqual(await calls.startTracking(), { isResumed: false });
+  assert.deepEqual(await trackedRows(calls), []);
+  await calls.save(rows(1, 1));
+  await repeatMarks(calls);
+  await calls.dropTracking();
+  await destroyLeftovers(bench.db);
+  assert.deepEqual(await trackedRows(calls), []);
+  // A node of an earlier version takes the rest for removed.
+  await calls.startTracking();
+  await calls.save(rows(1, 5));
+  await repeatMarks(calls);
+  await calls.dropTracking();
+  await bench.db.query('update dataset set has_leftovers = false where id = $1', [(await calls.row()).id]);
+  await calls.startTracking();
+  assert.deepEqual(await trackedRows(calls), []);
+});
+
+test('what a run has read before it starts a tracking is marked in parts, and the tracking is partial until the last', async () => {
+  const connection = await bench.connect();
+  const calls = datasetCalls(bench.db, connection);
+  await calls.save(rows(1, 3));
+  await bench.db.query('update dataset set last_seq = 200000 where id = $1', [(await calls.row()).id]);
+  await calls.save(rows(2, 2, 'at the end'));
+  const read = async () => {
+    const reads = new RunReads();
+    const { last_seq: lastSeq } = await calls.row();
+    const dataset = { lastSeq, records: 3, trackingId: null } as Parameters<RunReads['add']>[0];
+    reads.add(dataset, [...Array.from({ length: 50_000 }, (_, n) => n + 1), lastSeq]);
+    return reads;
+  };
+  const name = { connection: connection.id, model: 'Row', variant: 'base' };
+  const killed = new Error('killed');
+  // The first transaction looks for marks to merge, the three after it mark 20,000 positions at most.
+  for (const at of [3, 4]) {
+    const db = beforeTransaction(at, () => Promise.reject(killed));
+    await assert.rejects(startTracking(db, { ...name, reads: await read() }), killed);
+    assert.deepEqual(await calls.endTracking('mass_delete'), { count: 0, deletedKeys: [], isPartial: true });
+  }
+  const reads = await read();
+  const ended = beforeTransaction(3, () => calls.endTracking('mass_delete'));
+  assert.deepEqual(await startTracking(ended, { ...name, reads }), { isResumed: false });
+  assert.deepEqual(
+    (await trackedRows(calls)).map(({ seqs }) => (seqs as unknown[]).length),
+    [...[20_000, 20_000, 10_001]],
+  );
+  assert.deepEqual(await calls.endTracking('mass_delete'), { count: 0, deletedKeys: [] });
+  // A run that ends the tracking of another caller.
+  await calls.startTracking();
+  assert.deepEqual(await endTracking(bench.db, { ...name, override: 'none', reads: await read() }), {
+    ...{ count: 0, deletedKeys: [] },
+  });
 });
 
 test('a set of positions contains the added ones, also beyond 2^32, and no others', () => {

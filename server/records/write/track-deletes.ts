@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
@@ -12,7 +13,7 @@ import {
   rowsAt,
 } from '../dataset.ts';
 import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
-import { writeTransaction } from '../leftovers.ts';
+import { removeMarks, writeTransaction } from '../leftovers.ts';
 import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import { PositionSet, type RunReads } from './run-positions.ts';
@@ -29,10 +30,10 @@ import { PositionSet, type RunReads } from './run-positions.ts';
  * nothing.
  */
 
-/** The maximum number of rows of marks in a resumed tracking; more are merged into one row. */
+/** The maximum number of rows of marks in a resumed tracking; more are merged. */
 const maxRows = 1_000;
-/** Positions in one row, when a tracking begins with what its run has saved. */
-const positionsPerRow = 100_000;
+/** Positions in one row, and in one transaction: some tens of milliseconds of work under the dataset's lock. */
+const positionsPerRow = 20_000;
 
 /**
  * Where the caller's reader has begun: at the start of its list, or at a place that was stored while these trackings
@@ -43,6 +44,9 @@ export type Beginning = 'start' | { trackings: readonly string[] };
 /**
  * Opens a tracking, or resumes the open one, held or not. A dataset has at most one. A reader that resumes at a stored
  * place passes `beginning`; without it the tracking is whole. The records in `reads` count as read.
+ *
+ * More than `positionsPerRow` of these are marked in several transactions. A tracking that this call opens is partial until
+ * the last one: whoever ends it before deletes nothing, also if the process is killed.
  */
 export async function startTracking(
   db: Db,
@@ -51,31 +55,41 @@ export async function startTracking(
   const { beginning, reads, ...name } = request;
   const datasetId = await ensureDataset(db, name);
   const at = { connection: name.connection, datasetId };
-  const started = await writeTransaction(db, at, async (tx, dataset) => {
-    const isPartial = isPartialFor(dataset, beginning);
-    // The stored place in the middle of a list, which made the tracking partial, does not belong to a whole tracking.
-    const isWholeNow = dataset.trackingIsPartial && !isPartial;
-    const trackingId = (isWholeNow ? null : dataset.trackingId) ?? randomUUID();
-    await markRunReads(tx, { dataset, reads });
-    if (dataset.trackedFrom !== null) {
-      await mergeMarks(tx, { datasetId, above: maxRows });
-      if (trackingId !== dataset.trackingId || isPartial !== dataset.trackingIsPartial) {
-        await tx.query('update dataset set tracking_id = $2, tracking_is_partial = $3 where id = $1', [
-          ...[datasetId, trackingId, isPartial],
-        ]);
+  await mergeMarks(db, at);
+  const marker = createReadsMarker(reads);
+  /** The tracking that this call has opened, as it will be. */
+  let own: { trackingId: string; isPartial: boolean; isResumed: boolean } | undefined;
+  for (;;) {
+    const started = await writeTransaction(db, at, async (tx, dataset) => {
+      const isOpen = dataset.trackedFrom !== null;
+      if (!isOpen && (await hasMarks(tx, datasetId))) {
+        // Of a former tracking; only a node of an earlier version leaves them so.
+        await tx.query('update dataset set has_leftovers = true where id = $1', [datasetId]);
+        return undefined;
       }
-      return { trackingId, isResumed: true };
-    }
-    await tx.query(
-      `update dataset
-       set tracked_from = coalesce($2, last_seq), tracking_id = $3, tracking_is_partial = $4
-       where id = $1`,
-      [datasetId, reads?.from, trackingId, isPartial],
-    );
-    return { trackingId, isResumed: false };
-  });
-  if (reads !== undefined) reads.tracking = started.trackingId;
-  return { isResumed: started.isResumed };
+      if (own?.trackingId !== dataset.trackingId) own = undefined;
+      const isPartial = own?.isPartial ?? isPartialFor(dataset, beginning);
+      // The stored place in the middle of a list, which made the tracking partial, does not belong to a whole tracking.
+      const isWholeNow = own === undefined && dataset.trackingIsPartial && !isPartial;
+      const trackingId = (isWholeNow ? null : dataset.trackingId) ?? randomUUID();
+      const isComplete = await marker.addTo(tx, dataset, trackingId);
+      const isResumed = own?.isResumed ?? isOpen;
+      if (trackingId !== dataset.trackingId) own = { trackingId, isPartial, isResumed };
+      const isPartialNow = isPartial || (own !== undefined && !isComplete);
+      if (!isOpen || trackingId !== dataset.trackingId || isPartialNow !== dataset.trackingIsPartial) {
+        await tx.query(
+          `update dataset
+           set tracked_from = $2, tracking_id = $3, tracking_is_partial = $4
+           where id = $1`,
+          [datasetId, dataset.trackedFrom ?? reads?.from ?? dataset.lastSeq, trackingId, isPartialNow],
+        );
+      }
+      return isComplete ? { trackingId, isResumed } : undefined;
+    });
+    if (started === undefined) continue;
+    if (reads !== undefined) reads.tracking = started.trackingId;
+    return { isResumed: started.isResumed };
+  }
 }
 
 /** Whether the tracking of a locked dataset is partial, given where the reader began. */
@@ -88,27 +102,69 @@ function isPartialFor(dataset: Dataset, beginning: Beginning | undefined): boole
   return isCovered ? isOpen && dataset.trackingIsPartial : true;
 }
 
-/** Marks what a run has saved of a locked dataset, unless the open tracking has it. */
-async function markRunReads(
-  tx: Tx,
-  { dataset, reads }: { dataset: Dataset; reads: RunReads | undefined },
-): Promise<void> {
-  const { id: datasetId, trackingId, trackedFrom } = dataset;
-  if (reads?.from === undefined || (trackingId !== null && trackingId === reads.tracking)) return;
-  await tx.query(
-    `insert into tracked (dataset_id, seqs)
-     select $1, array_agg(seq)
-     from (
-       select seq from record where dataset_id = $1 and seq > $2 and seq <= $3 and deleted_at is null order by seq
-     ) as moved
-     having count(*) > 0`,
-    [datasetId, reads.from, trackedFrom ?? reads.from],
-  );
-  const unmoved = [...reads.unmoved()];
-  for (let from = 0; from < unmoved.length; from += positionsPerRow) {
-    const seqs = unmoved.slice(from, from + positionsPerRow);
-    await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [datasetId, arrayText(seqs)]);
+type ReadsMarker = {
+  /**
+   * Marks in a tracking of a locked dataset what the run has saved, unless the tracking has it: two rows at most. Returns whether
+   * all is marked. A tracking that is not the one of the call before gets all.
+   */
+  addTo(tx: Tx, dataset: Pick<Dataset, 'id' | 'trackedFrom'>, trackingId: string | null): Promise<boolean>;
+};
+
+function createReadsMarker(reads: RunReads | undefined): ReadsMarker {
+  let of: string | null | undefined;
+  /** The last position of the changed records that are marked; undefined if all are. */
+  let moved: number | undefined;
+  let unmoved: Generator<number> | undefined;
+  return {
+    async addTo(tx, { id, trackedFrom }, trackingId) {
+      if (reads?.from === undefined || (trackingId !== null && trackingId === reads.tracking)) return true;
+      if (unmoved === undefined || of !== trackingId) {
+        [of, moved, unmoved] = [trackingId, reads.from, reads.unmoved()];
+      }
+      if (moved !== undefined && moved < (trackedFrom ?? reads.from)) {
+        const [row] = await tx.query<{ last: number; count: number }>(
+          `insert into tracked (dataset_id, seqs)
+           select $1, array_agg(seq order by seq)
+           from (
+             select seq
+             from record
+             where dataset_id = $1 and seq > $2 and seq <= $3 and deleted_at is null
+             order by seq
+             limit $4
+           ) as moved
+           having count(*) > 0
+           returning seqs[cardinality(seqs)] as last, cardinality(seqs) as count`,
+          [id, moved, trackedFrom, positionsPerRow],
+        );
+        moved = row?.count === positionsPerRow ? row.last : undefined;
+        if (moved !== undefined) return false;
+      }
+      const seqs = takeFrom(unmoved, positionsPerRow);
+      await insertMarks(tx, id, seqs);
+      return seqs.length < positionsPerRow;
+    },
+  };
+}
+
+async function insertMarks(tx: Tx, datasetId: number, seqs: readonly number[]): Promise<void> {
+  if (seqs.length === 0) return;
+  await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [datasetId, arrayText(seqs)]);
+}
+
+/** The next values. Unlike `take`, it leaves the iterator open. */
+function takeFrom(iterator: Iterator<number>, max: number): number[] {
+  const some: number[] = [];
+  while (some.length < max) {
+    const next = iterator.next();
+    if (next.done) break;
+    some.push(next.value);
   }
+  return some;
+}
+
+async function hasMarks(tx: Tx, datasetId: number): Promise<boolean> {
+  const rows = await tx.query('select from tracked where dataset_id = $1 order by id limit 1', [datasetId]);
+  return rows.length > 0;
 }
 
 /** Marks positions of a locked dataset whose records were sent again and stay there: at most one row a call. */
@@ -120,8 +176,7 @@ export async function markRead(
   by.reads?.add(by.dataset, by.seqs);
   if (trackedFrom === null) return;
   const seqs = by.seqs.filter((seq) => seq <= trackedFrom).sort((a, b) => a - b);
-  if (seqs.length === 0) return;
-  await tx.query('insert into tracked (dataset_id, seqs) values ($1, $2)', [id, arrayText(seqs)]);
+  await insertMarks(tx, id, seqs);
 }
 
 type TrackingEnd = {
@@ -159,15 +214,16 @@ const perStep = 1_000;
 export async function endTracking(db: Db, request: TrackingEndRequest): Promise<TrackingEnd> {
   const known = await findDataset(db, request);
   if (known === undefined) throw new AppError('no_delete_tracking');
+  const at = { connection: request.connection, datasetId: known.id };
+  const marker = createReadsMarker(request.reads);
   const total: Required<Pick<TrackingEnd, 'count' | 'deletedKeys'>> = { count: 0, deletedKeys: [] };
   let unread: Unread | undefined;
   let isDecided = false;
   for (;;) {
     unread ??= await findUnread(db, known.id);
     const left = unread;
-    const step = await db.transaction((tx) =>
-      endStep(tx, { request, datasetId: known.id, unread: left, isDecided }),
-    );
+    const step = await db.transaction((tx) => endStep(tx, { request, at, marker, unread: left, isDecided }));
+    if (step === 'unmarked') continue;
     if (step === 'changed') {
       unread = undefined;
       continue;
@@ -175,7 +231,10 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
     // What the run saves from now on belongs to another list.
     if (request.reads !== undefined) request.reads.tracking = null;
     // Thrown after the commit, because what the transaction wrote is to stay.
-    if ('held' in step) throw new AppError('mass_delete_held', undefined, { payload: step.held });
+    if ('held' in step) {
+      await mergeMarks(db, at);
+      throw new AppError('mass_delete_held', undefined, { payload: step.held });
+    }
     if ('isPartial' in step) return step;
     if ('isClosed' in step) {
       // Another caller has ended the tracking between two steps.
@@ -198,15 +257,22 @@ type EndStep =
 
 /**
  * One transaction of an end. It takes the records that it deletes from `unread`. Returns `changed`, with nothing written, if
- * `unread` is of another tracking. `isDecided`: an earlier step of this end has found the deletion allowed.
+ * `unread` is of another tracking, and `unmarked` if it has marked a part of what the run has saved. `isDecided`: an earlier
+ * step of this end has found the deletion allowed.
  */
 async function endStep(
   tx: Tx,
-  by: { request: TrackingEndRequest; datasetId: number; unread: Unread; isDecided: boolean },
-): Promise<EndStep | 'changed'> {
+  by: {
+    request: TrackingEndRequest;
+    at: { connection: number; datasetId: number };
+    marker: ReadsMarker;
+    unread: Unread;
+    isDecided: boolean;
+  },
+): Promise<EndStep | 'changed' | 'unmarked'> {
   const { request, unread, isDecided } = by;
   const { forgetPlace, reads } = request;
-  const dataset = await lockForWrite(tx, { connection: request.connection, datasetId: by.datasetId });
+  const dataset = await lockForWrite(tx, by.at);
   if (dataset.trackedFrom === null) {
     // Else a reader that opens a tracking only at the start would never open one again.
     if (!isDecided && request.beginning !== 'start') await forgetPlace?.(tx);
@@ -220,7 +286,7 @@ async function endStep(
   // After the first step a reader may have resumed the tracking, with another id. One that was opened since begins later.
   if (dataset.trackedFrom !== unread.trackedFrom) return isDecided ? { isClosed: true } : 'changed';
   if (!isDecided && dataset.trackingId !== unread.trackingId) return 'changed';
-  if (!isDecided) await markRunReads(tx, { dataset, reads });
+  if (!isDecided && !(await by.marker.addTo(tx, dataset, dataset.trackingId))) return 'unmarked';
   await leaveOutRead(tx, dataset.id, unread);
   if (!isDecided) {
     const count = unread.seqs.length;
@@ -281,15 +347,15 @@ export async function dropTracking(db: Db, name: DatasetName): Promise<void> {
   });
 }
 
-/** Closes the tracking of a locked dataset, and removes its marks. */
+/** Closes the tracking of a locked dataset. Marks that one transaction cannot remove are left: see `leftovers.ts`. */
 export async function closeTracking(tx: Tx, datasetId: number): Promise<void> {
-  await tx.query('delete from tracked where dataset_id = $1', [datasetId]);
+  const { mayHaveMore } = await removeMarks(tx, { datasetId });
   await tx.query(
     `update dataset
      set tracked_from = null, tracking_id = null, tracking_is_partial = false, held_at = null, held_count = null,
-       allowed_count = null
+       allowed_count = null, has_leftovers = has_leftovers or $2
      where id = $1`,
-    [datasetId],
+    [datasetId, mayHaveMore],
   );
 }
 
@@ -363,12 +429,14 @@ async function findUnread(db: Db, datasetId: number): Promise<Unread> {
 }
 
 /** Returns the positions of the marks after `lastMark`, and advances it. Marks get their ids under the dataset's lock. */
-async function readMarks(tx: Tx, datasetId: number, unread: Unread): Promise<PositionSet> {
+async function readMarks(tx: Tx, datasetId: number, unread: Pick<Unread, 'lastMark'>): Promise<PositionSet> {
   const read = new PositionSet();
   const after = unread.lastMark;
-  // The sum prevents a search by id alone, through the marks of other datasets.
+  // The comparison of rows prevents a search by id alone, through the marks of other datasets.
   await tx.copyRows(
-    `select id, unnest(seqs) from tracked where dataset_id = ${datasetId} and id + 0 > ${after}`,
+    `select id, unnest(seqs)
+     from tracked
+     where dataset_id = ${datasetId} and (dataset_id, id) > (${datasetId}, ${after})`,
     ([id, seq]) => {
       unread.lastMark = Math.max(unread.lastMark, readPosition(id));
       read.add(readPosition(seq));
@@ -403,23 +471,43 @@ function readPosition(bytes: Buffer | undefined): number {
   return Number((bytes as Buffer).readBigInt64BE());
 }
 
-/** Merges the rows of marks if there are more than `above`, so that a tracking of months does not accumulate rows. */
-async function mergeMarks(tx: Tx, { datasetId, above }: { datasetId: number; above: number }): Promise<void> {
-  const merged = first(
-    await tx.query<{ id: number }>(
-      `insert into tracked (dataset_id, seqs)
-       select $1, array_agg(distinct seq)
-       from tracked
-       cross join unnest(seqs) as seq
-       where dataset_id = $1
-         and (select count(*) from tracked as mark where mark.dataset_id = $1) > $2
-       having count(*) > 0
-       returning id`,
-      [datasetId, above],
-    ),
-  );
-  if (merged !== undefined)
-    await tx.query('delete from tracked where dataset_id = $1 and id <> $2', [datasetId, merged.id]);
+/**
+ * Merges the rows of marks of an open tracking if there are more than `maxRows`, so that a tracking of months does not
+ * accumulate rows. They are read without the dataset's lock. Steps then insert the merged rows, and others remove the former
+ * ones: after each step the same positions are marked, so a process may be killed, and any caller may come, between two steps.
+ */
+async function mergeMarks(db: Db, at: { connection: number; datasetId: number }): Promise<void> {
+  const { datasetId } = at;
+  const found = await db.transaction(async (tx) => {
+    await planByIndexAlone(tx);
+    const last = await tx.query('select from tracked where dataset_id = $1 order by id limit 1 offset $2', [
+      datasetId,
+      maxRows,
+    ]);
+    const [tracking] = await tx.query<Pick<Dataset, 'trackedFrom' | 'trackingId'>>(
+      'select tracked_from as "trackedFrom", tracking_id as "trackingId" from dataset where id = $1',
+      [datasetId],
+    );
+    if (last.length === 0 || tracking === undefined || tracking.trackedFrom === null) return undefined;
+    const seen = { ...tracking, lastMark: 0 };
+    return { seen, read: await readMarks(tx, datasetId, seen) };
+  });
+  if (found === undefined) return;
+  const { seen, read } = found;
+  /** Does nothing if the tracking is another one by now. */
+  const step = <T>(work: (tx: Tx) => Promise<T>): Promise<T | undefined> =>
+    db.transaction(async (tx) => {
+      const { trackedFrom, trackingId } = await lockForWrite(tx, at);
+      return trackedFrom === seen.trackedFrom && trackingId === seen.trackingId ? work(tx) : undefined;
+    });
+  const positions = read.upTo(seen.trackedFrom ?? 0);
+  for (let isLast = false; !isLast; ) {
+    const seqs = takeFrom(positions, positionsPerRow);
+    isLast = seqs.length < positionsPerRow;
+    if ((await step(async (tx) => insertMarks(tx, datasetId, seqs).then(() => true))) === undefined) return;
+  }
+  while ((await step((tx) => removeMarks(tx, { datasetId, lastMark: seen.lastMark })))?.mayHaveMore)
+    await nextTurn();
 }
 
 /** Marks the tracking as held and gives it a new id, so that a place that was stored before does not belong to it. */
@@ -428,7 +516,6 @@ async function hold(
   dataset: LockedDataset,
   held: { would_delete: number; live: number },
 ): Promise<void> {
-  await mergeMarks(tx, { datasetId: dataset.id, above: 1 });
   await tx.query(
     `update dataset
      set
