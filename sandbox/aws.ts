@@ -2,15 +2,20 @@
  * A service of AWS, at `/aws/{service}/{region}/...`: verifies Signature Version 4 by the published algorithm and answers
  * the calls of the tests. https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
  *
- * A key is a client of the sandbox: `accessKeyOf` its ID, and its secret.
+ * A key is a client of the sandbox: `accessKeyOf` its ID, and its secret. STS issues temporary keys for roles.
  */
-import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
+import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Client, Clients } from './clients.ts';
 import type { Clock } from './clock.ts';
 import { answerUnder, type Faults } from './faults/faults.ts';
 import { type Incoming, json, type Reply } from './http.ts';
 
 const MAX_SKEW_MS = 15 * 60_000;
+/** The lifetime of temporary keys of an assumed role, in seconds. */
+const LIFE_S = 3600;
+type Session = { secret: string; token: string; expiresAt: number; client: Client };
+/** The temporary keys that were issued, by their ID. */
+const sessions = new WeakMap<Clients, Map<string, Session>>();
 const sha256 = (data: string | Buffer) => createHash('sha256').update(data).digest('hex');
 const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest();
 
@@ -29,7 +34,10 @@ export async function answerAws(request: Incoming, parts: Parts): Promise<Reply>
   return answerUnder(parts.faults.takeAt(['api'], request.about), {
     signal: request.signal,
     projectNumber: verified.projectNumber,
-    work: async () => answered(request, { service, key: accessKeyOf(verified.clientId) }),
+    work: async () => {
+      if (service === 'sts' && request.method === 'POST') return assumedRole(request, verified, parts);
+      return answered(request, { service, key: accessKeyOf(verified.clientId) });
+    },
   });
 }
 
@@ -41,6 +49,33 @@ function answered(request: Incoming, { service, key }: { service: string; key: s
   const { method, path, headers, body } = request;
   const target = headers['x-amz-target'];
   return json(200, { service, method, path, target, bytes: body.length, sha256: sha256(body) });
+}
+
+/** The role `NAME` trusts each key that sends the external ID `of-NAME`; the role `open` needs none. */
+function assumedRole(request: Incoming, client: Client, { clients, clock }: Parts): Reply {
+  const form = new URLSearchParams(request.body.toString());
+  const [, name] = /^arn:aws:iam::123456789012:role\/([\w-]+)$/.exec(form.get('RoleArn') ?? '') ?? [];
+  if (
+    form.get('Action') !== 'AssumeRole' ||
+    form.get('Version') !== '2011-06-15' ||
+    !form.get('RoleSessionName')
+  )
+    return new Refusal(400, 'InvalidAction', 'Could not find the operation.').toReply('sts');
+  if (name === undefined || (name !== 'open' && form.get('ExternalId') !== `of-${name}`))
+    return new Refusal(403, 'AccessDenied', 'User is not authorized to perform: sts:AssumeRole').toReply(
+      'sts',
+    );
+  const lifeS = Math.min(Number(form.get('DurationSeconds') ?? LIFE_S), LIFE_S);
+  const id = `ASIA${randomBytes(8).toString('hex').toUpperCase()}`;
+  const session = {
+    ...{ secret: randomBytes(30).toString('base64'), token: randomBytes(90).toString('base64'), client },
+    expiresAt: clock.now() + lifeS * 1000,
+  };
+  const issued = sessions.get(clients) ?? new Map<string, Session>();
+  sessions.set(clients, issued.set(id, session));
+  const keys = `<AccessKeyId>${id}</AccessKeyId><SecretAccessKey>${session.secret}</SecretAccessKey><SessionToken>${session.token}</SessionToken><Expiration>${new Date(session.expiresAt).toISOString()}</Expiration>`;
+  const body = `<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult><Credentials>${keys}</Credentials></AssumeRoleResult></AssumeRoleResponse>`;
+  return { status: 200, headers: { 'content-type': 'text/xml' }, body };
 }
 
 class Refusal {
@@ -81,7 +116,12 @@ function verify(
   const time = Date.parse(stamp.replace(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/, '$1-$2-$3T$4:$5:$6Z'));
   if (key === '' || Number.isNaN(time))
     return new Refusal(400, 'IncompleteSignature', 'Authorization header or date is incomplete');
-  const client = clients.list().find(({ clientId }) => accessKeyOf(clientId) === key);
+  const session = sessions.get(clients)?.get(key);
+  if (session !== undefined && textOf(request, 'x-amz-security-token') !== session.token)
+    return new Refusal(403, 'InvalidClientTokenId', 'The security token included in the request is invalid.');
+  if (session !== undefined && session.expiresAt <= clock.now())
+    return new Refusal(403, 'ExpiredToken', 'The security token included in the request is expired');
+  const client = session?.client ?? clients.list().find(({ clientId }) => accessKeyOf(clientId) === key);
   if (client === undefined)
     return isS3
       ? new Refusal(
@@ -118,7 +158,7 @@ function verify(
       'The provided header does not match what was computed.',
     );
   const scope = `${day}/${region}/${service}/aws4_request`;
-  const expected = signatureOf(request, { secret: client.clientSecret, scope, names });
+  const expected = signatureOf(request, { secret: session?.secret ?? client.clientSecret, scope, names });
   return timingSafeEqual(Buffer.from(expected, 'hex'), Buffer.from(given, 'hex'))
     ? client
     : mismatch('The request signature we calculated does not match the signature you provided.');

@@ -11,7 +11,7 @@ import { z } from 'zod';
 import { AppError } from '../errors.ts';
 import { templateFields } from '../providers/definition.ts';
 import { fillText } from '../providers/template.ts';
-import type { AuthMode } from './mode.ts';
+import type { AuthMode, Signer } from './mode.ts';
 
 type AwsCredentials = {
   readonly type: 'AWS_SIGV4';
@@ -27,13 +27,18 @@ const keyText = (max: number) =>
     .min(16)
     .max(max)
     .regex(/^[\x21-\x7e]+$/, 'must be printable ASCII without spaces');
+/** The fields of a key. */
+export const awsKey = {
+  access_key_id: z.string().regex(/^\w{16,128}$/, 'must be letters and digits, at least 16'),
+  secret_access_key: keyText(256),
+  session_token: keyText(8192),
+};
 const importSchema = z
   .strictObject({
+    ...awsKey,
     type: z.literal('AWS_SIGV4'),
-    access_key_id: z.string().regex(/^\w{16,128}$/, 'must be letters and digits, at least 16'),
-    secret_access_key: keyText(256),
     // The field of a form may be empty.
-    session_token: keyText(8192).or(z.literal('')).optional(),
+    session_token: awsKey.session_token.or(z.literal('')).optional(),
   })
   .transform(
     ({ session_token, ...key }): AwsCredentials => ({ ...key, ...(session_token && { session_token }) }),
@@ -78,35 +83,44 @@ export const awsSigV4: AuthMode<AwsCredentials> = {
     ...{ type, access_key_id, secret_access_key },
     ...(session_token !== undefined && { session_token }),
   }),
-  signer(credentials, { definition, values }) {
-    const fields = templateFields(definition);
-    const { service = '', region = '' } = definition.signature ?? {};
-    const own = {
-      service: fillText(service, { values, fields }),
-      region: fillText(region, { values, fields }),
-    };
-    return {
-      coversBody: () => own.service !== 's3',
-      async sign({ method, url, headers, body }) {
-        const isAws = awsHost.test(new URL(url).hostname);
-        const signed = signedHeaders(headers);
-        const options = {
-          ...{ method, url, headers: signed },
-          accessKeyId: credentials.access_key_id,
-          secretAccessKey: credentials.secret_access_key,
-          ...(credentials.session_token !== undefined && { sessionToken: credentials.session_token }),
-          ...(!isAws && own),
-        };
-        const isS3 = new AwsV4Signer(options).service === 's3';
-        // Only a Base-Url-Override leads from S3 to another service.
-        if (!isS3 && body === undefined) throw new AppError('invalid_body', 'A body is streamed to S3 only.');
-        signed.set('x-amz-content-sha256', isS3 ? 'UNSIGNED-PAYLOAD' : hash('sha256', body!));
-        const request = await new AwsV4Signer(options).sign();
-        return Object.fromEntries(request.headers);
-      },
-    };
-  },
+  signer: awsSigner,
 };
+
+/** Signs with a key, which may be temporary. Throws TemplateError. */
+export function awsSigner(
+  credentials: Omit<AwsCredentials, 'type'>,
+  {
+    definition,
+    values,
+  }: Pick<Parameters<NonNullable<AuthMode<AwsCredentials>['signer']>>[1], 'definition' | 'values'>,
+): Signer {
+  const fields = templateFields(definition);
+  const { service = '', region = '' } = definition.signature ?? {};
+  const own = {
+    service: fillText(service, { values, fields }),
+    region: fillText(region, { values, fields }),
+  };
+  return {
+    coversBody: () => own.service !== 's3',
+    async sign({ method, url, headers, body }) {
+      const isAws = awsHost.test(new URL(url).hostname);
+      const signed = signedHeaders(headers);
+      const options = {
+        ...{ method, url, headers: signed },
+        accessKeyId: credentials.access_key_id,
+        secretAccessKey: credentials.secret_access_key,
+        ...(credentials.session_token !== undefined && { sessionToken: credentials.session_token }),
+        ...(!isAws && own),
+      };
+      const isS3 = new AwsV4Signer(options).service === 's3';
+      // Only a Base-Url-Override leads from S3 to another service.
+      if (!isS3 && body === undefined) throw new AppError('invalid_body', 'A body is streamed to S3 only.');
+      signed.set('x-amz-content-sha256', isS3 ? 'UNSIGNED-PAYLOAD' : hash('sha256', body!));
+      const request = await new AwsV4Signer(options).sign();
+      return Object.fromEntries(request.headers);
+    },
+  };
+}
 
 function signedHeaders(rawHeaders: readonly string[]): Headers {
   const headers = new Headers();

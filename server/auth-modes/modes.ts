@@ -1,6 +1,7 @@
 /** The list of auth modes, and the mode of a provider or of stored credentials. */
 import type { z } from 'zod';
 import { apiKey } from './api-key.ts';
+import { awsRole } from './aws-role.ts';
 import { awsSigV4 } from './aws-sigv4.ts';
 import { basic } from './basic.ts';
 import { clientCredentials } from './client-credentials.ts';
@@ -11,7 +12,18 @@ import { oauth1 } from './oauth1.ts';
 import { oauth2 } from './oauth2-credentials.ts';
 import { twoStep } from './two-step.ts';
 
-const shipped = [oauth2, oauth1, clientCredentials, apiKey, basic, jwt, twoStep, awsSigV4, none] as const;
+const shipped = [
+  oauth2,
+  oauth1,
+  clientCredentials,
+  apiKey,
+  basic,
+  jwt,
+  twoStep,
+  awsSigV4,
+  awsRole,
+  none,
+] as const;
 
 type Shipped = (typeof shipped)[number];
 type CredentialsOf<Mode> = Mode extends { readonly importSchema: z.ZodType<infer C> } ? C : never;

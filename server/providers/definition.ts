@@ -689,7 +689,24 @@ const fields = z.strictObject({
   /** What a provider of the mode JWT gets instead of a client's secret. */
   assertion: assertionSchema.optional(),
   /** The scope of the signatures of `AWS_SIGV4` at hosts other than those of AWS, which name it. */
-  signature: z.strictObject({ service: z.string().min(1), region: z.string().min(1) }).optional(),
+  signature: z
+    .strictObject({
+      service: z.string().min(1),
+      region: z.string().min(1),
+      /** Of `AWS_ROLE`: the address of STS, and the role that it issues keys for. */
+      assume_role: z
+        .strictObject({
+          url: z.string(),
+          role_arn: z.string().min(1),
+          /** Not sent if it has a placeholder without a value. */
+          external_id: z.string().min(1).optional(),
+          /** The lifetime of the keys in seconds. */
+          life_s: z.int().min(900).max(43_200).default(3600),
+          timeout_ms: z.int().positive().max(120_000).default(30_000),
+        })
+        .optional(),
+    })
+    .optional(),
   refresh: z
     .strictObject({
       /** If it differs from the token endpoint. */
@@ -902,6 +919,7 @@ export function addressesOf(definition: DefinitionFields): [string[], string][] 
     [['authorization', 'url'], definition.authorization?.url],
     [['token', 'url'], definition.token?.url],
     [['oauth1', 'request_url'], definition.oauth1?.request_url],
+    [['signature', 'assume_role', 'url'], definition.signature?.assume_role?.url],
     [['login', 'url'], definition.login?.url],
     [['login', 'renewal', 'url'], definition.login?.renewal?.url],
     [['refresh', 'url'], definition.refresh.url],
@@ -931,8 +949,10 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
     texts.push([['assertion', ...path], text]);
   }
   if (definition.verification) texts.push([['verification', 'path'], definition.verification.path]);
-  for (const [name, value] of Object.entries(definition.signature ?? {}))
-    texts.push([['signature', name], value]);
+  const { assume_role: role, ...scope } = definition.signature ?? {};
+  for (const [name, value] of Object.entries(scope)) texts.push([['signature', name], value]);
+  for (const name of ['role_arn', 'external_id'] as const)
+    if (role?.[name] !== undefined) texts.push([['signature', 'assume_role', name], role[name]]);
   const { renewal, ...login } = definition.login ?? {};
   return [...texts, ...stringsIn(login, ['login']), ...stringsIn(renewal, ['login', 'renewal'])];
 }

@@ -255,12 +255,12 @@ export function replacesTokens({ integration, credentials }: LiveConnection, { k
   return integration.provider.refresh.rotates || keptTokens !== undefined;
 }
 
-type TimeLimited = { integration: { provider: Pick<ProviderDefinition, 'token' | 'login'> } };
+type TimeLimited = { integration: { provider: Pick<ProviderDefinition, 'token' | 'login' | 'signature'> } };
 
 /** The time limit of one request in the provider's definition. */
 export function limitMsOf({ integration }: TimeLimited): number {
-  const { token, login } = integration.provider;
-  return (token ?? login)?.timeout_ms ?? 0;
+  const { token, login, signature } = integration.provider;
+  return (token ?? login ?? signature?.assume_role)?.timeout_ms ?? 0;
 }
 
 /** The time limit of a request plus the time to store its answer. */

@@ -56,6 +56,7 @@ export const provider = z.looseObject({
     'BASIC',
     'TWO_STEP',
     'AWS_SIGV4',
+    'AWS_ROLE',
     'JWT',
     'NONE',
   ]),

@@ -215,6 +215,7 @@ const AUTH: Record<string, string> = {
   TWO_STEP: 'Sign-in (two-step)',
   JWT: 'Private key',
   AWS_SIGV4: 'AWS access key',
+  AWS_ROLE: 'AWS role',
   NONE: 'No credentials',
 };
 
