@@ -95,7 +95,10 @@ describe("an import for the integration's client", () => {
   test('stores the grant of the token response, and reports that the client is accepted', async () => {
     const { grant, said } = await importOf(none, { integration, token });
     const accessExpiresAt = new Date(now.getTime() + 600_000);
-    assert.deepEqual([grant, said], [{ accessExpiresAt, scopesGranted: ['a', 'b'] }, ['accepted']]);
+    assert.deepEqual(
+      [grant, said],
+      [{ account: undefined, accessExpiresAt, scopesGranted: ['a', 'b'] }, ['accepted']],
+    );
   });
 
   test("that is refused reports the client's fault", async () => {
