@@ -74,6 +74,7 @@ create table channel (
   expires_at timestamp with time zone not null,
   next_at timestamp with time zone,
   address text,
+  secret bytea,
   constraint channel_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
   constraint channel_ending CHECK (((state = 'ending'::text) = (next_at IS NOT NULL))),
   constraint channel_open CHECK (((state = 'asked'::text) OR (resource_id IS NOT NULL))),

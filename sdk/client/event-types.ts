@@ -35,6 +35,8 @@ export type EventData = {
   "connection.revoke_failed": Schemas['ConnectionRevokeFailedEventData'];
   /** The user granted fewer scopes than requested, a refresh granted fewer scopes than before, or an API required a scope that the token lacks. Raised once for each scope. */
   "connection.scopes_reduced": Schemas['ConnectionScopesReducedEventData'];
+  /** The provider does not notify of changes for a subscribed sync, or could not be asked to. The sync runs on its schedule. Raised once for each cause. */
+  "connection.subscription_failed": Schemas['ConnectionSubscriptionFailedEventData'];
   /** The account uses 80 % of the live grants that the provider allows for an account and OAuth client, in all environments together. Raised again for each connection that the next grant would end without notice. */
   "connection.token_slots": Schemas['ConnectionTokenSlotsEventData'];
   /** A consumer has not acknowledged for 30 days although there are changes after its cursor. Raised once until it acknowledges again. */

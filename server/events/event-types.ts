@@ -323,6 +323,22 @@ export const eventCatalogue = {
     data: z.strictObject({ ...ofConnection, lost_scopes: z.array(z.string()) }),
     example: { ...exampleConnection, lost_scopes: ['https://www.googleapis.com/auth/drive.file'] },
   }),
+  'connection.subscription_failed': eventType({
+    meaning:
+      'The provider does not notify of changes for a subscribed sync, or could not be asked to. The sync runs on its schedule. Raised once for each cause.',
+    data: z.strictObject({
+      ...ofConnection,
+      target: z.string().nullable().describe('What is watched, such as a file; null for the whole account'),
+      code: z.string().describe('As `push.error.code` of the status of a sync'),
+      message: z.string(),
+    }),
+    example: {
+      ...exampleConnection,
+      target: 'me/messages',
+      code: 'channel_refused',
+      message: 'The provider refused the channel: status 403.',
+    },
+  }),
   'connection.expiring': eventType({
     meaning:
       'The grant ends automatically within 48 hours. Raised once for each end, and immediately if less time is left ' +

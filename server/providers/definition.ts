@@ -149,40 +149,6 @@ const apiSchema = z.strictObject({
   retry_wait_ms: z.strictObject({ too_many: z.int().positive(), unavailable: z.int().positive() }).optional(),
 });
 
-const channelPath = z.string().regex(/^\/[A-Za-z0-9_./{}?=&-]*$/, 'is no path');
-
-/**
- * Push channels: for a while, a provider reports changes to an address that it received. They are requested and
- * stopped as Google's APIs require (https://developers.google.com/workspace/drive/api/guides/push): JSON with `id`,
- * `token`, `address` and `expiration`; the response has `resourceId` and `expiration`.
- */
-const channelsSchema = z.strictObject({
-  base_url: z.url({ protocol: /^https?$/ }),
-  /** A grant needs one of these scopes; empty: none is needed. */
-  scopes: z.array(z.string()).default([]),
-  /** Fields of a connection's metadata with the resources to watch: an ID or a list of IDs. */
-  metadata: z.array(z.string()).default([]),
-  /** The channel of one resource, with its ID as `{target}`, and its longest lifetime. */
-  target: z.strictObject({ path: channelPath.includes('{target}'), life_s: seconds }),
-  /** The channel of the whole account, from a page token `{page}` that is requested first. */
-  account: z
-    .strictObject({
-      path: channelPath.includes('{page}'),
-      page: z.strictObject({ path: channelPath, field: z.string().min(1) }),
-      life_s: seconds,
-    })
-    .optional(),
-  stop: z.strictObject({ path: channelPath }),
-  /** The headers of a message. */
-  headers: z.strictObject({ id: headerName, token: headerName, resource: headerName, type: headerName }),
-  /** The type of the message that only confirms a channel. */
-  opening: z.string(),
-  /** The type to which a sync subscribes for all message types. */
-  kind: z.string(),
-  /** Reasons of an error that an early retry does not change. */
-  lasting: z.array(z.string()).default([]),
-});
-
 /** The kinds of faults at the token endpoint; `auth-modes/token-fault.ts` describes them. */
 const FAULT_KINDS = [
   'denied',
@@ -536,6 +502,79 @@ export const webhookSchema = z.strictObject({
   answer_body: z.enum(['json', 'none']).default('json'),
 });
 
+const channelPath = z.string().regex(/^\/[A-Za-z0-9_./{}?=&-]*$/, 'is no path');
+const channelMethod = z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE']);
+const channelBody = z.record(z.string(), z.json());
+
+/**
+ * Push channels: for a while, a provider reports changes to an address that it received. Paths and bodies have the
+ * placeholders `{target}`, `{address}`, `{id}` (of the channel), `{token}` (its secret), `{expires_at}` (RFC 3339),
+ * `{expires_ms}` (since 1970) and, after the creation, `{resource}`, the provider's ID.
+ */
+const channelsSchema = z.strictObject({
+  base_url: z.url({ protocol: /^https?$/ }),
+  /** A grant needs one of these scopes; empty: none is needed. */
+  scopes: z.array(z.string()).default([]),
+  /** Fields of a connection's metadata with the resources to watch: an ID or a list of IDs. */
+  metadata: z.array(z.string()).default([]),
+  /** The channel of one resource, with its ID as `{target}`, and its longest lifetime. */
+  target: z.strictObject({
+    path: channelPath,
+    life_s: seconds,
+    /** The IDs that are requested. */
+    pattern: pattern.default('[A-Za-z0-9_-]{1,200}'),
+  }),
+  /** The channel of the whole account, from a page token `{page}` that is requested first. */
+  account: z
+    .strictObject({
+      path: channelPath.includes('{page}'),
+      page: z.strictObject({ path: channelPath, field: z.string().min(1) }),
+      life_s: seconds,
+    })
+    .optional(),
+  /** The body of a request for a channel. */
+  body: channelBody,
+  /** Members of the body that replace others for targets that match. */
+  body_for: z.array(z.strictObject({ target: pattern, body: channelBody })).default([]),
+  /**
+   * The fields of its response. Without `expires_at`, the channel lives for `life_s`. `secret` is the key of its messages,
+   * if the provider makes it.
+   */
+  response: z.strictObject({
+    resource: fieldPath,
+    expires_at: fieldPath.optional(),
+    secret: fieldPath.optional(),
+  }),
+  /** The request that extends a channel, or finds out that it is gone. Without it, a new channel replaces the previous one. */
+  renewal: z
+    .strictObject({ method: channelMethod, path: channelPath, body: channelBody.optional() })
+    .optional(),
+  stop: z.strictObject({
+    method: channelMethod.default('POST'),
+    path: channelPath,
+    body: channelBody.optional(),
+  }),
+  /**
+   * The headers of a message that has no content. Without them, messages are webhooks with the proof of `webhook`, under the
+   * secret of their channel; the address of each channel has its ID as the query parameter `channel`.
+   */
+  headers: z
+    .strictObject({ id: headerName, token: headerName, resource: headerName, type: headerName })
+    .optional(),
+  /** The header by which the provider hands over the secret while it creates a channel; the response repeats it. */
+  handshake: headerName.optional(),
+  /** The place of the provider's ID in a message. */
+  resource: place.optional(),
+  /** The place in a message about the channel itself: it is renewed at once, and the syncs read what they may have missed. */
+  lifecycle: place.optional(),
+  /** The type of the message that only confirms a channel. */
+  opening: z.string().optional(),
+  /** The type to which a sync subscribes for all message types. */
+  kind: z.string(),
+  /** Reasons of an error that an early retry does not change. */
+  lasting: z.array(z.string()).default([]),
+});
+
 /**
  * Parameters of an authorization request that definitions must not set (RFC 5849 §2.2, RFC 6749 §4.1.1, RFC 7636, RFC
  * 9101).
@@ -858,7 +897,9 @@ export function definitionSchema(modes: AuthModeTable) {
     for (const [index, choice] of definition.placement.entries()) {
       for (const message of placementFaults(choice, known)) report(['placement', index, 'name'], message);
     }
-    const { account_from: account } = definition;
+    const { channels, webhook, account_from: account } = definition;
+    if (channels !== undefined && channels.headers === undefined && webhook === undefined)
+      report(['channels', 'headers'], 'is required, or the section `webhook` for the proof of messages');
     if (account !== undefined && !Object.hasOwn(definition.connection_config, account))
       report(['account_from'], `connection_config has no field "${account}"`);
     if (definition.verification && definition.placement.some((choice) => choice.in === 'body')) {

@@ -8,7 +8,7 @@ import { BodyBudget, holdIn } from '../http/limits/body-memory.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import { isChannelMessage, receiveMessage } from './channels/channel-notice.ts';
+import { channelMessageKind, receiveChannelWebhook, receiveMessage } from './channels/channel-notice.ts';
 import { createPublishedKeys } from './inbound/published-keys.ts';
 import { type ReceiveDeps, receive, receiveTest, type WebhookAnswer } from './inbound/receive.ts';
 import type { Sent } from './inbound/signature.ts';
@@ -125,8 +125,10 @@ export async function webhookRoutes(
   async function take(request: FastifyRequest, reply: FastifyReply, integration: Integration) {
     const sent = sentIn(request);
     const { headers, body } = sent;
-    if (isChannelMessage(integration, headers))
-      return intake.during(() => receiveMessage(receiving, { integration, headers }));
+    const kind = channelMessageKind(integration, sent);
+    if (kind === 'empty') return intake.during(() => receiveMessage(receiving, { integration, headers }));
+    if (kind === 'webhook')
+      return write(reply, await intake.during(() => receiveChannelWebhook(receiving, { integration, sent })));
     if (headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() !== eventType)
       return write(reply, await intake.during(() => receive(receiving, { integration, sent })));
     if (body.length > maxEventBytes) throw new AppError('body_too_large');

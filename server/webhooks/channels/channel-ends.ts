@@ -83,9 +83,8 @@ async function stop(
   if (rules === undefined) return 'over';
   const credentials = await deps.credentials.fresh(connection);
   const to = { connection, credentials, rules, fetch: deps.fetchFor(connection.integration), signal };
-  const known = { id: channel.id, resourceId: channel.resourceId };
   return callWithRenewal(deps.credentials, to, {
-    call: (renewed) => stopChannel(renewed, known),
+    call: (renewed) => stopChannel(renewed, channel),
     isTokenRefused: (outcome) => outcome === 'token_refused',
   });
 }

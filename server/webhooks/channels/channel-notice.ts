@@ -1,8 +1,9 @@
 /**
- * Messages of push channels: their verification, and the syncs that run soon because of them.
+ * Messages of push channels: their channel, and the syncs that run soon because of them.
  *
- * A message says only that something may have changed. So the number, the order and the repetition of messages make no
- * difference, and no part of a message is stored.
+ * A message without content says only that something may have changed. So the number, the order and the repetition of such
+ * messages make no difference, and no part of them is stored. A message with content is a webhook of the channel's connection;
+ * `inbound/receive.ts` verifies and distributes it.
  */
 import { randomBytes, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -12,7 +13,10 @@ import { queueSyncsSoon } from '../../functions/runs/queue.ts';
 import type { Integration } from '../../integrations/store.ts';
 import type { Logger } from '../../log.ts';
 import type { ChannelRules } from '../../providers/definition.ts';
-import { digestOf, endOrphan, findChannel, setNoticed } from './channel-store.ts';
+import { answerUnproved, type ReceiveDeps, receive, type WebhookAnswer } from '../inbound/receive.ts';
+import { faultOfSignature, type Sent } from '../inbound/signature.ts';
+import { readPayload, textsAt } from '../inbound/webhook-payload.ts';
+import { digestOf, endOrphan, findChannel, renewSoon, setNoticed, setSecret } from './channel-store.ts';
 
 type MessageDeps = {
   db: Db;
@@ -25,9 +29,20 @@ type MessageDeps = {
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const maxTypeCharacters = 255;
 
-/** Whether a request is a message of a channel. */
-export function isChannelMessage({ provider }: Integration, headers: IncomingHttpHeaders): boolean {
-  return provider.channels !== undefined && headers[provider.channels.headers.id.toLowerCase()] !== undefined;
+/** The query parameter with the channel's ID in the address of a provider that has no header for it. */
+export const channelParameter = 'channel';
+/** For which purpose the secret of a channel is sealed. */
+export const secretContext = 'channel secret';
+
+/** Whether a request is a message of a channel, and of which kind. */
+export function channelMessageKind(
+  { provider: { channels } }: Integration,
+  { headers, url }: Sent,
+): 'empty' | 'webhook' | undefined {
+  if (channels === undefined) return undefined;
+  if (channels.headers !== undefined)
+    return headers[channels.headers.id.toLowerCase()] === undefined ? undefined : 'empty';
+  return URL.parse(url)?.searchParams.has(channelParameter) ? 'webhook' : undefined;
 }
 
 /** Throws the same `not_found` for an unknown channel, an ended channel, and a wrong secret, so that a guess reveals nothing. */
@@ -36,14 +51,14 @@ export async function receiveMessage(
   { integration, headers }: { integration: Integration; headers: IncomingHttpHeaders },
 ): Promise<Record<string, unknown>> {
   const rules = integration.provider.channels;
-  if (rules === undefined) throw refusal();
-  const header = (name: keyof ChannelRules['headers']) => {
-    const value = headers[rules.headers[name].toLowerCase()];
+  if (rules?.headers === undefined) throw refusal();
+  const names = rules.headers;
+  const header = (name: keyof typeof names) => {
+    const value = headers[names[name].toLowerCase()];
     return typeof value === 'string' ? value : '';
   };
   const [id, at] = [header('id'), now()];
-  const { id: integrationId, environmentId } = integration;
-  const channel = uuid.test(id) ? await findChannel(db, { id, integrationId, environmentId, at }) : undefined;
+  const channel = await findOf(db, { integration, id, at });
   const isProved = timingSafeEqual(digestOf(header('token')), channel?.tokenDigest ?? randomBytes(32));
   if (channel === undefined || !isProved) throw refusal();
   if (channel.state !== 'open') {
@@ -60,6 +75,86 @@ export async function receiveMessage(
     log.info({ integration: integration.key, type, syncs }, 'a push channel reported a change');
   }
   return { status: 'success' };
+}
+
+function findOf(db: Db, { integration, id, at }: { integration: Integration; id: string; at: Date }) {
+  const { id: integrationId, environmentId } = integration;
+  return uuid.test(id) ? findChannel(db, { id, integrationId, environmentId, at }) : undefined;
+}
+
+/**
+ * Receives a webhook for the connection of the channel in its address, verified with the channel's secret. Throws the same
+ * `not_found` for an unknown, ended or not yet open channel, and `webhook_refused` as `receive` does.
+ */
+export async function receiveChannelWebhook(
+  deps: ReceiveDeps,
+  { integration, sent }: { integration: Integration; sent: Sent },
+): Promise<WebhookAnswer> {
+  const { db, now, connections } = deps;
+  const { channels: rules, webhook } = integration.provider;
+  const at = now();
+  const id = URL.parse(sent.url)?.searchParams.get(channelParameter) ?? '';
+  const channel = await findOf(db, { integration, id, at });
+  if (rules === undefined || webhook === undefined || channel === undefined) throw refusal();
+  const { dataKey } = await connections.get(channel);
+  const secret = channel.secret === null ? undefined : dataKey.openJson(channel.secret, secretContext);
+  const handed = rules.handshake && sent.headers[rules.handshake.toLowerCase()];
+  if (typeof handed === 'string') {
+    const sealed = dataKey.sealJson(handed, secretContext);
+    const isFirst =
+      secret === undefined && (await db.transaction((tx) => setSecret(tx, { id, secret: sealed })));
+    if (!isFirst && secret !== handed) throw refusal();
+    return answerUnproved(webhook, sent) ?? { status: webhook.answer_status };
+  }
+  // The provider tests the address while it creates the channel.
+  const test = answerUnproved(webhook, sent);
+  if (test !== undefined) return test;
+  if (channel.state !== 'open') {
+    if (channel.state === 'asked')
+      await endLost(deps, { rules, channel: { id, secret }, integration, sent, at });
+    throw refusal();
+  }
+  if (typeof secret !== 'string') throw refusal();
+  return receive(deps, {
+    ...{ integration, sent },
+    channel: {
+      ...{ secret, connection: { id: channel.connection, environmentId: channel.environmentId } },
+      async onAccepted({ type, payload }) {
+        const { connection, target } = channel;
+        const isAboutChannel = rules.lifecycle && textsAt(rules.lifecycle, { sent, payload }).length > 0;
+        const types = ['*', rules.kind, ...(type === undefined ? [] : [type])];
+        if (isAboutChannel) await renewSoon(db, { connection, target, at });
+        if (!deps.isOn) return;
+        const of = { connection, target, types: isAboutChannel ? undefined : types, at };
+        await db.transaction((tx) => runSoon(tx, of));
+      },
+    },
+  });
+}
+
+/** Ends a channel whose creation response was lost, if this message has its ID at the provider. */
+async function endLost(
+  { db, now }: ReceiveDeps,
+  of: {
+    rules: ChannelRules;
+    channel: { id: string; secret: unknown };
+    integration: Integration;
+    sent: Sent;
+    at: Date;
+  },
+): Promise<void> {
+  const { rules, channel, integration, sent, at } = of;
+  const { webhook } = integration.provider;
+  if (rules.resource === undefined || webhook === undefined) return;
+  const payload = readPayload(sent, webhook);
+  // A secret that the provider made was lost with the response. The sender knows the channel's ID, which is secret, too.
+  if (typeof channel.secret === 'string') {
+    const secrets = [channel.secret];
+    if (faultOfSignature(webhook.proof, { sent, secrets, now: now(), payload }) !== undefined) return;
+  }
+  const [resourceId] = textsAt(rules.resource, { sent, payload });
+  if (resourceId !== undefined && resourceId.length <= 255)
+    await endOrphan(db, { id: channel.id, resourceId, at });
 }
 
 /** Queues the runs for a message that came while a run went on. */

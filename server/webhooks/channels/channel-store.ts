@@ -15,7 +15,12 @@ type WatchedPlace = ConnectionPlace & { environment: string };
 export type Watch = WatchedPlace & { id: number; connection: number; target: string; attempts: number };
 /** A connection whose metadata must be read. */
 export type WatchedConnection = WatchedPlace & { id: number };
-export type Channel = ConnectionPlace & { id: string; connection: number; resourceId: string };
+export type Channel = ConnectionPlace & {
+  id: string;
+  connection: number;
+  target: string;
+  resourceId: string;
+};
 export type WatchFault = { code: string; message: string };
 
 /** The time that a node has for the rows that it took. */
@@ -31,7 +36,7 @@ const placeTables = `
   join integration on integration.id = connection.integration_id
   join environment on environment.id = connection.environment_id`;
 const channelColumns = `
-  channel.id, connection.id as connection, channel.resource_id as "resourceId", ${placeColumns}`;
+  channel.id, connection.id as connection, channel.target, channel.resource_id as "resourceId", ${placeColumns}`;
 
 /** The functions whose syncs subscribe to changes. */
 async function listSubscribed(q: Queryable): Promise<{ id: number; provider: string; isTest: boolean }[]> {
@@ -182,7 +187,11 @@ export async function replaceOutdated(
        and channel.connection_id = $1
        and channel.target = watch.target
        and channel.state = 'open'
-       and (channel.address is distinct from $2 or channel.asked_at < $3)
+       -- An address that ends with a parameter has the channel's ID after it.
+       and (
+         channel.address is distinct from case when $2 like '%=' then $2 || channel.id::text else $2 end
+         or channel.asked_at < $3
+       )
        -- A watch that failed has its own time.
        and watch.attempts = 0`,
     [connection, address, grantedAt, at],
@@ -195,22 +204,94 @@ export function takeWatches(q: Queryable, { at, max }: { at: Date; max: number }
   return takeDue(q, { table: 'watch', columns, at, until: later(at, takenMs), max });
 }
 
-/** Stores a channel before it is requested from the provider. */
+/** Stores a channel before it is requested from the provider. `secret` is sealed, if messages are verified with it. */
 export async function insertChannel(
   tx: Tx,
-  of: { id: string; token: string; address: string; watch: Watch; at: Date; expiresAt: Date },
+  of: {
+    id: string;
+    token: string;
+    secret: Buffer | null;
+    address: string;
+    watch: Watch;
+    at: Date;
+    expiresAt: Date;
+  },
 ): Promise<void> {
   await tx.query(
-    `insert into channel (id, connection_id, target, token_digest, state, asked_at, expires_at, address)
-     values ($1, $2, $3, $4, 'asked', $5, $6, $7)`,
-    [of.id, of.watch.connection, of.watch.target, digestOf(of.token), of.at, of.expiresAt, of.address],
+    `insert into channel (id, connection_id, target, token_digest, secret, state, asked_at, expires_at, address)
+     values ($1, $2, $3, $4, $5, 'asked', $6, $7, $8)`,
+    [
+      ...[of.id, of.watch.connection, of.watch.target, digestOf(of.token), of.secret, of.at, of.expiresAt],
+      of.address,
+    ],
+  );
+}
+
+/** Stores the sealed secret that the provider hands over while it creates the channel. Returns whether it is the first one. */
+export async function setSecret(tx: Tx, { id, secret }: { id: string; secret: Buffer }): Promise<boolean> {
+  const rows = await tx.query(
+    `update channel
+     set secret = $2
+     where id = $1 and state = 'asked' and secret is null
+     returning id`,
+    [id, secret],
+  );
+  return rows.length > 0;
+}
+
+/** Finds the open channel of a watch. */
+export async function findOpen(
+  q: Queryable,
+  { connection, target, at }: { connection: number; target: string; at: Date },
+): Promise<{ id: string; resourceId: string; address: string | null; askedAt: Date } | undefined> {
+  return first(
+    await q.query<{ id: string; resourceId: string; address: string | null; askedAt: Date }>(
+      `select id, resource_id as "resourceId", address, asked_at as "askedAt"
+       from channel
+       where connection_id = $1 and target = $2 and state = 'open' and expires_at > $3`,
+      [connection, target, at],
+    ),
+  );
+}
+
+/** The provider has extended the channel. */
+export async function extend(
+  tx: Tx,
+  { id, watch, expiresAt, renewAt }: { id: string; watch: Watch; expiresAt: Date; renewAt: Date },
+): Promise<void> {
+  await tx.query('update watch set next_at = $2, attempts = 0, fault = null where id = $1', [
+    watch.id,
+    renewAt,
+  ]);
+  await tx.query(`update channel set expires_at = $2 where id = $1 and state = 'open'`, [id, expiresAt]);
+}
+
+/** Lets the watch of a channel be renewed now. */
+export async function renewSoon(
+  q: Queryable,
+  { connection, target, at }: { connection: number; target: string; at: Date },
+): Promise<void> {
+  await q.query(
+    `update watch
+     set next_at = least(next_at, $3)
+     where connection_id = $1 and target = $2 and attempts = 0`,
+    [connection, target, at],
   );
 }
 
 /** Messages of the channel are accepted from now on, and the previous channel ends. A channel without a watch ends at once. */
 export async function markOpen(
   tx: Tx,
-  of: { id: string; watch: Watch; resourceId: string; expiresAt: Date; renewAt: Date; at: Date },
+  of: {
+    id: string;
+    watch: Watch;
+    resourceId: string;
+    /** Sealed; undefined if there is none, or if it is stored already. */
+    secret: Buffer | undefined;
+    expiresAt: Date;
+    renewAt: Date;
+    at: Date;
+  },
 ): Promise<void> {
   const { id, watch, at } = of;
   const wanted = await tx.query(
@@ -227,9 +308,10 @@ export async function markOpen(
      set state = case when $4 then 'open' else 'ending' end,
        next_at = case when not $4 then $5::timestamptz end,
        resource_id = $2,
+       secret = coalesce($6, secret),
        expires_at = $3
      where id = $1 and state = 'asked'`,
-    [id, of.resourceId, of.expiresAt, wanted.length > 0, at],
+    [id, of.resourceId, of.expiresAt, wanted.length > 0, at, of.secret ?? null],
   );
 }
 
@@ -292,10 +374,12 @@ export async function deleteExpired(q: Queryable, at: Date): Promise<void> {
   await q.query('delete from channel where expires_at <= $1', [at]);
 }
 
-type KnownChannel = {
+type KnownChannel = WatchedPlace & {
   connection: number;
   target: string;
   tokenDigest: Buffer;
+  /** Sealed. */
+  secret: Buffer | null;
   state: 'asked' | 'open' | 'ending';
 };
 
@@ -306,9 +390,11 @@ export async function findChannel(
 ): Promise<KnownChannel | undefined> {
   return first(
     await q.query<KnownChannel>(
-      `select channel.connection_id as connection, channel.target, channel.token_digest as "tokenDigest", channel.state
+      `select channel.connection_id as connection, channel.target, channel.token_digest as "tokenDigest", channel.secret,
+         channel.state, ${placeColumns}
        from channel
        join connection on connection.id = channel.connection_id and connection.deleted_at is null
+       ${placeTables}
        where channel.id = $1
          and channel.expires_at > $4
          and connection.integration_id = $2

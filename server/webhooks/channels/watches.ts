@@ -10,7 +10,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { isIP } from 'node:net';
 import { forEachLimited } from '../../concurrency.ts';
 import type { LiveConnection } from '../../connections/store/reader.ts';
-import { holdConnection } from '../../connections/store/store.ts';
+import { findHeadForUpdate, holdConnection, queueConnectionEvent } from '../../connections/store/store.ts';
 import { AppError } from '../../errors.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import type { Logger } from '../../log.ts';
@@ -19,8 +19,8 @@ import type { Catalog } from '../../providers/catalog.ts';
 import type { ChannelRules } from '../../providers/definition.ts';
 import { TemplateError } from '../../providers/template.ts';
 import { type EndDeps, endChannel } from './channel-ends.ts';
-import { runNoticed } from './channel-notice.ts';
-import { callWithRenewal, type Opened, openChannel } from './channel-request.ts';
+import { channelParameter, runNoticed, secretContext } from './channel-notice.ts';
+import { callWithRenewal, type Opened, openChannel, renewChannel } from './channel-request.ts';
 import * as store from './channel-store.ts';
 
 type WatchDeps = EndDeps & {
@@ -82,15 +82,17 @@ async function updateTargets(deps: WatchDeps, place: store.WatchedConnection): P
   const of = { connection: place.id, at: now() };
   await db.transaction(async (tx) => {
     await store.setTargets(tx, { ...of, targets: targetsOf(known, rules) });
-    await store.replaceOutdated(tx, { ...of, address: addressOf(deps, place), grantedAt: known.grantedAt });
+    const address = addressOf(deps, { ...place, id: '', rules });
+    await store.replaceOutdated(tx, { ...of, address, grantedAt: known.grantedAt });
   });
 }
 
 /** The targets that the metadata names, or the whole account if it names none. */
 function targetsOf({ metadata }: LiveConnection, rules: ChannelRules): string[] {
+  const isTarget = new RegExp(`^(?:${rules.target.pattern})$`, 'u');
   const named = rules.metadata
     .flatMap((name) => (Object.hasOwn(metadata, name) ? metadata[name] : []))
-    .filter((id): id is string => typeof id === 'string' && /^[A-Za-z0-9_-]{1,200}$/.test(id));
+    .filter((id): id is string => typeof id === 'string' && isTarget.test(id));
   const targets = [...new Set(named)].slice(0, maxTargets);
   return targets.length > 0 || rules.account === undefined ? targets : [''];
 }
@@ -105,13 +107,29 @@ async function renew(
   const at = now();
   if (outcome.ok) {
     const renewAt = new Date((at.getTime() + outcome.expiresAt.getTime()) / 2);
-    await db.transaction((tx) => store.markOpen(tx, { ...outcome, watch, renewAt, at }));
+    await db.transaction((tx) =>
+      outcome.isExtended
+        ? store.extend(tx, { ...outcome, watch, renewAt })
+        : store.markOpen(tx, { ...outcome, watch, renewAt, at }),
+    );
     return 'answered';
   }
   const { fault, isRefused, isLasting, id } = outcome;
   const waitMs = isLasting ? longestWaitMs : Math.min(firstWaitMs * 2 ** watch.attempts, longestWaitMs);
   const nextAt = new Date(at.getTime() + waitMs);
-  const isNews = await db.transaction((tx) => store.storeFault(tx, { id, watch, fault, nextAt, isRefused }));
+  const isNews = await db.transaction(async (tx) => {
+    const isFirst = await store.storeFault(tx, { id, watch, fault, nextAt, isRefused });
+    // The other causes concern the installation or the connection, and are reported as such.
+    const isOfChannel = fault.code.startsWith('channel_') || fault.code === 'scope_missing';
+    const head =
+      isFirst && isOfChannel ? await findHeadForUpdate(tx, { ...watch, id: watch.connection }) : undefined;
+    if (head !== undefined)
+      await queueConnectionEvent(tx, head, {
+        ...{ type: 'connection.subscription_failed', code: fault.code, message: fault.message },
+        target: watch.target === '' ? null : watch.target,
+      });
+    return isFirst;
+  });
   const { integrationKey: integration, connectionId: connection } = watch;
   if (isNews)
     log.warn(
@@ -121,19 +139,26 @@ async function renew(
   return isRefused ? 'answered' : 'unanswered';
 }
 
-type Requested = { id: string | undefined } & Opened;
+/** `secret` is sealed. `isExtended`: a channel that was open before. */
+type Requested =
+  | {
+      ok: true;
+      id: string;
+      resourceId: string;
+      secret: Buffer | undefined;
+      expiresAt: Date;
+      isExtended: boolean;
+    }
+  | ({ id: string | undefined } & Extract<Opened, { ok: false }>);
 
-async function requestChannel(
-  deps: WatchDeps,
-  watch: store.Watch,
-  signal: AbortSignal,
-): Promise<(Requested & { id: string }) | (Requested & { ok: false })> {
+async function requestChannel(deps: WatchDeps, watch: store.Watch, signal: AbortSignal): Promise<Requested> {
   try {
     const connection = await deps.reader.get(watch);
     const rules = connection.integration.provider.channels;
     const fault = rules === undefined ? none : faultBefore(deps, { connection, rules });
     if (rules === undefined || fault !== undefined) return refused(fault ?? none);
-    return await openStored(deps, { watch, connection, rules, signal });
+    const of = { watch, connection, rules, signal };
+    return (await extendOpen(deps, of)) ?? (await openStored(deps, of));
   } catch (error) {
     // Faults of the connection and its credentials are stored with their code and message.
     if (error instanceof AppError && error.code !== 'unavailable')
@@ -149,31 +174,65 @@ const refused = (fault: store.WatchFault) => ({
   isLasting: fault.code === 'address_not_public' || fault.code === 'scope_missing',
 });
 
+type Renewal = { watch: store.Watch; connection: LiveConnection; rules: ChannelRules; signal: AbortSignal };
+
+function lifeOf({ watch, rules }: Renewal, at: Date): Date {
+  const lifeS = watch.target === '' ? (rules.account ?? rules.target).life_s : rules.target.life_s;
+  return new Date(at.getTime() + lifeS * 1000);
+}
+
+async function callOf(deps: WatchDeps, { connection, rules, signal }: Renewal) {
+  const credentials = await deps.credentials.fresh(connection);
+  return { connection, credentials, rules, fetch: deps.fetchFor(connection.integration), signal };
+}
+
+const isTokenRefused = (outcome: Opened) => !outcome.ok && outcome.isTokenRefused;
+
+/** Undefined if a new channel is needed: the provider renews none, there is none, or it is for another address or grant. */
+async function extendOpen(deps: WatchDeps, of: Renewal): Promise<Requested | undefined> {
+  const { db, now } = deps;
+  const { watch, connection, rules } = of;
+  if (rules.renewal === undefined) return undefined;
+  const at = now();
+  const open = await store.findOpen(db, { ...watch, at });
+  const isValid = open?.address === addressOf(deps, { ...watch, id: open?.id ?? '', rules });
+  if (open === undefined || !isValid || open.askedAt < connection.grantedAt) return undefined;
+  const channel = { ...open, target: watch.target, expiresAt: lifeOf(of, at), now: at };
+  const renewed = await callWithRenewal(deps.credentials, await callOf(deps, of), {
+    call: (to) => renewChannel(to, channel),
+    isTokenRefused,
+  });
+  if (renewed.ok) return { ...renewed, id: open.id, secret: undefined, isExtended: true };
+  if (!renewed.isGone) return { ...renewed, id: undefined };
+  await store.deleteChannel(db, open.id);
+  return undefined;
+}
+
 /** The channel is stored before it is requested: a node that is killed in between leaves a channel whose messages are refused. */
-async function openStored(
-  deps: WatchDeps,
-  of: { watch: store.Watch; connection: LiveConnection; rules: ChannelRules; signal: AbortSignal },
-): Promise<Requested & { id: string }> {
-  const { db, now, fetchFor } = deps;
-  const { watch, connection, rules, signal } = of;
+async function openStored(deps: WatchDeps, of: Renewal): Promise<Requested> {
+  const { db, now } = deps;
+  const { watch, connection, rules } = of;
   const id = randomUUID();
   const token = randomBytes(32).toString('base64url');
-  const lifeS = watch.target === '' ? (rules.account ?? rules.target).life_s : rules.target.life_s;
   const at = now();
-  const expiresAt = new Date(at.getTime() + lifeS * 1000);
-  const address = addressOf(deps, watch);
-  const credentials = await deps.credentials.fresh(connection);
+  const expiresAt = lifeOf(of, at);
+  const address = addressOf(deps, { ...watch, id, rules });
+  const call = await callOf(deps, of);
+  const isOurs = rules.headers === undefined && rules.handshake === undefined && !rules.response.secret;
+  const secret = isOurs ? connection.dataKey.sealJson(token, secretContext) : null;
   await db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
-    await store.insertChannel(tx, { id, token, address, watch, at, expiresAt });
+    await store.insertChannel(tx, { id, token, secret, address, watch, at, expiresAt });
   });
-  const to = { connection, credentials, rules, fetch: fetchFor(connection.integration), signal };
   const channel = { id, token, target: watch.target, address, expiresAt, now: at };
-  const opened = await callWithRenewal(deps.credentials, to, {
-    call: (renewed) => openChannel(renewed, channel),
-    isTokenRefused: (outcome) => !outcome.ok && outcome.isTokenRefused,
+  const opened = await callWithRenewal(deps.credentials, call, {
+    call: (to) => openChannel(to, channel),
+    isTokenRefused,
   });
-  return { ...opened, id };
+  if (!opened.ok) return { ...opened, id };
+  const made =
+    opened.secret === undefined ? undefined : connection.dataKey.sealJson(opened.secret, secretContext);
+  return { ...opened, id, secret: made, isExtended: false };
 }
 
 /** Why a request would certainly fail. */
@@ -210,12 +269,18 @@ function isReachedFromOutside(baseUrl: string): boolean {
   );
 }
 
-/** The address that the provider sends messages to. */
+/** The address that the provider sends messages to, with the channel's ID if no header of a message has it. */
 function addressOf(
   { webhookBaseUrl }: WatchDeps,
-  { environment, integrationKey }: store.Watch | store.WatchedConnection,
+  {
+    environment,
+    integrationKey,
+    id,
+    rules,
+  }: { environment: string; integrationKey: string; id: string; rules: ChannelRules },
 ): string {
-  return `${webhookBaseUrl}/webhook/${encodeURIComponent(environment)}/${encodeURIComponent(integrationKey)}`;
+  const address = `${webhookBaseUrl}/webhook/${encodeURIComponent(environment)}/${encodeURIComponent(integrationKey)}`;
+  return rules.headers === undefined ? `${address}?${channelParameter}=${id}` : address;
 }
 
 const maxBeside = 8;

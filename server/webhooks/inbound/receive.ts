@@ -8,7 +8,7 @@ import { createHmac } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Brand } from '../../brand.ts';
 import { type ConnectionReader, type LiveConnection, placeOf } from '../../connections/store/reader.ts';
-import { type ConnectionHead, headFrom, selectHeads } from '../../connections/store/store.ts';
+import { type ConnectionHead, findHead, headFrom, selectHeads } from '../../connections/store/store.ts';
 import type { Db, Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { queueWebhookRuns } from '../../functions/runs/queue.ts';
@@ -61,7 +61,7 @@ export type WebhookAnswer = { status: 200 | 204; headers?: Record<string, string
  */
 export async function receive(
   deps: ReceiveDeps,
-  { integration, sent }: { integration: Integration; sent: Sent },
+  { integration, sent, channel }: { integration: Integration; sent: Sent; channel?: Channel },
 ): Promise<WebhookAnswer> {
   const { log, now } = deps;
   const { provider } = integration;
@@ -76,7 +76,7 @@ export async function receive(
     throw notFound(integration);
   }
   const at = now();
-  const secrets = secretsOf(integration, { proof: rules.proof, at });
+  const secrets = channel ? [channel.secret] : secretsOf(integration, { proof: rules.proof, at });
   const refuseFor = (fault: string | undefined) => {
     if (fault === undefined) return;
     log.warn({ integration: integration.key, refused: fault }, 'a webhook was rejected');
@@ -107,10 +107,34 @@ export async function receive(
   const isVerified = secrets.length > 0;
   if (isVerified) refuseFor(faultOfBodyTime(proof, payload, at));
   const notice = readWebhook(rules, { sent, payload });
-  const { connections, runs } = await distribute(deps, { integration, notice, sent, at, isVerified });
+  const { connections, runs } = await distribute(deps, {
+    integration,
+    notice,
+    sent,
+    at,
+    isVerified,
+    channel,
+  });
+  await channel?.onAccepted(notice);
   log.info({ integration: integration.key, type: notice.type, connections, runs }, 'webhook');
   if (rules.answer_status === 204) return { status: 204 };
   return { status: 200, ...(rules.answer_body === 'json' && { body: { status: 'success' } }) };
+}
+
+/** What a push channel knows of its webhooks: they are verified with its secret, and go to its connection. */
+export type Channel = {
+  secret: string;
+  connection: { id: number; environmentId: number };
+  /** Called once the effects of the webhook are stored. */
+  onAccepted: (notice: ReadWebhook) => Promise<void>;
+};
+
+/** The response to a POST that only tests the address, and that needs no proof. The body is not read. */
+export function answerUnproved(rules: WebhookRules, sent: Sent): WebhookAnswer | undefined {
+  const { challenge } = rules;
+  if (challenge?.proved !== false || (challenge.from !== undefined && 'body' in challenge.from))
+    return undefined;
+  return answerTo(rules, { method: 'POST', sent, payload: {}, secret: undefined });
 }
 
 /** The response to a GET, which only tests the address. Throws `not_found` if the provider sends none. */
@@ -155,7 +179,14 @@ function secretsOf(
   return secrets.filter((secret) => secret !== undefined && secret !== '') as string[];
 }
 
-type Received = { integration: Integration; notice: ReadWebhook; sent: Sent; at: Date; isVerified: boolean };
+type Received = {
+  integration: Integration;
+  notice: ReadWebhook;
+  sent: Sent;
+  at: Date;
+  isVerified: boolean;
+  channel?: Channel | undefined;
+};
 
 /** Passes a webhook to the connections that it names. */
 async function distribute(
@@ -211,8 +242,12 @@ async function unlessDeleted(work: () => Promise<number>): Promise<number> {
 
 async function recipientsOf(
   db: Db,
-  { integration, notice: { recipients } }: { integration: Integration; notice: ReadWebhook },
+  { integration, notice: { recipients }, channel }: Pick<Received, 'integration' | 'notice' | 'channel'>,
 ): Promise<ConnectionHead[]> {
+  if (channel !== undefined) {
+    const head = await findHead(db, channel.connection);
+    return head === undefined ? [] : [head];
+  }
   if (recipients.length === 0) return [];
   const conditions = recipients.map((recipient) => {
     const { ids } = recipient;

@@ -127,7 +127,8 @@ function requireHarmless(payload: Payload): Payload {
   return payload;
 }
 
-function textsAt(place: WebhookPlace, { sent, payload }: { sent: Sent; payload: Payload }): string[] {
+/** The texts at a place, without those that are too long. */
+export function textsAt(place: WebhookPlace, { sent, payload }: { sent: Sent; payload: Payload }): string[] {
   const found =
     'header' in place
       ? [sent.headers[place.header.toLowerCase()]]
