@@ -101,7 +101,7 @@ const departures: Record<string, Departures> = {
     ...azure,
     userinfo: { UserId: '77', BusinessUnitId: '1', OrganizationId: '2' },
   },
-  egnyte: { refresh: 'none', grantedScopes: 'absent' },
+  egnyte: lasting,
   etsy: { ...challenge, clientAuth: 'public', grantedScopes: 'absent' },
   eventbrite: { ...lasting, ...numbered },
   facebook: { ...commas, ...numbered, tokenType: 'bearer', refresh: 'none', grantedScopes: 'absent' },

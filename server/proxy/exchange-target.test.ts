@@ -103,6 +103,37 @@ test('each definition that cuts its base path has one, and both spellings lead t
   }
 });
 
+test('callers of these providers reach the address that its documentation has, by each spelling of the path', () => {
+  const catalog = loadCatalog(providers, authModes);
+  for (const [name, paths, url] of [
+    ['asana', ['/tasks', '/api/1.0/tasks'], 'https://app.asana.com/api/1.0/tasks'],
+    ['close', ['/v1/lead/', '/api/v1/lead/'], 'https://api.close.com/api/v1/lead/'],
+    ['discord', ['/v10/users/@me', '/api/v10/users/@me'], 'https://discord.com/api/v10/users/@me'],
+    [
+      'docusign',
+      ['/v2.1/accounts', '/restapi/v2.1/accounts'],
+      'https://com.docusign.net/restapi/v2.1/accounts',
+    ],
+    [
+      'google-analytics',
+      ['/v1beta/properties/1:runReport'],
+      'https://analyticsdata.googleapis.com/v1beta/properties/1:runReport',
+    ],
+    ['pinterest', ['/pins', '/v5/pins'], 'https://api.pinterest.com/v5/pins'],
+    ['pipedrive', ['/api/v1/deals'], 'https://com.pipedrive.com/api/v1/deals'],
+    ['supabase', ['/projects', '/v1/projects'], 'https://api.supabase.com/v1/projects'],
+    ['zoho-desk', ['/v1/tickets', '/api/v1/tickets'], 'https://desk.zoho.com/api/v1/tickets'],
+  ] as const) {
+    const { api } = catalog.get(name);
+    const base = baseOf(api.base_url.replace(/\$\{[^}]*\}/g, 'com'));
+    const cutsBasePath = api.repeated_base_path === 'cut';
+    for (const path of paths) {
+      const found = targetAt(base, { rawUrl: `/proxy${path}`, forbidQuery: new Set(), cutsBasePath });
+      assert.equal(found.origin + found.path, url);
+    }
+  }
+});
+
 test('a path without our prefix is sent whole', () => {
   assert.equal(target('/v4/spreadsheets/S1?fields=a'), `${google}/v4/spreadsheets/S1?fields=a`);
 });
