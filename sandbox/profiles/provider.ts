@@ -113,6 +113,7 @@ class ProfileProvider {
       if (at(endpoints.revocation)) return this.#revoke(call.form);
       if (call.form.get('grant_type') === 'refresh_token')
         return at(endpoints.refresh) ? this.#refresh(call.form) : this.#refuse('unsupported_grant_type');
+      if (call.form.get('grant_type') === 'client_credentials') return this.#grantToClient(call.form);
       return at(endpoints.token) ? this.#exchange(call.form) : this.#refuse('unsupported_grant_type');
     }
     if (at(endpoints.userinfo)) {
@@ -168,6 +169,14 @@ class ProfileProvider {
     const hasEnd = this.#hasEnd(form, 'exchange');
     if (this.#profile.refresh !== 'none' && grant.isOffline && hasEnd) grant.refresh = this.#make('refresh');
     return this.#give(grant, { refreshToken: grant.refresh, isExchange: true, hasEnd });
+  }
+
+  /** RFC 6749 §4.4: a token without a refresh token. */
+  #grantToClient(form: URLSearchParams): Reply {
+    const scopes = (form.get('scope') ?? '').split(' ').filter(Boolean);
+    const grant: Grant = { scopes, access: new Set(), refresh: undefined, isOffline: false };
+    this.#grants.push(grant);
+    return this.#give(grant, { refreshToken: undefined, isExchange: false, hasEnd: true });
   }
 
   #refresh(form: URLSearchParams): Reply {

@@ -10,7 +10,13 @@ import { z } from 'zod';
 import { placeholdersOf } from '../providers/template.ts';
 import { clientKeyFault, clientKeyRuleFaults } from './client-key.ts';
 import type { RenewableMode } from './mode.ts';
-import { clientText, expiryText, tokenText, withoutRefreshToken } from './oauth2-credentials.ts';
+import {
+  clientSecretText,
+  clientText,
+  expiryText,
+  tokenText,
+  withoutRefreshToken,
+} from './oauth2-credentials.ts';
 import {
   address,
   clientAuth,
@@ -44,7 +50,7 @@ const importSchema = z
   .strictObject({
     type: z.literal('OAUTH2_CC'),
     client_id: clientText.optional(),
-    client_secret: clientText.optional(),
+    client_secret: clientSecretText.optional(),
     token: tokenText.optional(),
     expires_at: expiryText.optional(),
     raw: z.record(z.string(), z.json()).optional(),

@@ -19,6 +19,13 @@ export const clientText = z
   .max(4096)
   .regex(/^[\x20-\x7e]+$/, 'must be printable ASCII');
 
+/** A shared secret, or the private key of a client in PEM (`client-key.ts`), whose lines may end with a line break. */
+export const clientSecretText = z
+  .string()
+  .min(1)
+  .max(16_384)
+  .regex(/^(?:[\x20-\x7e]{1,4096}|-----BEGIN [\x20-\x7e\r\n]+)$/, 'must be printable ASCII');
+
 /** The expiry of a token, converted to UTC. */
 export const expiryText = z.iso
   .datetime({ offset: true })
@@ -42,7 +49,7 @@ const importSchema = z
     access_token: tokenText,
     refresh_token: tokenText.optional(),
     expires_at: expiryText.optional(),
-    config_override: z.strictObject({ client_id: clientText, client_secret: clientText }).optional(),
+    config_override: z.strictObject({ client_id: clientText, client_secret: clientSecretText }).optional(),
     raw: z.record(z.string(), z.json()).optional(),
   })
   .transform(({ type, access_token, refresh_token, expires_at, config_override, raw }): OAuth2Credentials => {

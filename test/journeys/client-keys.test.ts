@@ -5,7 +5,7 @@ import { createPublicKey, generateKeyPairSync, X509Certificate } from 'node:cryp
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, type TestContext, test } from 'node:test';
+import { after, before, describe, type TestContext, test } from 'node:test';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { standard } from '../../sandbox/profiles/profile.ts';
 import { startProfile } from '../../sandbox/profiles/provider.ts';
@@ -170,6 +170,68 @@ test('a client authenticates by assertions that its private key signs, each of t
   const made = await integrate('own-bank', pem(rsa.privateKey));
   assert.equal(made.status, 200, made.text);
   await live('own-bank', provider);
+});
+
+describe('the client credentials grant with a private key', () => {
+  const machine = (origin: string) => `display_name: Machine
+categories: [finance]
+docs: https://bank.example/docs
+auth_mode: OAUTH2_CC
+token:
+  url: ${origin}/auth.example/token
+  auth_method: private_key_jwt
+  client_assertion: { algorithm: RS256, key_id: key-7, audience: ${audience} }
+api: { base_url: ${origin}/api.example/v1 }
+`;
+  const create = (key: string, credentials: object) =>
+    trellis.call('POST', '/connections', {
+      body: { provider_config_key: key, credentials: { type: 'OAUTH2_CC', ...credentials } },
+    });
+  const call = (key: string, id: string) =>
+    trellis.call('GET', '/proxy/me', { headers: { 'provider-config-key': key, 'connection-id': id } });
+
+  test('gets tokens for the client of a connection, renews them, and never shows the key', async (t) => {
+    const provider = await startBank(t);
+    await done('POST', '/providers', { name: 'own-machine', definition: machine(provider.origin) });
+    await done('POST', '/integrations', { provider: 'own-machine', unique_key: 'own-machine' });
+    const made = await create('own-machine', { client_id: 'client-1', client_secret: pem(rsa.privateKey) });
+    assert.equal(made.status, 201, made.text);
+    const id = String(made.body.connection_id);
+    assert.deepEqual((await call('own-machine', id)).body, { account: '77' });
+    // Each assertion is accepted once, so a second token needs a second one.
+    assert.equal((await refresh('own-machine', id)).status, 200);
+    assert.equal((await refresh('own-machine', id)).status, 200);
+    provider.endGrants();
+    assert.equal((await call('own-machine', id)).status, 200, 'a token that was withdrawn is replaced');
+    const twenty = await Promise.all(Array.from({ length: 20 }, () => refresh('own-machine', id)));
+    assert.deepEqual(new Set(twenty.map(({ status }) => status)), new Set([200]));
+    const middle = pem(rsa.privateKey).split('\n')[8]!;
+    const shown = await trellis.call('GET', `/connections/${id}?provider_config_key=own-machine`, {
+      key: await trellis.keyWith('connections:read'),
+    });
+    assert.ok(shown.status === 200 && !shown.text.includes(middle), shown.text);
+    await done('DELETE', `/connections/${id}?provider_config_key=own-machine`);
+  });
+
+  test('refuses another key, and a text that is no key, before anything is stored', async (t) => {
+    const provider = await startBank(t);
+    await done('POST', '/providers', { name: 'own-machine-2', definition: machine(provider.origin) });
+    await done('POST', '/integrations', { provider: 'own-machine-2', unique_key: 'own-machine-2' });
+    const other = generateKeyPairSync('rsa', { modulusLength: 2048 });
+    const small = generateKeyPairSync('rsa', { modulusLength: 1024 });
+    for (const [client_secret, code] of [
+      [pem(other.privateKey), 'connection_test_failed'],
+      ['a-shared-secret', 'invalid_body'],
+      [pem(small.privateKey), 'invalid_body'],
+      [createPublicKey(rsa.privateKey).export({ type: 'spki', format: 'pem' }).toString(), 'invalid_body'],
+    ] as const) {
+      const refused = await create('own-machine-2', { client_id: 'client-1', client_secret });
+      assert.deepEqual([refused.status, codeOf(refused)], [400, code], refused.text);
+      assert.ok(!refused.text.includes('MII'), 'the key is not repeated');
+    }
+    const { body } = await trellis.call('GET', '/connections?integrationId=own-machine-2');
+    assert.deepEqual(body.connections, []);
+  });
 });
 
 test('a client authenticates by its certificate in the TLS connection', async (t) => {
