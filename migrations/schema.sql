@@ -34,12 +34,14 @@ create table audit (
   details jsonb not null default '{}'::jsonb,
   created_at timestamp with time zone not null default clock_timestamp(),
   written_in xid8 not null default pg_current_xact_id(),
+  outbox_id uuid,
   constraint audit_pkey PRIMARY KEY (id),
   constraint audit_position_unique UNIQUE ("position")
 );
 CREATE INDEX audit_of_action ON public.audit USING btree (environment_id, action, "position") WHERE ("position" IS NOT NULL);
 CREATE INDEX audit_of_actor ON public.audit USING btree (environment_id, actor, "position") WHERE ("position" IS NOT NULL);
 CREATE INDEX audit_of_environment ON public.audit USING btree (environment_id, "position") WHERE ("position" IS NOT NULL);
+CREATE UNIQUE INDEX audit_of_outbox ON public.audit USING btree (outbox_id) WHERE (outbox_id IS NOT NULL);
 CREATE INDEX audit_of_target ON public.audit USING btree (environment_id, target, "position") WHERE ("position" IS NOT NULL);
 CREATE INDEX audit_without_position ON public.audit USING btree (written_in, id) WHERE ("position" IS NULL);
 CREATE TRIGGER audit_append_only BEFORE DELETE OR UPDATE ON public.audit FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
@@ -283,6 +285,18 @@ create table dataset (
 CREATE INDEX dataset_closed ON public.dataset USING btree (id) WHERE closed;
 CREATE INDEX dataset_leftovers ON public.dataset USING btree (id) WHERE has_leftovers;
 CREATE TRIGGER dataset_tracking_id BEFORE UPDATE OF tracked_from ON public.dataset FOR EACH ROW WHEN (((new.tracked_from IS DISTINCT FROM old.tracked_from) AND (NOT (new.tracking_id IS DISTINCT FROM old.tracking_id)))) EXECUTE FUNCTION forget_tracking_id();
+
+create table dataset_outbox (
+  dataset_id bigint not null,
+  id uuid not null,
+  sequence text not null,
+  entry jsonb not null,
+  written_at timestamp with time zone not null default clock_timestamp(),
+  written_in xid8 not null default pg_current_xact_id(),
+  ordinal bigint generated always as identity not null,
+  constraint dataset_outbox_pkey PRIMARY KEY (sequence, written_in, ordinal, dataset_id),
+  constraint dataset_outbox_sequence CHECK ((sequence = ANY (ARRAY['audit'::text, 'event'::text])))
+);
 
 create table delivery (
   id bigint generated always as identity not null,

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { removeFromOutbox } from '../db/dataset-outbox.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { placeAll, type Sequence } from '../db/sequencer.ts';
 
@@ -59,37 +60,105 @@ function canonicalJson(value: unknown): string {
 /** Entries of one step. */
 const maxChained = 1_000;
 
+/** SQL: true for a row of the outbox that is in the log, else null. A subquery cannot become a join with the whole log. */
+const isCopied = '(select true from audit where outbox_id = dataset_outbox.id)';
+
 /** The audit log's positions and chain: see `Sequence`. */
 export const auditSequence: Sequence = {
   name: 'audit',
   async place(tx, { lastPosition, from }) {
-    const entries = await tx.query<ChainedEntry>(
-      `select ${chainedColumns}
-       from audit
-       where position is null and written_in >= $1::xid8
-       order by audit.id
-       limit $2
-       for update skip locked`,
+    // Between entries from the outbox and others, the time decides: each has the latest time of those before it.
+    const entries = await tx.query<ChainedEntry & { outboxId: string | null }>(
+      `with own as (
+         select *
+         from audit
+         where position is null and written_in >= $1::xid8
+         order by audit.id
+         limit $2
+         for update skip locked
+       ), sent as (
+         select *
+         from dataset_outbox
+         where sequence = 'audit'
+           and written_in >= $1::xid8
+           and ${isCopied} is null
+         order by ordinal
+         limit $2
+       ), waiting as (
+         select
+           id, created_at, environment_id, actor, action, target, details, null::uuid as outbox_id,
+           max(created_at) over (order by id) as latest
+         from own
+         union all
+         select
+           nextval('audit_id_seq'), written_at, (entry ->> 'environment_id')::bigint, entry ->> 'actor', entry ->> 'action',
+           entry ->> 'target', entry -> 'details', id, max(written_at) over (order by ordinal)
+         from sent
+       )
+       select ${chainedColumns}, outbox_id as "outboxId"
+       from waiting
+       order by latest, id
+       limit $2`,
       [from, maxChained],
     );
     if (entries.length === 0) return { count: 0, isMore: false };
     let chain = (await headOf(tx)).chain;
-    const chains: Buffer[] = [];
-    for (const [index, entry] of entries.entries()) {
-      chain = chainOf(chain, { entry, position: lastPosition + 1 + index });
-      chains.push(chain);
-    }
-    await tx.query(
-      `update audit
-       set position = $1 + placed.rank, chain = placed.chain
-       from unnest($2::bigint[], $3::bytea[]) with ordinality as placed (id, chain, rank)
-       where audit.id = placed.id`,
-      [lastPosition, entries.map(({ id }) => id), chains],
+    const placed = entries.map((entry, index) => {
+      const position = lastPosition + 1 + index;
+      chain = chainOf(chain, { entry, position });
+      return { ...entry, position, chain };
+    });
+    await placeOwn(
+      tx,
+      placed.filter(({ outboxId }) => outboxId === null),
+    );
+    await copySent(
+      tx,
+      placed.filter(({ outboxId }) => outboxId !== null),
     );
     await tx.query(`update sequencer set chain = $1 where name = 'audit'`, [chain]);
     return { count: entries.length, isMore: entries.length === maxChained };
   },
+  removeCopied: (db, { from }) => removeFromOutbox(db, { sequence: 'audit', from, isSettled: isCopied }),
 };
+
+async function placeOwn(tx: Tx, entries: readonly Placed[]): Promise<void> {
+  if (entries.length === 0) return;
+  await tx.query(
+    `update audit
+     set position = placed.position, chain = placed.chain
+     from unnest($1::bigint[], $2::bigint[], $3::bytea[]) as placed (id, position, chain)
+     where audit.id = placed.id`,
+    [entries.map(({ id }) => id), entries.map(({ position }) => position), entries.map(({ chain }) => chain)],
+  );
+}
+
+/** Copies entries of the outbox. The unique index of `outbox_id` is the last guard against a second copy. */
+async function copySent(tx: Tx, entries: readonly (Placed & { outboxId: string | null })[]): Promise<void> {
+  if (entries.length === 0) return;
+  await tx.query(
+    `insert into audit
+       (id, position, chain, environment_id, actor, action, target, details, created_at, outbox_id)
+     overriding system value
+     select *
+     from unnest(
+       $1::bigint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::jsonb[],
+       $9::timestamptz[], $10::uuid[]
+     )`,
+    [
+      entries.map(({ id }) => id),
+      entries.map(({ position }) => position),
+      entries.map(({ chain }) => chain),
+      entries.map(({ environmentId }) => environmentId),
+      entries.map(({ actor }) => actor),
+      entries.map(({ action }) => action),
+      entries.map(({ target }) => target),
+      entries.map(({ details }) => JSON.stringify(details)),
+      entries.map(({ createdAt }) => createdAt),
+      entries.map(({ outboxId }) => outboxId),
+    ],
+  );
+}
 
 /** Waits until everything that was committed before the call is in the chain; false if that takes seconds. */
 export async function chainAll(db: Db): Promise<boolean> {
@@ -147,7 +216,14 @@ export async function verifyAudit(
   return db.transaction(async (tx) => {
     const head = await headOf(tx);
     const [waiting] = await tx.query<{ count: number }>(
-      'select count(*) as count from audit where position is null',
+      `select count(*) as count
+       from (
+         select from audit where position is null
+         union all
+         select
+         from dataset_outbox
+         where sequence = 'audit' and ${isCopied} is null
+       ) as entry`,
     );
     let proven = 0;
     let chain = noChain;

@@ -1,4 +1,5 @@
-import { type Queryable, tables } from '../db/pool.ts';
+import { writeToOutbox } from '../db/dataset-outbox.ts';
+import { type Queryable, type Tx, tables } from '../db/pool.ts';
 import type { Caller, TicketCaller } from '../http/auth/caller.ts';
 
 /**
@@ -20,15 +21,17 @@ export type AuditEntry = {
 
 /** Appends one entry; call it inside the transaction of its cause. */
 export async function writeAudit(tx: Queryable, entry: AuditEntry): Promise<void> {
-  await tx.run(
-    tables.insertInto('audit').values({
-      environment_id: entry.environmentId ?? null,
-      actor: entry.actor,
-      action: entry.action,
-      target: entry.target,
-      details: JSON.stringify(entry.details ?? {}),
-    }),
-  );
+  const { details, ...columns } = columnsOf(entry);
+  await tx.run(tables.insertInto('audit').values({ ...columns, details: JSON.stringify(details) }));
+}
+
+/** As `writeAudit`, in a transaction about the records of a dataset. The entry is written with the commit. */
+export function writeDatasetAudit(tx: Tx, datasetId: number, entry: AuditEntry): void {
+  writeToOutbox(tx, { datasetId, sequence: 'audit', columns: columnsOf(entry) });
+}
+
+function columnsOf({ environmentId, actor, action, target, details = {} }: AuditEntry) {
+  return { environment_id: environmentId ?? null, actor, action, target, details };
 }
 
 type InstallationEntry = Omit<AuditEntry, 'environmentId' | 'actor'>;

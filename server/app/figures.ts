@@ -28,6 +28,17 @@ const statementMs = 1_000;
 const ordinaryWaitMs = 2_000;
 const maxCounted = 100_000;
 
+/** SQL: the number of rows that wait for their positions in a sequence, also those in the outbox. */
+const countUnplaced = (sequence: 'audit' | 'event') => `(
+  select count(*)
+  from (
+    select from ${sequence} where position is null
+    union all
+    select from dataset_outbox where sequence = '${sequence}'
+    limit ${maxCounted}
+  ) as one
+)`;
+
 /** `nowMs` never goes back. */
 export function createDatabaseReader(
   db: Db,
@@ -115,9 +126,7 @@ async function readQueues(tx: Tx): Promise<Reading[]> {
   );
   const unplaced = first(
     await tx.query<{ events: number; audit: number }>(
-      `select
-         (select count(*) from (select from event where position is null limit ${maxCounted}) as one) as events,
-         (select count(*) from (select from audit where position is null limit ${maxCounted}) as one) as audit`,
+      `select ${countUnplaced('event')} as events, ${countUnplaced('audit')} as audit`,
     ),
   );
   // By the index of probes, which has only refused clients. An integration counts only if it has a connection that a probe

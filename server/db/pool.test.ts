@@ -69,6 +69,38 @@ test('whatever a transaction sends first is in it, also if several statements ar
   assert.deepEqual(rows, [{ one: 1 }]);
 });
 
+test('statements that run with the commit are part of the transaction, whichever of them fails', async () => {
+  const { db } = database;
+  await db.query('create table with_commit (n integer check (n < 9))');
+  const writing = (...statements: string[]) =>
+    db.transaction(async (tx) => {
+      for (const statement of statements) tx.runWithCommit(statement);
+      return statements.length;
+    });
+  const insert = (n: number) => `insert into with_commit values (${n})`;
+  for (const last of [insert(9), 'insert into', 'select 1 / 0'])
+    await assert.rejects(writing(insert(1), last), { code: /^(23514|42601|22012)$/ });
+  await assert.rejects(
+    db.transaction(async (tx) => {
+      tx.runWithCommit(insert(2));
+      await tx.query(insert(3));
+      throw new Error('no');
+    }),
+    /no/,
+  );
+  assert.deepEqual(await db.query('select n from with_commit'), []);
+  assert.equal(await writing(insert(4), insert(5)), 2);
+  await db.transaction(async (tx) => {
+    tx.runWithCommit(insert(7));
+    await tx.query(insert(6));
+  });
+  const rows = await db.query<{ n: number }>('select n from with_commit');
+  assert.deepEqual(
+    rows.map(({ n }) => n),
+    [4, 5, 6, 7],
+  );
+});
+
 test('a snapshot sees one moment and refuses to write', async () => {
   await database.db
     .transaction(async (tx) => {

@@ -38,6 +38,11 @@ export type Tx = Queryable & {
   copyRows(query: string, onRow: (fields: (Buffer | undefined)[]) => void): Promise<void>;
   /** Inserts rows faster than a statement does; `into` is `table (columns)`. */
   copyInto(into: string, rows: CopyRows): Promise<void>;
+  /**
+   * Runs statements without parameters right before the commit, in the order of the calls. They are sent with it, which
+   * saves a small write a tenth of its time. If one fails, the transaction does.
+   */
+  runWithCommit(statement: string): void;
 };
 
 /** Statements that are sent together and whose responses arrive together. */
@@ -226,6 +231,7 @@ async function transact<T>(
   let beginning: Promise<unknown> | undefined;
   const begun = () => (beginning ??= client.query(begin).catch(throwReadable));
   const { query, run } = queryableOf(client);
+  const last: string[] = [];
   const result = await work({
     isTransaction: true,
     async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
@@ -249,8 +255,10 @@ async function transact<T>(
       await begun();
       return copyInto(client, into, rows).catch(throwReadable);
     },
+    runWithCommit: (statement) => last.push(statement),
   });
-  if (beginning !== undefined) await client.query('commit').catch(throwReadable);
+  if (last.length > 0) await begun();
+  if (beginning !== undefined) await client.query([...last, 'commit'].join(';\n')).catch(throwReadable);
   return result;
 }
 

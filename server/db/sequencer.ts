@@ -2,7 +2,8 @@ import { type Repetition, repeatEvery } from '../concurrency.ts';
 import type { Db, Tx } from './pool.ts';
 
 /**
- * Positions for rows that are written without one, in the transactions of their causes.
+ * Positions for rows that are written without one, in the transactions of their causes. Transactions about records write
+ * rows of `dataset_outbox` instead, which get their positions when they are copied to the table of the sequence.
  *
  * The holder of the row of a sequence in `sequencer` is its sequencer; if the holder dies, the lock is released. A
  * position becomes visible only when its step commits, and the next step waits for that, so a visible position is never
@@ -13,11 +14,14 @@ export type Sequence = {
   readonly name: SequenceName;
   /**
    * Gives the positions after `lastPosition` to the oldest rows without one, without a gap. It locks these rows: a row that
-   * is deleted meanwhile would leave a gap. No waiting row was written before `from`.
+   * is deleted meanwhile would leave a gap. Also copies what waits in `dataset_outbox` and is not copied yet. No waiting row
+   * was written before `from`.
    */
   place(tx: Tx, at: { lastPosition: number; from: string }): Promise<Placed>;
+  /** Removes from `dataset_outbox` what was copied, after the commit: a process that dies before leaves it to the next one. */
+  removeCopied?(db: Db, at: { from: string }): Promise<void>;
 };
-type SequenceName = 'audit' | 'event';
+export type SequenceName = 'audit' | 'event';
 /** The number of rows that got a position, and whether others may still wait. */
 export type Placed = { count: number; isMore: boolean };
 
@@ -87,11 +91,11 @@ async function step(
   { sequence, lock }: { sequence: Sequence; lock: 'for update' | 'for update skip locked' },
 ): Promise<Placed> {
   const none = { count: 0, isMore: false };
-  const from = await findWaiting(db, sequence.name);
-  if (from === undefined) return none;
-  return db.transaction(async (tx) => {
+  const { from, isWaiting, hasOutbox } = await look(db, sequence.name);
+  if (!isWaiting) return none;
+  const done = await db.transaction(async (tx) => {
     const lastPosition = await lockSequence(tx, { name: sequence.name, lock });
-    if (lastPosition === undefined) return none;
+    if (lastPosition === undefined) return undefined;
     const placed = await sequence.place(tx, { lastPosition, from });
     if (placed.count > 0) {
       await tx.query('update sequencer set last_position = last_position + $1 where name = $2', [
@@ -101,6 +105,8 @@ async function step(
     }
     return placed;
   });
+  if (done !== undefined && hasOutbox) await sequence.removeCopied?.(db, { from });
+  return done ?? none;
 }
 
 /**
@@ -126,34 +132,51 @@ export async function lockSequence(
   return held?.position;
 }
 
+type Look = {
+  /** The transaction from which on rows wait for their positions. */
+  from: string;
+  isWaiting: boolean;
+  /** Whether rows are in the outbox, copied or not. */
+  hasOutbox: boolean;
+};
+
 /**
- * The transaction from which on rows wait for their positions; undefined if no row waits. Writes nothing to the disk.
+ * Looks for rows that wait. Writes nothing to the disk.
  *
  * The rows of an open transaction have its ID or a later one, and all earlier transactions are committed or rolled back. So a
  * look begins at the oldest open transaction or waiting row of the previous look, and reads only later rows. An old snapshot
  * keeps the index entries of all rows that have waited: with 30,000 of them a look reads 3 blocks instead of 1,514.
  */
-async function findWaiting(db: Db, name: SequenceName): Promise<string | undefined> {
+async function look(db: Db, name: SequenceName): Promise<Look> {
   const memory = memoryOf(db, name);
   const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
   memory.looks += 1;
-  const [seen] = await db.query<{ from: string; isWaiting: boolean }>(
+  const [seen] = await db.query<Look>(
     `select
-       least(oldest.written_in, pg_snapshot_xmin(pg_current_snapshot()))::text as "from",
-       oldest.written_in is not null as "isWaiting"
+       least(own, sent, pg_snapshot_xmin(pg_current_snapshot()))::text as "from",
+       coalesce(own, sent) is not null as "isWaiting",
+       sent is not null as "hasOutbox"
      from (
-       select (
-         select written_in
-         from ${name}
-         where position is null and written_in >= $1::xid8
-         order by written_in
-         limit 1
-       ) as written_in
+       select
+         (
+           select written_in
+           from ${name}
+           where position is null and written_in >= $1::xid8
+           order by written_in
+           limit 1
+         ) as own,
+         (
+           select written_in
+           from dataset_outbox
+           where sequence = '${name}' and written_in >= $1::xid8
+           order by written_in
+           limit 1
+         ) as sent
      ) as oldest`,
     [from],
   );
   memory.from = seen?.from ?? beginning;
-  return seen?.isWaiting ? memory.from : undefined;
+  return seen ?? { from: beginning, isWaiting: false, hasOutbox: false };
 }
 
 function memoryOf(db: Db, name: SequenceName): Memory {

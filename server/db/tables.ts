@@ -49,6 +49,7 @@ export interface Audit {
   details: Generated<Json>;
   environment_id: number | null;
   id: Generated<number>;
+  outbox_id: string | null;
   position: number | null;
   target: string;
   written_in: Generated<string>;

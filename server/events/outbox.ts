@@ -1,5 +1,6 @@
-import type { Queryable } from '../db/pool.ts';
-import { compatTypes } from './compat-types.ts';
+import { writeToOutbox } from '../db/dataset-outbox.ts';
+import type { Queryable, Tx } from '../db/pool.ts';
+import { type CompatType, compatTypes } from './compat-types.ts';
 import type { EventData, EventType } from './event-types.ts';
 
 /**
@@ -30,4 +31,16 @@ export async function queueEvent<T extends EventType>(
     [id, event.environmentId, event.type, JSON.stringify(event.data), Object.hasOwn(compatTypes, event.type)],
   );
   return id;
+}
+
+/**
+ * As `queueEvent`, in a transaction about the records of a dataset. Not for events that a connection may have sent to its
+ * own address: the outbox has no column for that.
+ */
+export function queueEventOfDataset<T extends Exclude<EventType, CompatType>>(
+  tx: Tx,
+  { datasetId, ...event }: { datasetId: number; environmentId: number; type: T; data: EventData[T] },
+): void {
+  const { environmentId: environment_id, type, data } = event;
+  writeToOutbox(tx, { datasetId, sequence: 'event', columns: { environment_id, type, data } });
 }

@@ -1,3 +1,4 @@
+import { removeFromOutbox } from '../db/dataset-outbox.ts';
 import type { Placed, Sequence } from '../db/sequencer.ts';
 import { fanOut } from './fan-out.ts';
 
@@ -8,6 +9,11 @@ const maxEvents = 1_000;
  */
 const maxDeliveries = 2_500;
 
+/** SQL: whether a row of the outbox is in the feed, or its environment is removed, and its events with it. */
+const isSettled = `
+  (select true from event where event.id = dataset_outbox.id) is not null
+  or (select true from environment where id = (entry ->> 'environment_id')::bigint) is null`;
+
 /**
  * Gives events their positions in the feed, in the order in which the events of a step were written: see `Sequence`.
  * With its position an event gets its deliveries.
@@ -16,14 +22,34 @@ export const eventSequence: Sequence = {
   name: 'event',
   async place(tx, { lastPosition, from }) {
     // Some events may be removed with their environment meanwhile. Locked events stay, and only these get a position.
+    // Between events from the outbox and others, the time decides: each has the latest time of those before it.
     const [found] = await tx.query<{ count: number; seen: number }>(
-      `with oldest as materialized (
-         select id, environment_id, ordinal
+      `with own as materialized (
+         select id, environment_id, created_at, ordinal
          from event
          where position is null and written_in >= $2::xid8
          order by ordinal
          limit $3
          for update skip locked
+       ), sent as materialized (
+         select *, (entry ->> 'environment_id')::bigint as environment_id
+         from dataset_outbox
+         where sequence = 'event'
+           and written_in >= $2::xid8
+           and not (${isSettled})
+         order by ordinal
+         limit $3
+       ), oldest as (
+         select id, environment_id, row_number() over (order by latest, is_sent, ordinal) as rank
+         from (
+           select id, environment_id, ordinal, false as is_sent, max(created_at) over (order by ordinal) as latest
+           from own
+           union all
+           select id, environment_id, ordinal, true, max(written_at) over (order by ordinal)
+           from sent
+         ) as waiting
+         order by rank
+         limit $3
        ), reached as (
          select environment_id, count(*) as endpoints
          from endpoint
@@ -35,8 +61,8 @@ export const eventSequence: Sequence = {
        ), ranked as (
          select
            oldest.id,
-           row_number() over (order by oldest.ordinal) as rank,
-           sum(1 + coalesce(reached.endpoints, 0)) over (order by oldest.ordinal) as deliveries
+           oldest.rank,
+           sum(1 + coalesce(reached.endpoints, 0)) over (order by oldest.rank) as deliveries
          from oldest
          left join reached on reached.environment_id = oldest.environment_id
        ), placed as (
@@ -46,12 +72,22 @@ export const eventSequence: Sequence = {
          where event.id = ranked.id
            and (ranked.rank = 1 or ranked.deliveries <= $4)
          returning event.id
+       ), copied as (
+         insert into event (id, environment_id, type, data, created_at, position)
+         select sent.id, environment_id, entry ->> 'type', entry -> 'data', written_at, $1 + ranked.rank
+         from ranked
+         join sent on sent.id = ranked.id
+         where ranked.rank = 1 or ranked.deliveries <= $4
+         returning event.id
        )
-       select (select count(*) from placed) as count, (select count(*) from oldest) as seen`,
+       select
+         (select count(*) from placed) + (select count(*) from copied) as count,
+         (select count(*) from oldest) as seen`,
       [lastPosition, from, maxEvents, maxDeliveries],
     );
     const { count, seen } = found ?? { count: 0, seen: 0 };
     if (count > 0) await fanOut(tx, { afterPosition: lastPosition, upTo: lastPosition + count });
     return { count, isMore: count < seen || seen === maxEvents } satisfies Placed;
   },
+  removeCopied: (db, { from }) => removeFromOutbox(db, { sequence: 'event', from, isSettled }),
 };

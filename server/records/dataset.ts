@@ -47,6 +47,8 @@ export type Dataset = {
 
 /** A dataset whose row this transaction has locked. */
 export type LockedDataset = Dataset & {
+  model: string;
+  variant: string;
   /** The connection was deleted: nothing may be written. */
   isClosed: boolean;
   /**
@@ -180,20 +182,26 @@ export async function ensureDataset(db: Db, name: DatasetName): Promise<number> 
 /**
  * Waits for the dataset's lock, which orders all its writers, and returns the row as the last writer left it; undefined
  * if the dataset is gone. The lock is a statement of its own, since other rows of the same statement are read as of
- * before the wait. Plans the rest of the transaction by index alone.
+ * before the wait. Plans the rest of the transaction by index alone. An id that a caller has given needs `owner`.
  */
-export async function lockDataset(tx: Tx, datasetId: number): Promise<LockedDataset | undefined> {
+export async function lockDataset(
+  tx: Tx,
+  datasetId: number,
+  owner?: { connection: number },
+): Promise<LockedDataset | undefined> {
   // The subquery has waited for the lock when the clock is read. Without parameters, it is sent with `begin`.
   const rows = await tx.query<LockedDataset>(`
      select
        ${columns},
+       model,
+       variant,
        closed as "isClosed",
        greatest(clock_timestamp(), last_modified_at + interval '1 microsecond')::text as "writeTime",
        ${byIndexAlone}
      from (
        select *
        from dataset
-       where id = ${datasetId}
+       where id = ${datasetId} ${owner === undefined ? '' : `and connection = ${owner.connection}`}
        for no key update
      ) as dataset`);
   return first(rows);

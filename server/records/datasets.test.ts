@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import { destroyConnection } from '../connections/store/save.ts';
 import { AppError } from '../errors.ts';
@@ -133,6 +134,7 @@ test('an emptied dataset keeps its last position, settings and valid cursors, an
   for (const table of ['record', 'payload', 'prune', 'tracked']) {
     assert.deepEqual(await bench.db.query(`select 1 from ${table} where dataset_id = $1`, [id]), [], table);
   }
+  await placeEntries(bench.db);
   const [event] = await bench.db.query<{ data: Record<string, unknown> }>(
     `select data from event where type = 'records.dataset_emptied'`,
   );

@@ -1,9 +1,9 @@
-import { type AuditEntry, writeAudit } from '../activity/audit.ts';
+import { type AuditEntry, writeDatasetAudit } from '../activity/audit.ts';
 import { holdConnection } from '../connections/store/store.ts';
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DatasetSubject, EventData } from '../events/event-types.ts';
-import { queueEvent } from '../events/outbox.ts';
+import { queueEventOfDataset } from '../events/outbox.ts';
 import { cursorWriter } from './cursor.ts';
 import {
   type Dataset,
@@ -122,18 +122,15 @@ export async function setDatasetSettings(
     if (row === undefined) throw new Error('a locked dataset has no row');
     const dataset = toView(row);
     if (by !== undefined) {
-      await writeAudit(tx, {
-        ...by,
-        action: 'dataset.changed',
-        details: {
-          model: of.model,
-          variant: of.variant,
-          ignore_fields: dataset.ignoreFields.join(','),
-          keep_previous: dataset.keepPrevious,
-          mass_delete_share: dataset.massDeleteShare,
-          mass_delete_number: dataset.massDeleteNumber,
-        },
-      });
+      const details = {
+        model: of.model,
+        variant: of.variant,
+        ignore_fields: dataset.ignoreFields.join(','),
+        keep_previous: dataset.keepPrevious,
+        mass_delete_share: dataset.massDeleteShare,
+        mass_delete_number: dataset.massDeleteNumber,
+      };
+      writeDatasetAudit(tx, datasetId, { ...by, action: 'dataset.changed', details });
     }
     return dataset;
   });
@@ -193,5 +190,11 @@ export async function queueDatasetEvent(tx: Tx, event: DatasetEvent & { datasetI
   );
   if (owner === undefined) return;
   const { environmentId, of } = owner;
-  await queueEvent(tx, { environmentId, type: event.type, data: { ...of, model, variant, ...event.data } });
+  const { datasetId, type, data } = event;
+  queueEventOfDataset(tx, {
+    datasetId,
+    environmentId,
+    type,
+    data: { ...of, model, variant, ...data },
+  });
 }

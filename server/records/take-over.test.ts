@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { placeEntries } from '../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import { startJobs } from '../jobs/jobs.ts';
 import { setPolicy } from './retention/policy.ts';
@@ -90,6 +91,7 @@ test('another node continues the retention of a killed node, and each record is 
   assert.deepEqual({ records, deleted, pruned, payload_bytes: left }, await calls.recount());
   assert.deepEqual([pruned, left], [count, 0]);
   const whole = { count, bytes: payload_bytes };
+  await placeEntries(db);
   const [receipts] = await db.query(
     `select sum((details ->> 'count')::bigint)::bigint as count, sum((details ->> 'bytes')::bigint)::bigint as bytes
      from audit

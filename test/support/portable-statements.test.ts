@@ -23,6 +23,7 @@ test('a statement that does not name the dataset in each relation is found', () 
     'delete from tracked',
     'with gone as (delete from payload where dataset_id = $1 returning seq), receipt as (insert into prune (dataset_id) select $1 from gone) select from gone',
     'insert into consumer (name, dataset_id) values ($1, $2)',
+    `insert into prune (dataset_id) values (12); insert into dataset_outbox (id, dataset_id) values ('a', 12)`,
     'select from dataset join connection on connection.id = dataset.connection where dataset.id = $1',
   ];
   for (const statement of bad) assert.equal(portabilityFaults(statement).length, 1, statement);
@@ -37,6 +38,7 @@ test('a statement of one dataset is allowed, whatever its form', () => {
     'update payload set seq = 1 from (select ctid as row_id from payload where dataset_id = $1) as part where payload.ctid = part.row_id and payload.dataset_id = $1::bigint::double precision',
     'with gone as (delete from payload where dataset_id = $1 returning seq) update dataset set pruned = 0 where id = $1',
     'insert into prune (dataset_id, pruned_at) values ($1, $2)',
+    `insert into prune (dataset_id) values (12); insert into dataset_outbox (dataset_id, entry) values (12, 'a; b')`,
     'copy payload (dataset_id, seq, body) from stdin (format binary)',
     'select payload from event where id = $1',
   ];
@@ -65,6 +67,7 @@ test('the statements of writes, reads and removals are judged', async () => {
     'update payload',
     'delete from payload',
     'insert into prune',
+    'insert into dataset_outbox',
     'insert into consumer',
     'select seq, body from payload where dataset_id = 0',
   ])

@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import pg from 'pg';
 import { hearStatements } from './recorder.ts';
 
-const tables = 'dataset|record|payload|prune|tracked|consumer';
+const tables = 'dataset|record|payload|prune|tracked|consumer|dataset_outbox';
 const mention = new RegExp(`\\b(${tables})\\b`);
 
 /** Statements that may break the rule, by a part of their text, and why. */
@@ -29,10 +29,13 @@ export const allowed: Record<string, string> = {
   'from dataset where has_leftovers': 'finds the datasets that were emptied, each minute',
   'from dataset where closed': 'finds the datasets of deleted connections, each minute',
   'where not dataset.closed and': 'closes the datasets of connections that older nodes have deleted',
+  'from dataset_outbox where written_at <': 'finds entries that wait for long, for an operator',
   'consumer.held_since limit 0': 'finds stalled consumers, for an operator',
   'update dataset set last_seq = last_seq + $1': 'raises all positions, for an operator',
   'as datasets from dataset': 'counts all datasets, for an operator',
   'sum(last_seq)': 'adds up all positions, for an operator',
+  'from dataset_outbox where sequence =':
+    'copies audit entries and events of all datasets, ten times a second',
   'hashtextextended(one::text': 'compares whole tables with a backup, for an operator',
 };
 
@@ -87,7 +90,7 @@ function faultsOfQuery({ text, isInner }: Query): string[] {
   const [, into, rest = ''] = new RegExp(`\\binsert into (${tables})\\b(.*)`).exec(text) ?? [];
   if (into !== undefined) {
     if (isInner) faults.push(`the insert into "${into}" is inside another statement`);
-    if (!/^ \(dataset_id\b[^)]*\) (?:values \( ?|select )\$1\b/.test(rest))
+    if (!/^ \(dataset_id\b[^)]*\) (?:values \( ?|select )(?:\$1|0)(?!\w)/.test(rest))
       faults.push(`the row for "${into}" does not begin with the dataset's id`);
   }
   const changed = new RegExp(`\\b(?:update|delete from) (${tables})\\b`).exec(text)?.[1];
@@ -100,9 +103,14 @@ function faultsOfQuery({ text, isInner }: Query): string[] {
   return faults;
 }
 
-/** What is wrong with a statement; empty if it is allowed. */
+/** What is wrong with a statement, or with several that are sent together; empty if all are allowed. */
 export function portabilityFaults(statement: string): string[] {
-  const text = normal(statement);
+  return normal(statement)
+    .split(/; ?/)
+    .flatMap((text) => faultsOfStatement(text));
+}
+
+function faultsOfStatement(text: string): string[] {
   if (!mention.test(text) || /^(begin|commit|rollback|copy \w+ \(dataset_id\b)/.test(text)) return [];
   if (!/^(select|with|insert|update|delete|copy)\b/.test(text)) return [];
   if (wholeTable.test(text)) return [];

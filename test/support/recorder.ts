@@ -39,7 +39,9 @@ export function hearStatements(onStatement: (heard: Heard) => void): () => void 
     ];
     const hear = (text: string, values: readonly unknown[]) =>
       onStatement({ client: this, asked, text, values });
-    if (typeof asked === 'string') hear(asked, Array.isArray(values) ? values : []);
+    if (typeof asked === 'string' && /;\ncommit$/.test(asked)) {
+      for (const statement of asked.split(';\n')) hear(statement, []);
+    } else if (typeof asked === 'string') hear(asked, Array.isArray(values) ? values : []);
     else if (typeof asked.submit !== 'function') {
       // The first statement of a transaction may be sent with `begin`.
       const [, begin, rest = ''] = /^(begin[^\n]*;)\n([\s\S]*)$/.exec(asked.text ?? '') ?? [];

@@ -286,5 +286,10 @@ export function rowsByVersion(): RowsByVersion {
   );
   after.set(56, `update integration set reported_sunsets = '{2027-01-01}';`);
   after.set(58, 'update dataset set closed = true where has_leftovers;');
+  const entry = `{"environment_id":1,"actor":"key:1","action":"records.pruned","target":"x","details":{"count":1}}`;
+  after.set(
+    62,
+    `insert into dataset_outbox (dataset_id, id, sequence, entry) values (1, ${uuid(30)}, 'audit', '${entry}');`,
+  );
   return { vault, after };
 }

@@ -240,7 +240,10 @@ export function judgeProcesses({
 /** Events, audit entries and runs that have waited for too long. */
 async function judgeBacklog(db: Db): Promise<Verdict> {
   if (!(await isThere(db, 'event')) || !(await isThere(db, 'run'))) return ok('The queues are empty.');
-  const [found] = await db.query<{ events: boolean; audit: boolean; runs: boolean }>(
+  const outbox = (await isThere(db, 'dataset_outbox'))
+    ? `exists (select from dataset_outbox where written_at < clock_timestamp() - interval '1 minute')`
+    : 'false';
+  const [found] = await db.query<{ events: boolean; audit: boolean; outbox: boolean; runs: boolean }>(
     `select
        exists (
          select from event where position is null and created_at < clock_timestamp() - interval '1 minute'
@@ -248,6 +251,7 @@ async function judgeBacklog(db: Db): Promise<Verdict> {
        exists (
          select from audit where position is null and created_at < clock_timestamp() - interval '1 minute'
        ) as audit,
+       ${outbox} as outbox,
        exists (
          select from run where state = 'waiting' and not_before < clock_timestamp() - interval '15 minutes'
        ) as runs`,
@@ -255,6 +259,7 @@ async function judgeBacklog(db: Db): Promise<Verdict> {
   const late = [
     found?.events && 'events without a position',
     found?.audit && 'audit entries without a position',
+    found?.outbox && 'audit entries or events of datasets without a position',
     found?.runs && 'runs that are more than 15 minutes overdue',
   ].filter(Boolean);
   if (late.length === 0) return ok('No entry has waited for a long time.');

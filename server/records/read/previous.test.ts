@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../../test/support/audit.ts';
 import {
   brand,
   datasetCalls,
@@ -172,6 +173,7 @@ test('a prune takes the former payload away, and estimate, counters and receipt 
       [id],
     );
     assert.deepEqual(receipt, estimate);
+    await placeEntries(bench.db);
     const [audited] = await bench.db.query<{ bytes: number }>(
       `select (details->>'bytes')::bigint as bytes
        from audit where action = 'records.pruned' order by id desc limit 1`,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../../test/support/audit.ts';
 import type { WirePage } from '../../../test/support/records.ts';
 import { type Answer, connect, openTrellis, type TestTrellis } from '../../../test/support/trellis.ts';
 import { putSettingKey } from '../../environments/setting-key.ts';
@@ -56,8 +57,9 @@ async function tenRecords() {
       const { body } = await at('GET', `${path}?model=${model}`, trellis.keys.dev);
       return [body.cursor, body.key_id];
     },
-    entries: async () =>
-      (
+    entries: async () => {
+      await placeEntries(trellis.db);
+      return (
         await trellis.db.query<{ text: string }>(
           `select actor || ' ' || action as text
            from audit
@@ -65,7 +67,8 @@ async function tenRecords() {
            order by id`,
           [model],
         )
-      ).map(({ text }) => text),
+      ).map(({ text }) => text);
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-import { writeAudit } from '../../activity/audit.ts';
+import { writeDatasetAudit } from '../../activity/audit.ts';
 import type { Connection } from '../../connections/store/store.ts';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { readOwner } from '../../environments/keys.ts';
@@ -150,7 +150,7 @@ async function moveWithin(
       callerKeyId,
     ]);
     const details = { key: by.keyId ?? null, former_key: ownerKeyId };
-    await auditConsumer(tx, by, { action: 'consumer.owner_changed', at: to, details });
+    auditConsumer(tx, by, { action: 'consumer.owner_changed', datasetId: dataset.id, at: to, details });
   } else if (current !== undefined) requireMover(by, { owner, name, cursor: current.cursor });
 
   let position: Position;
@@ -185,7 +185,7 @@ async function moveWithin(
   if (current !== undefined && owner !== 'caller' && !becomesOwner && by !== 'service') {
     const to_cursor = cursorAt(dataset.id, position) ?? null;
     const details = { from_cursor: current.cursor ?? null, to_cursor };
-    await auditConsumer(tx, by, { action: 'consumer.moved', at: to, details });
+    auditConsumer(tx, by, { action: 'consumer.moved', datasetId: dataset.id, at: to, details });
   }
   return undefined;
 }
@@ -295,7 +295,7 @@ export async function removeConsumer(
     const { owner } = await readOwnership(tx, { by, ownerKeyId: found.ownerKeyId, now });
     requireMover(by, { owner, name: at.name, cursor: found.cursor });
     await tx.query('delete from consumer where dataset_id = $1 and name = $2', [datasetId, at.name]);
-    if (by !== 'service') await auditConsumer(tx, by, { action: 'consumer.removed', at });
+    if (by !== 'service') auditConsumer(tx, by, { action: 'consumer.removed', datasetId, at });
     return true;
   });
 }
@@ -367,17 +367,19 @@ function requireMover(
 }
 
 /** Adds an entry about the consumer to the audit log. */
-async function auditConsumer(
+function auditConsumer(
   tx: Tx,
   by: Exclude<Mover, 'service'>,
   entry: {
     action: 'consumer.owner_changed' | 'consumer.moved' | 'consumer.removed';
+    datasetId: number;
     at: { name: string; model: string; variant: string };
     details?: Record<string, string | number | null>;
   },
-): Promise<void> {
+): void {
   const { environmentId, actor, target } = by;
   const { name, model, variant } = entry.at;
   const details = { name, model, variant, ...entry.details };
-  await writeAudit(tx, { environmentId, actor, target, action: entry.action, details });
+  const { datasetId, action } = entry;
+  writeDatasetAudit(tx, datasetId, { environmentId, actor, target, action, details });
 }

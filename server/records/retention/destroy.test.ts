@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import { destroyConnection } from '../../connections/store/save.ts';
 import { destroyOrphans } from './destroy.ts';
@@ -48,6 +49,7 @@ test('the audit log has each destruction once, also when many run at once or one
   await bench.db.transaction((tx) => destroyConnection(tx, { id: doomed.id, at: new Date() }));
   assert.equal(await destroyOrphans(bench.db, { signal: AbortSignal.abort() }), 0);
   await Promise.all(Array.from({ length: 20 }, () => destroyOrphans(bench.db)));
+  await placeEntries(bench.db);
   const entries = await bench.db.query<{ actor: string; details: Record<string, unknown> }>(
     `select actor, details from audit where action = 'records.destroyed' and details->>'model' = 'Noted'`,
   );

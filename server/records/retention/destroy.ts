@@ -78,7 +78,7 @@ async function destroyDataset(db: Db, { id, connection }: { id: number; connecti
     if (gone === undefined) return;
     const { model, variant, ...rest } = gone;
     const by = { environmentId, actor: 'service', target };
-    await writeReceipt(tx, by, { action: 'records.destroyed', dataset: { id, model, variant }, ...rest });
+    writeReceipt(tx, by, { action: 'records.destroyed', dataset: { id, model, variant }, ...rest });
   });
 }
 

@@ -5,8 +5,8 @@
 import { type Db, first, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
-import { readCursor } from '../cursor.ts';
-import { type Dataset, type DatasetName, findDataset, type LockedDataset, lockDataset } from '../dataset.ts';
+import { namedBy, readCursor } from '../cursor.ts';
+import { type Dataset, type DatasetName, type LockedDataset, lockDataset } from '../dataset.ts';
 import { rowBytes } from '../rows.ts';
 import { type Remover, writeReceipt } from './receipt.ts';
 
@@ -32,22 +32,22 @@ type PruneResult = { count: number; hasMore: boolean };
  * malformed or of another dataset, and `unknown_connection` if the connection was deleted meanwhile; then nothing has changed.
  */
 export async function pruneRecords(db: Db, request: PruneRequest): Promise<PruneResult> {
-  const dataset = await findDataset(db, request);
-  const until = readCursor(request.untilCursor, dataset);
-  if (dataset === undefined || dataset.pruneFloor >= until) return { count: 0, hasMore: false };
+  const { connection, model, variant, untilCursor } = request;
+  // The cursor says which dataset it is, so no statement has to look for it.
+  const named = namedBy(untilCursor);
+  if (named === undefined) throw new AppError('invalid_cursor');
   const pruned = await db.transaction(async (tx) => {
-    const locked = await lockDataset(tx, dataset.id);
-    if (locked === undefined) throw new AppError('invalid_cursor');
-    if (locked.isClosed) throw new AppError('unknown_connection');
-    // Another call may have pruned further while this one waited for the lock.
-    if (locked.pruneFloor >= until) return { count: 0, hasMore: false };
-    const end = await findEnd(tx, { dataset: locked, until, limit: request.limit });
-    const { count, bytes } = await removePayloads(tx, { dataset: locked, end: end.seq });
+    const dataset = await lockDataset(tx, named.datasetId, { connection });
+    const isOther = dataset?.model !== model || dataset.variant !== variant;
+    const until = readCursor(untilCursor, isOther ? undefined : dataset);
+    if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
+    if (dataset.pruneFloor >= until) return { count: 0, hasMore: false };
+    const end = await findEnd(tx, { dataset, until, limit: request.limit });
+    const { count, bytes } = await removePayloads(tx, { dataset, end: end.seq });
     if (count > 0) {
-      const { model, variant } = request;
-      await writeReceipt(tx, request.by, {
+      writeReceipt(tx, request.by, {
         action: 'records.pruned',
-        dataset: { id: locked.id, model, variant },
+        dataset: { id: dataset.id, model, variant },
         until: end.seq,
         count,
         bytes,
@@ -124,10 +124,9 @@ export async function removePayloads(
   );
   const { count, bytes, seqs } = first(rows) ?? { count: 0, bytes: 0, seqs: null };
   if (count > 0)
-    await tx.query(
+    tx.runWithCommit(
       `insert into prune (dataset_id, pruned_at, seqs, count, bytes)
-       values ($1, $2::timestamptz, $3::int8multirange, $4, $5)`,
-      [dataset.id, dataset.writeTime, seqs, count, bytes],
+       values (${dataset.id}, '${dataset.writeTime}', '${seqs}', ${count}, ${bytes})`,
     );
   return { count, bytes };
 }

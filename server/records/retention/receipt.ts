@@ -1,4 +1,4 @@
-import { actorOf, writeAudit } from '../../activity/audit.ts';
+import { actorOf, writeDatasetAudit } from '../../activity/audit.ts';
 import type { Connection } from '../../connections/store/store.ts';
 import type { Tx } from '../../db/pool.ts';
 import type { Caller } from '../../http/auth/caller.ts';
@@ -36,10 +36,10 @@ export type Receipt = {
 };
 
 /** Writes to the audit log what was removed, in the transaction that removes it. */
-export async function writeReceipt(tx: Tx, by: Remover, receipt: Receipt): Promise<void> {
+export function writeReceipt(tx: Tx, by: Remover, receipt: Receipt): void {
   const { action, until, count, bytes } = receipt;
   const { id, model, variant } = receipt.dataset;
   const { environmentId, actor, target } = by;
   const details = { model, variant, until_cursor: cursorWriter(id)(until), count, bytes };
-  await writeAudit(tx, { environmentId, actor, action, target, details });
+  writeDatasetAudit(tx, id, { environmentId, actor, action, target, details });
 }

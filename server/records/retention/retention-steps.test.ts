@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { asOwnerOfAudit } from '../../../test/support/audit.ts';
+import { asOwnerOfAudit, placeEntries } from '../../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import type { Db } from '../../db/pool.ts';
 import { acknowledge } from './consumers.ts';
@@ -18,7 +18,9 @@ before(async () => {
 });
 after(() => bench.end());
 beforeEach(() =>
-  asOwnerOfAudit(bench.db, ['truncate retention, retained, event, audit, record, payload, dataset cascade']),
+  asOwnerOfAudit(bench.db, [
+    'truncate retention, retained, event, audit, dataset_outbox, record, payload, dataset cascade',
+  ]),
 );
 
 const day = 86_400_000;
@@ -56,12 +58,14 @@ const reported = async () =>
       `select data from event where type = 'records.retention_done' order by id`,
     )
   ).map(({ data }) => data);
-const stepCounts = async () =>
-  (
+const stepCounts = async () => {
+  await placeEntries(bench.db);
+  return (
     await bench.db.query<{ count: number }>(
       `select (details ->> 'count')::integer as count from audit where action = 'records.pruned' order by id`,
     )
   ).map(({ count }) => count);
+};
 
 test('the next run reports once what a run removed before it was cut off', async () => {
   const { calls } = await dueTomorrow(1200);
@@ -149,6 +153,7 @@ test("the event for a stale consumer has the consumer's own cursor", async () =>
     cursor,
   );
   await runRetention(bench.db, { now: inDays(31) });
+  await placeEntries(bench.db);
   const [event] = await bench.db.query<{ data: { cursor: string } }>(
     `select data from event where type = 'consumer.stale'`,
   );

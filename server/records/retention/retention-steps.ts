@@ -129,7 +129,7 @@ async function takeSteps(
       const step = await by.step(tx, { dataset, until, records: pace.records });
       if (step === undefined) return undefined;
       const remover = { environmentId: due.environmentId, actor: 'retention', target: due.target };
-      await writeReceipt(tx, remover, { ...step, dataset: due });
+      writeReceipt(tx, remover, { ...step, dataset: due });
       await addTotals(tx, due, by.countOf(step));
       return step;
     });

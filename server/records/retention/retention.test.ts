@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { asOwnerOfAudit } from '../../../test/support/audit.ts';
+import { asOwnerOfAudit, placeEntries } from '../../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import type { Db } from '../../db/pool.ts';
 import { deleteRecords } from '../write/delete.ts';
@@ -19,7 +19,9 @@ before(async () => {
 });
 after(() => bench.end());
 const empty = () =>
-  asOwnerOfAudit(bench.db, ['truncate retention, event, audit, record, payload, dataset cascade']);
+  asOwnerOfAudit(bench.db, [
+    'truncate retention, event, audit, dataset_outbox, record, payload, dataset cascade',
+  ]);
 beforeEach(empty);
 
 const place = (integrationKey?: string) => ({ environmentId, integrationKey });
@@ -53,12 +55,16 @@ const setAge = async (calls: ReturnType<typeof datasetCalls>, until: number, day
 };
 const prunedIds = async (calls: ReturnType<typeof datasetCalls>) =>
   (await calls.listAll()).filter((one) => one._trellis_metadata.pruned_at !== null).map(({ id }) => id);
-const eventsOf = (type: string) =>
-  bench.db.query<{ data: Record<string, unknown> }>('select data from event where type = $1', [type]);
-const receipts = () =>
-  bench.db.query<{ actor: string; action: string; target: string; details: Record<string, unknown> }>(
+const eventsOf = async (type: string) => {
+  await placeEntries(bench.db);
+  return bench.db.query<{ data: Record<string, unknown> }>('select data from event where type = $1', [type]);
+};
+const receipts = async () => {
+  await placeEntries(bench.db);
+  return bench.db.query<{ actor: string; action: string; target: string; details: Record<string, unknown> }>(
     `select actor, action, target, details from audit where action like 'records.%' order by id`,
   );
+};
 
 test("payloads older than the policy's limit are deleted, newer payloads are kept, and no cursor changes", async () => {
   const { calls } = await newDataset(10);

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../../test/support/audit.ts';
 import type { WirePage } from '../../../test/support/records.ts';
 import { type Answer, connect, openTrellis, type TestTrellis } from '../../../test/support/trellis.ts';
 
@@ -20,11 +21,13 @@ const cursorsOf = async (model: string) => {
   const { body } = await at('GET', `/records?model=${model}`);
   return (body as unknown as WirePage).records.map(({ _trellis_metadata }) => _trellis_metadata.cursor);
 };
-const audit = (action: string) =>
-  trellis.db.query<{ environment_id: number; actor: string; target: string; details: object }>(
+const audit = async (action: string) => {
+  await placeEntries(trellis.db);
+  return trellis.db.query<{ environment_id: number; actor: string; target: string; details: object }>(
     'select environment_id, actor, target, details from audit where action = $1 order by id',
     [action],
   );
+};
 
 test('policies are set, listed, replaced and removed, each with an entry in the audit log', async () => {
   const own = { prune_after_days: 30, remove_tombstones_after_days: 90, wait_for_consumers: true };

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../../test/support/audit.ts';
 import type { WirePage } from '../../../test/support/records.ts';
 import { connect, openTrellis, type TestTrellis } from '../../../test/support/trellis.ts';
 
@@ -154,6 +155,7 @@ test('a dataset shows that it keeps former payloads, and a list has former value
     records: [{ id: 'a', city: 'Oslo', pets: ['cat'] }, { id: 'b' }],
   });
   await call('POST /records', { model: 'K', records: [{ id: 'a', city: 'Rome', zip: 1, pets: ['cat'] }] });
+  await placeEntries(trellis.db);
   const [audited] = await trellis.db.query<{ details: Record<string, unknown> }>(
     `select details from audit where action = 'dataset.changed' order by id desc limit 1`,
   );

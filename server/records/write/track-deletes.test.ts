@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { placeEntries } from '../../../test/support/audit.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
@@ -39,6 +40,7 @@ const refusedAs = (code: string, payload?: object) => (error: unknown) => {
   return true;
 };
 const heldEvents = async (calls: Calls) => {
+  await placeEntries(bench.db);
   const events = await bench.db.query<{ data: Record<string, unknown> }>(
     `select data
      from event
