@@ -1,5 +1,5 @@
 /**
- * Reading exact counts of operations: the table `operation_count`, which `tally.ts` writes and `counts.ts` bounds.
+ * Reads the exact counts of operations and removes old ones: the table `operation_count`, which `tally.ts` writes.
  *
  * Counts know environment, integration, type, status, endpoint and function, so they cannot answer a filter by connection
  * or text: `series.ts` counts rows for these, up to a bound.

@@ -189,7 +189,7 @@ function addServiceCommands({ program, end }: Table): void {
   const provider = program.command('provider').description('add a provider to Trellis');
   provider
     .command('new')
-    .description('write a definition from a few answers, walk its flow, and name what is missing')
+    .description('write a definition from a few answers, test its OAuth flow, and name what is missing')
     .argument('<name>', 'the name of the provider, which is that of the file')
     .addOption(
       new Option('--mode <mode>', 'how a connection authenticates; default: typed').choices([

@@ -4,7 +4,7 @@ import { masterKeyPath, readMasterKeyRing } from '../data-dir.ts';
 import { proveKeyRing, proveStarted } from '../data-keys/master-keys.ts';
 import type { EmbeddedConnection } from '../db/embedded/embedded.ts';
 import { withEmbedded } from '../db/embedded/lend.ts';
-import { hasEmbedded } from '../db/embedded/place.ts';
+import { hasEmbedded } from '../db/embedded/server-dir.ts';
 import { readMigrationState } from '../db/migrate.ts';
 import { type Db, type DbTarget, openDb } from '../db/pool.ts';
 import { proveEnvironmentKeys } from '../environments/store.ts';

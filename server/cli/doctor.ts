@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import { loadConfig } from '../config/config.ts';
-import { hasEmbedded } from '../db/embedded/place.ts';
+import { hasEmbedded } from '../db/embedded/server-dir.ts';
 import type { Finding, State } from '../ops/doctor/check.ts';
 import { examine } from '../ops/doctor/examine.ts';
 import { withDatabase } from './database.ts';

@@ -25,11 +25,11 @@ const run = (name: string, ...more: string[]) =>
   runCommand(['provider', 'new', name, ...basics, '--out', directory, ...more], {});
 const textOf = (name: string) => readFile(join(directory, `${name}.yaml`), 'utf8');
 
-test('an OAuth definition is written, walked and told what it lacks', async () => {
+test('an OAuth definition is written, its flow is tested, and missing parts are named', async () => {
   const page = ['--authorization', 'https://acme.example/authorize'];
   const { code, stdout, stderr } = await run('own-acme', '--mode', 'OAUTH2', ...token, ...page);
   assert.deepEqual([code, stderr], [0, '']);
-  for (const step of ['authorization', 'exchange of the code', 'call of the API', 'refresh'])
+  for (const step of ['authorization', 'code exchange', 'API call', 'refresh'])
     assert.ok(stdout.includes(`ok: ${step}\n`), stdout);
   for (const part of ['source', 'verification', 'scopes', 'revocation', 'userinfo', 'setup'])
     assert.match(stdout, new RegExp(`missing: .*\`${part}\``));

@@ -1,9 +1,11 @@
 /**
- * `trellis provider new`: writes the definition of a provider out of a few answers, walks its flow, and names what is missing.
+ * `trellis provider new`: writes the definition of a provider from a few answers, tests its OAuth flow, and names what is
+ * missing.
  *
  * The flow of an OAUTH2 definition runs against a provider on loopback: authorization, exchange, a call, refresh, revocation.
- * That provider behaves as the sandbox's profile of the same name, or without a profile as the standard says. For other
- * modes, the command shows the call that a connection makes. Does not own: the checks (`providers/catalog.ts`), the requests (`auth-modes/`).
+ * That provider behaves as the sandbox's profile of the same name or, without a profile, as the standard says. For other
+ * modes, the command shows where a call has the credentials. Does not own: the checks (`providers/catalog.ts`), the requests
+ * (`auth-modes/`).
  */
 import { existsSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
@@ -23,7 +25,7 @@ import { CatalogError, openCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
 
 /** The modes that a few answers describe. */
-export const newModes = ['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'JWT'] as const;
+const newModes = ['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'JWT'] as const;
 type NewMode = (typeof newModes)[number];
 export type NewProviderOptions = {
   mode?: NewMode | undefined;
@@ -66,9 +68,11 @@ export async function newProviderCommand(name: string, options: NewProviderOptio
     for (const { line, message } of error.faults) console.error(`${file}:${line}: ${message}`);
     return 1;
   }
-  const isWalked = definition.auth_mode === 'OAUTH2' ? await walk(definition) : showCall(definition);
+  const isOAuth = definition.auth_mode === 'OAUTH2';
+  if (!isOAuth) showCall(definition);
+  const isWorking = !isOAuth || (await testFlow(definition));
   for (const line of missingIn(definition)) console.log(`missing: ${line}`);
-  return isWalked ? 0 : 1;
+  return isWorking ? 0 : 1;
 }
 
 const questions: Record<keyof Omit<Answers, 'header'>, string> = {
@@ -160,11 +164,13 @@ const client = { clientId: 'client-1', clientSecret: 'secret-1', scopes: [] };
 const redirectUri = 'https://trellis.invalid/oauth/callback';
 
 /** Prints each step of the flow. Returns whether all of them worked. */
-async function walk(definition: ProviderDefinition): Promise<boolean> {
+async function testFlow(definition: ProviderDefinition): Promise<boolean> {
   const own = profileOf(definition.name);
   const profile = own ?? standard;
   console.log(
-    own ? 'The sandbox knows habits of this provider.' : 'The sandbox plays a provider of the standard.',
+    own
+      ? 'The sandbox simulates this provider.'
+      : 'The sandbox simulates a provider that follows the standard.',
   );
   const context: OAuthContext & { now: Date } = {
     ...{ definition, values: {}, now: new Date() },
@@ -191,7 +197,7 @@ async function walk(definition: ProviderDefinition): Promise<boolean> {
   const call = async (accessToken: string) => {
     const credentials = { type: 'OAUTH2', access_token: accessToken, raw: {} } as const;
     const { headers, query } = placeCredentials({ definition, credentials, values: {} });
-    return report('call of the API', (await get(withQuery(`${api}/any`, query), headers)).status === 200);
+    return report('API call', (await get(withQuery(`${api}/any`, query), headers)).status === 200);
   };
   try {
     const asked = await authorizationRequest({ ...context, redirectUri });
@@ -202,8 +208,8 @@ async function walk(definition: ProviderDefinition): Promise<boolean> {
     const exchanged = await exchangeCode({
       ...{ ...context, fetch: viaLoopback, callbackParams, redirectUri, expectedState, codeVerifier },
     });
-    if (!exchanged.ok) return report('exchange of the code', false, exchanged.fault.error);
-    report('exchange of the code', true);
+    if (!exchanged.ok) return report('code exchange', false, exchanged.fault.error);
+    report('code exchange', true);
     const { accessToken, refreshToken: first } = exchanged.tokens;
     let isWorking = await call(accessToken);
     if (first === undefined) console.log('The provider gives no refresh token.');
@@ -229,14 +235,13 @@ function report(step: string, isDone: boolean, error?: string | null): boolean {
 }
 
 /** Prints where the credentials are in a call. */
-function showCall({ placement, api, auth_mode }: ProviderDefinition): boolean {
+function showCall({ placement, api, auth_mode }: ProviderDefinition): void {
   const places = placement.length > 0 ? placement : (authModes.get(auth_mode)?.placement ?? []);
   for (const { in: where, name, value } of places)
     console.log(`A call of ${api.base_url} has the ${where} ${name}: ${value}`);
-  return true;
 }
 
-/** What a good definition has besides, with the reason. */
+/** The recommended parts that the definition lacks, with what each is for. */
 function missingIn(definition: ProviderDefinition): string[] {
   const { source, verification, scopes, revocation, userinfo, refresh, setup, auth_mode } = definition;
   const isOAuth = auth_mode === 'OAUTH2';

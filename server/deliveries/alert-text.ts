@@ -2,7 +2,7 @@
  * The texts of alerts: what happened in one sentence, what to do, and a link to the page of the dashboard.
  *
  * Names of connections, functions and models may come from end users and providers. A text never contains a line break, a
- * control character or a direction mark of a name, and at most `maxName` characters of it.
+ * control character or a direction mark of a name, and contains at most `maxName` characters of each name.
  */
 import { type DescribedType, eventCatalogue } from '../events/event-types.ts';
 
@@ -52,7 +52,7 @@ function alertOf(facts: Facts, quote: Quote): { headline: string; sentence: stri
 }
 
 function headlineOf(type: string, data: Facts['data'], name: (value: unknown) => string): string {
-  const { connection_id: connection, provider_config_key: integration, function: of, cause } = data;
+  const { connection_id: connection, provider_config_key: integration, function: functionName, cause } = data;
   switch (type) {
     case 'endpoint.test':
       return 'This is a test: alerts of this environment arrive here.';
@@ -62,7 +62,7 @@ function headlineOf(type: string, data: Facts['data'], name: (value: unknown) =>
       return `Connection ${name(connection)} of ${name(integration)} is blocked: ${cause}.`;
     case 'sync.failing':
       return (
-        `Sync ${name(of)} of connection ${name(connection)} (${name(integration)}) has failed ` +
+        `Sync ${name(functionName)} of connection ${name(connection)} (${name(integration)}) has failed ` +
         `${data.failures} times in a row: ${codeOf(data.error)}.`
       );
     case 'integration.misconfigured':
@@ -75,15 +75,15 @@ function headlineOf(type: string, data: Facts['data'], name: (value: unknown) =>
   const subject = [
     ['integration', integration],
     ['connection', connection],
-    ['function', of],
+    ['function', functionName],
     ['model', data.model],
-  ].flatMap(([of, value]) => (typeof value === 'string' ? `${of} ${name(value)}` : []));
+  ].flatMap(([noun, value]) => (typeof value === 'string' ? `${noun} ${name(value)}` : []));
   return subject.length === 0
     ? `${type}: ${meaningOf(type)}`
     : `${type} (${subject.join(', ')}): ${meaningOf(type)}`;
 }
 
-/** The first sentence. Events of a later release may have a type that this node does not know. */
+/** The first sentence of the meaning of a type. Events of a later release may have a type that this node does not know. */
 function meaningOf(type: string): string {
   const described: DescribedType | undefined = Object.hasOwn(eventCatalogue, type)
     ? eventCatalogue[type as keyof typeof eventCatalogue]
@@ -91,7 +91,7 @@ function meaningOf(type: string): string {
   return described?.meaning.replace(/(?<=\w\.) .*/s, '') ?? 'an event.';
 }
 
-/** The message of an error may contain values of records. */
+/** Only the code of an error: its message may contain values of records. */
 function codeOf(error: unknown): string {
   return cleanName((error as { code?: unknown } | undefined)?.code);
 }
@@ -101,9 +101,9 @@ function pageOf(type: string, data: Facts['data'], more: number): string {
   const { connection_id: connection, provider_config_key: integration } = data;
   if (type.startsWith('endpoint.')) return 'events';
   if (typeof integration !== 'string') return 'events?tab=feed';
-  const of = encodeURIComponent(integration);
-  if (typeof connection !== 'string') return `integrations/of/${of}`;
-  if (more === 0) return `connections/${of}/${encodeURIComponent(connection)}`;
+  const key = encodeURIComponent(integration);
+  if (typeof connection !== 'string') return `integrations/of/${key}`;
+  if (more === 0) return `connections/${key}/${encodeURIComponent(connection)}`;
   if (type === 'connection.needs_reauth') return 'connections?status=needs_reauth';
   if (type === 'connection.blocked') return 'connections?status=blocked';
   return type.startsWith('sync.') ? 'functions?tab=syncs' : 'connections';

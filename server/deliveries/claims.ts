@@ -1,4 +1,5 @@
 import type { Db, Tx } from '../db/pool.ts';
+import { maxAlertEvents } from '../events/alerts.ts';
 import type { EndpointFormat, EndpointKind } from './endpoints.ts';
 
 /** The right to send the oldest waiting delivery of a lane, until its lease ends. */
@@ -234,9 +235,6 @@ export const dueLanes = {
   failing: dueLanesSql('failures > 0'),
 };
 
-/** The maximum number of events that one alert reports. */
-const maxReported = 10_000;
-
 /**
  * Adds the deliveries that wait behind the heads. No further delivery is queued in these lanes before the commit. A node of a
  * version without alerts puts events of other types and integrations in the same lane: they get messages of their own.
@@ -254,7 +252,7 @@ async function withOthers(tx: Tx, claims: readonly Claim[]): Promise<Claim[]> {
          and event.type = $3
          and event.data ->> 'provider_config_key' is not distinct from $4
        order by delivery.position, delivery.id
-       limit ${maxReported}`,
+       limit ${maxAlertEvents}`,
       [claim.endpoint.id, claim.lane, claim.delivery.type, claim.delivery.data.provider_config_key ?? null],
     );
     const others = waiting.map(({ id }) => id).filter((id) => id !== claim.delivery.id);

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Webhook } from 'standardwebhooks';
 import { connect, openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
-import { alertTypes } from '../events/event-types.ts';
+import { alertTypes } from '../events/alerts.ts';
 import { answer, ok, openReceiver, type Receiver } from './deliveries.fixture.ts';
 
 let trellis: TestTrellis;

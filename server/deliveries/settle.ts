@@ -6,6 +6,7 @@
  */
 import { writeAudit } from '../activity/audit.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
+import { alertIntervalMs } from '../events/alerts.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { type Claim, findHeads, forShortWork, type Head, headSql } from './claims.ts';
 import { disableEndpoint, hastenFailing, originOf } from './endpoints.ts';
@@ -21,9 +22,6 @@ import {
   retryDelayMs,
 } from './retry-policy.ts';
 import { type Attempt, evidenceOf } from './send.ts';
-
-/** The shortest time between two alerts of a lane, which is that of a type and an integration. */
-export const alertIntervalMs = 10 * 60_000;
 
 /** An attempt that arrived. */
 export type Arrived = {

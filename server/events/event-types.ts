@@ -699,17 +699,10 @@ export const eventCatalogue = {
   }),
 };
 
-/** The default types of an endpoint for alerts: events that require an action by a person. */
-export const alertTypes = [
-  'connection.needs_reauth',
-  'connection.blocked',
-  'sync.failing',
-  'integration.misconfigured',
-  'integration.sunset',
-  'endpoint.disabled',
-] as const satisfies (keyof typeof eventCatalogue)[];
-
 export type EventType = keyof typeof eventCatalogue;
 /** The data of an event, by type. */
 export type EventData = { [T in EventType]: z.input<(typeof eventCatalogue)[T]['data']> };
 export const eventTypes = Object.keys(eventCatalogue) as EventType[];
+
+/** `sync.failing` and `connection.refresh_delayed` are raised at this number of consecutive failures, which their meanings name. */
+export const failuresBeforeEvent = 3;

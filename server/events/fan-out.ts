@@ -1,4 +1,5 @@
 import type { Queryable } from '../db/pool.ts';
+import { alertDelayS } from './alerts.ts';
 import { compatTypes } from './compat-types.ts';
 
 /**
@@ -9,8 +10,6 @@ import { compatTypes } from './compat-types.ts';
  */
 
 const compat = Object.entries(compatTypes);
-/** How long the first alert of a lane waits for others that one message can report with it. */
-export const alertDelayS = 30;
 
 /** The parameters $1 and $2 of `placedEvents`. */
 export const compatParameters = [
@@ -32,7 +31,7 @@ export const placedEvents = (where: string) => `
     event.type,
     event.created_at,
     coalesce(
-      -- As much of the hash as a number of JavaScript holds.
+      -- The bits of the hash that a JavaScript number can hold.
       hashtextextended(
         (event.data ->> 'provider_config_key') || E'\\n' || (event.data ->> 'connection_id'),
         0

@@ -234,7 +234,7 @@ export function createFeedWatch(db: Db, { everyMs = 100 }: { everyMs?: number } 
 
   return {
     /** Resolves with true when the last position of all environments is after this one; with false on `given` or `stop`. */
-    async past(position: number, given: AbortSignal): Promise<boolean> {
+    async waitPast(position: number, given: AbortSignal): Promise<boolean> {
       const signal = AbortSignal.any([given, stopping.signal]);
       if (signal.aborted) return false;
       const { promise, resolve, reject } = Promise.withResolvers<boolean>();

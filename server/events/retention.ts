@@ -40,7 +40,7 @@ export async function removeOldEvents(
   return removed;
 }
 
-/** Removes only the rows of one range: if two nodes run it at once, the second finds the rest. */
+/** Removes only the rows of one range: if two nodes run the job at the same time, the second removes the rest. */
 async function removeSome(
   db: Db,
   { environmentId, before }: { environmentId: number; before: Date },

@@ -18,7 +18,7 @@ nameSchemas({ LatestEvent: latestEventWire });
 
 const access = { by: 'key', scope: 'events:read' } as const;
 const maxWaitS = 30;
-const maxPlacingMs = 2_000;
+const maxAssignMs = 2_000;
 
 const query = z.strictObject({
   after: z.string().optional(),
@@ -59,7 +59,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
         limit,
         types: types === undefined ? undefined : readTypes(types),
       };
-      await placeSoon(db);
+      await assignPositions(db);
       let found = await readFeed(db, {
         ...page,
         after: after === undefined ? undefined : readPosition(after, 'after'),
@@ -68,7 +68,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
         const isGone = new AbortController();
         reply.raw.once('close', () => isGone.abort());
         const signal = AbortSignal.any([isGone.signal, AbortSignal.timeout(wait * 1000)]);
-        while (found.events.length === 0 && (await watch.past(found.last, signal))) {
+        while (found.events.length === 0 && (await watch.waitPast(found.last, signal))) {
           found = await readFeed(db, { ...page, after: found.next });
         }
         // The key may have been revoked meanwhile.
@@ -107,7 +107,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
     }) => {
       if (integration !== undefined && id === undefined)
         throw fieldError('invalid_query_params', ['provider_config_key'], 'needs `connection_id`');
-      await placeSoon(db);
+      await assignPositions(db);
       const { events, next } = await readLatest(db, {
         of: caller,
         limit,
@@ -144,12 +144,12 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
 }
 
 /**
- * Gives positions to all events that were committed before the call, unless that takes longer than `maxPlacingMs`:
+ * Gives positions to all events that were committed before the call, unless that takes longer than `maxAssignMs`:
  * after a burst of events, or if a frozen node blocks it. Then the reader gets the rest with a later response.
  */
-async function placeSoon(db: Db): Promise<void> {
+async function assignPositions(db: Db): Promise<void> {
   const isDone = new AbortController();
-  const timeout = sleep(maxPlacingMs, undefined, { signal: isDone.signal }).catch(() => {});
+  const timeout = sleep(maxAssignMs, undefined, { signal: isDone.signal }).catch(() => {});
   await Promise.race([placeAll(db, eventSequence), timeout]).finally(() => isDone.abort());
 }
 

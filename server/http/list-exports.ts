@@ -52,8 +52,8 @@ export function addListExports(
   const bounds = { ...usualLimits, ...limits };
   const running = new Map<number, number>();
 
-  /** Returns the function that releases the place. */
-  function takePlace({ caller }: FastifyRequest): () => void {
+  /** Counts an export. Returns the function that ends the count. */
+  function countExport({ caller }: FastifyRequest): () => void {
     // Lists for people belong to no environment.
     const environment = (caller as FastifyRequest['caller'] | null)?.environmentId ?? 0;
     const own = running.get(environment) ?? 0;
@@ -85,17 +85,17 @@ export function addListExports(
         reply.raw.once('close', () => {
           if (!reply.sent) reply.hijack();
         });
-        const place = takePlace(request);
+        const release = countExport(request);
         let opened: Readable | Response;
         try {
           opened = await openExport(app, { request, reply, list, format, bounds });
         } catch (error) {
-          place();
+          release();
           if (reply.sent) return reply;
           throw error;
         }
-        if (opened instanceof Readable) opened.once('close', place);
-        else place();
+        if (opened instanceof Readable) opened.once('close', release);
+        else release();
         if (reply.sent) {
           // The client went while the first page was read.
           if (opened instanceof Readable) opened.destroy();

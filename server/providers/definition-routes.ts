@@ -1,4 +1,4 @@
-/** Definitions of one environment: `POST`, `PUT` and `DELETE /providers`. `routes.ts` shows them with those that ship. */
+/** `POST`, `PUT` and `DELETE /providers`: the definitions of one environment. `routes.ts` lists them with those that ship. */
 import { z } from 'zod';
 import { actorOf, writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
@@ -21,8 +21,8 @@ import { providerWire, toWire, wireOf } from './routes.ts';
 const one = { 200: z.object({ data: providerWire }) };
 const definition = z.string().min(1).max(maxTextLength);
 const params = z.object({ provider: z.string().max(255) });
-/** A definition decides where these secrets are sent. */
-const ofSecrets: readonly Scope[] = [
+/** The scopes to read the secrets that a definition sends to its addresses. */
+const secretScopes: readonly Scope[] = [
   'integrations:secrets',
   'connections:credentials',
   'connections:refresh_tokens',
@@ -71,13 +71,13 @@ export function definitionRoutes(
     async ({ body: { name, definition: text }, caller }) => {
       const read = readOrRefuse(catalog, { name, text });
       const { environmentId } = caller;
-      // It would decide where the secrets of their integrations are sent.
+      // Otherwise the new definition would decide where the secrets of integrations of the operator's provider are sent.
       if (catalog.find(name) !== undefined)
         throw new AppError('provider_exists', `The operator has defined a provider "${name}".`);
       await db.transaction(async (tx) => {
-        const users = await usersOf(tx, { environmentId, name });
-        if (users !== undefined)
-          throw new AppError('provider_exists', `The name is in use by ${users}. Choose another one.`);
+        const uses = await usesOf(tx, { environmentId, name });
+        if (uses !== undefined)
+          throw new AppError('provider_exists', `The name is in use by ${uses}. Choose another one.`);
         await insertEnvironmentDefinition(tx, { ...read, environmentId, name, text, at: now() });
         await audit(tx, caller, { action: 'provider.created', target: name });
       });
@@ -107,8 +107,8 @@ export function definitionRoutes(
       const { environmentId } = caller;
       await db.transaction(async (tx) => {
         const before = await lockEnvironmentDefinition(tx, { environmentId, name, catalog });
-        const users = await usersOf(tx, { environmentId, name });
-        if (users !== undefined) requireMayReplace(caller, { before, after: read.definition, users });
+        const uses = await usesOf(tx, { environmentId, name });
+        if (uses !== undefined) requireMayReplace(caller, { before, after: read.definition, uses });
         await replaceEnvironmentDefinition(tx, { ...read, environmentId, name, text, at: now() });
         await audit(tx, caller, { action: 'provider.updated', target: name });
       });
@@ -133,9 +133,9 @@ export function definitionRoutes(
       const { environmentId } = caller;
       await db.transaction(async (tx) => {
         await lockEnvironmentDefinition(tx, { environmentId, name, catalog });
-        const users = await usersOf(tx, { environmentId, name });
-        if (users !== undefined)
-          throw new AppError('provider_in_use', `The provider is in use by ${users}. Delete these first.`);
+        const uses = await usesOf(tx, { environmentId, name });
+        if (uses !== undefined)
+          throw new AppError('provider_in_use', `The provider is in use by ${uses}. Delete these first.`);
         await deleteEnvironmentDefinition(tx, { environmentId, name });
         await audit(tx, caller, { action: 'provider.deleted', target: name });
       });
@@ -144,7 +144,7 @@ export function definitionRoutes(
   );
 }
 
-/** Of a definition with its bases, as JSON: aliases of YAML can make much of a short text. */
+/** The maximum length of a definition merged with its bases, as JSON: YAML aliases can expand a short text. */
 const maxContentLength = 262_144;
 
 /** Throws `invalid_body` with the lines of the text. */
@@ -172,7 +172,7 @@ function readOrRefuse(catalog: Catalog, given: { name: string; text: string }): 
  * The IDs of the integrations that use the provider, and whether tokens wait for their revocation; undefined if there is
  * neither.
  */
-async function usersOf(
+async function usesOf(
   tx: Tx,
   { environmentId, name }: { environmentId: number; name: string },
 ): Promise<string | undefined> {
@@ -191,7 +191,7 @@ async function usersOf(
          where environment_id = $1
            and about ->> 'provider' = $2
        )
-     ) as users`,
+     ) as uses`,
     [environmentId, name],
   );
   return found?.keys ?? undefined;
@@ -199,19 +199,19 @@ async function usersOf(
 
 function requireMayReplace(
   caller: Caller,
-  { before, after, users }: { before: ProviderDefinition; after: ProviderDefinition; users: string },
+  { before, after, uses }: { before: ProviderDefinition; after: ProviderDefinition; uses: string },
 ): void {
   if (before.auth_mode !== after.auth_mode)
     throw new AppError(
       'provider_in_use',
-      `The provider is in use by ${users}, so its auth_mode must stay ${before.auth_mode}.`,
+      `The provider is in use by ${uses}, so its auth_mode must stay ${before.auth_mode}.`,
     );
   if (JSON.stringify(destinationsOf(before)) === JSON.stringify(destinationsOf(after))) return;
-  const missing = ofSecrets.filter((scope) => !hasScope(caller, scope));
+  const missing = secretScopes.filter((scope) => !hasScope(caller, scope));
   if (missing.length === 0) return;
   throw new AppError(
     'forbidden',
-    `The change decides where secrets of integrations are sent (${users}). Only a key that may read them can make it: ` +
+    `The change decides where secrets of integrations are sent (${uses}). Only a key that may read these secrets can make the change: ` +
       `the key lacks ${missing.join(' and ')}.`,
   );
 }

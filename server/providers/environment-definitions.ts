@@ -1,11 +1,13 @@
 /**
- * Definitions of one environment, made at run time (`POST /providers`): a generic OAuth 2 provider, an API of its own.
+ * Definitions that an environment adds at run time (`POST /providers`), for example of a generic OAuth 2 provider or of an
+ * internal API.
  *
- * Their names begin with `own-`, which no shipped definition does, so most reads need no query. The text is kept for
- * people; `content` is the text with its base merged in when it was saved, so that a later version of the base changes
- * nothing.
+ * Their names begin with `own-`, which no shipped definition does, so most reads need no query. `text` is what
+ * the user wrote; `content` is that text merged with its base at the time of saving, so that a later version of the base
+ * changes nothing.
  *
- * Does not own: the checks (`catalog.ts`), the routes (`definition-routes.ts`), who uses a definition (`integrations/`).
+ * Does not own: the checks (`catalog.ts`), the routes, which also find the integrations that use a
+ * definition (`definition-routes.ts`).
  */
 import { isViolationOf, type Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -22,8 +24,8 @@ type At = { environmentId: number; name: string };
 export type EnvironmentDefinition = { text: string; createdAt: Date; updatedAt: Date };
 
 /**
- * The catalogue as an environment sees it: with its own definitions, all or those with these names. One of the operator's
- * folder with the same name is hidden. No query if no name can be one of them.
+ * The catalogue as an environment sees it: with all its own definitions, or only those with these names. A definition of
+ * the operator's folder with the same name is hidden. Makes no query if no name begins with `own-`.
  */
 export async function catalogOfEnvironment(
   db: Queryable,
@@ -41,7 +43,7 @@ export async function catalogOfEnvironment(
   );
   return withDefinitions(
     catalog,
-    stored.map((one) => read(one, catalog)),
+    stored.map((one) => parse(one, catalog)),
   );
 }
 
@@ -64,7 +66,7 @@ export async function catalogForIntegration(
   );
   return withDefinitions(
     catalog,
-    stored.map((one) => read(one, catalog)),
+    stored.map((one) => parse(one, catalog)),
   );
 }
 
@@ -78,7 +80,7 @@ export async function listEnvironmentDefinitions(
      from provider_definition
      order by environment_id, name`,
   );
-  return stored.map((one) => ({ environmentId: one.environmentId, definition: read(one, catalog) }));
+  return stored.map((one) => ({ environmentId: one.environmentId, definition: parse(one, catalog) }));
 }
 
 /** The text of a definition and its times; undefined if the environment has none of this name. */
@@ -117,7 +119,7 @@ export async function insertEnvironmentDefinition(
   if (inserted.length === 0) throw new AppError('too_many_providers');
 }
 
-/** Locks the definition: until the transaction ends, no integration is made with it. Returns what it was. */
+/** Locks the definition and returns it: until the transaction ends, no integration can be created with it. */
 export async function lockEnvironmentDefinition(
   tx: Queryable,
   { environmentId, name, catalog }: At & { catalog: Catalog },
@@ -132,7 +134,7 @@ export async function lockEnvironmentDefinition(
   );
   if (stored === undefined)
     throw new AppError('not_found', `This environment has no provider of its own called "${name}".`);
-  return read(stored, catalog);
+  return parse(stored, catalog);
 }
 
 export async function replaceEnvironmentDefinition(
@@ -157,11 +159,11 @@ export async function deleteEnvironmentDefinition(tx: Queryable, { environmentId
   );
 }
 
-/** Parsing takes longer than a query, and most reads find what an earlier one has parsed. */
+/** Parsed definitions, since parsing takes longer than a query. */
 const parsed = new WeakMap<Catalog['modes'], Map<string, ProviderDefinition>>();
 const maxParsed = 1000;
 
-function read({ name, content }: Stored, { modes }: Catalog): ProviderDefinition {
+function parse({ name, content }: Stored, { modes }: Catalog): ProviderDefinition {
   const known = parsed.get(modes) ?? new Map<string, ProviderDefinition>();
   if (known.size >= maxParsed) known.clear();
   parsed.set(modes, known);

@@ -167,7 +167,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       await page.getByText('The records get new IDs').waitFor();
       await previewed();
       await picture(page, 'sheet-edit');
-      await page.getByRole('button', { name: 'Save and read it again' }).click();
+      await page.getByRole('button', { name: 'Save and read the sheet again' }).click();
       await page.getByText('The last run: 4 added.').waitFor();
       assert.ok((await records()).every(({ id }) => id !== 'Oslo'));
     });

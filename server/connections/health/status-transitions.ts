@@ -1,6 +1,7 @@
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import type { AppError } from '../../errors.ts';
+import { failuresBeforeEvent } from '../../events/event-types.ts';
 import {
   claimProbe,
   clearFault,
@@ -72,9 +73,6 @@ export type HealthDeps = {
   reader: Pick<ConnectionReader, 'forget' | 'forgetIntegration' | 'reread'>;
   now?: () => Date;
 };
-
-/** Failed refreshes in a row before an event reports them. */
-const attemptsBeforeEvent = 3;
 
 export function createStatusTransitions(given: HealthDeps): StatusTransitions {
   const { db, log, reader, now = () => new Date() } = given;
@@ -154,7 +152,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
          returning (outage->>'attempts')::integer as attempts, outage->>'since' as since`,
         [connection.id, connection.environmentId, JSON.stringify(outage), connection.credentialsVersion],
       );
-      if (row?.attempts !== attemptsBeforeEvent) return;
+      if (row?.attempts !== failuresBeforeEvent) return;
       await queueConnectionEvent(tx, connection, { type: 'connection.refresh_delayed', ...outage, ...row });
     });
     reader.forget(placeOf(connection));
@@ -197,7 +195,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
       [connection.id, connection.environmentId],
     );
     const attempts = before?.outage?.attempts ?? 0;
-    if (before && (before.status !== 'active' || attempts >= attemptsBeforeEvent)) {
+    if (before && (before.status !== 'active' || attempts >= failuresBeforeEvent)) {
       const { cause, since } = before.fault ?? before.outage ?? {};
       await queueConnectionEvent(tx, connection, {
         type: 'connection.recovered',

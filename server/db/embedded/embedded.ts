@@ -2,7 +2,7 @@
 //
 // Owns: DATA_DIR/postgres and the server in it: it is created, started and stopped, runs once, and is never left running.
 // Does not own: the pool (pool.ts), the schema (migrate.ts). Other files: the account of the server (account.ts), access
-// (access.ts), programs (binaries.ts), files (cluster.ts), one service per directory (lock.ts, place.ts), processes
+// (access.ts), programs (binaries.ts), files (cluster.ts), one service per directory (lock.ts, server-dir.ts), processes
 // (server.ts, run.ts), private servers of commands (private.ts), the server that commands share (lend.ts).
 
 import {
@@ -20,9 +20,9 @@ import path from 'node:path';
 import { listenBeside } from './access.ts';
 import { checkVersion, makeCluster } from './cluster.ts';
 import { provePlain } from './lock.ts';
-import { type Place, takePlace } from './place.ts';
 import { connectionAt, type EmbeddedConnection, type EmbeddedPostgres, type Log, runServer } from './run.ts';
 import { endOrphan, findServer, readServerFile } from './server.ts';
+import { lockServerDir, type ServerDir } from './server-dir.ts';
 
 export type { EmbeddedConnection, EmbeddedPostgres };
 
@@ -42,32 +42,32 @@ export async function startEmbedded(start: {
   maxConnections?: number;
 }): Promise<EmbeddedPostgres> {
   const { dataDir, log = () => {}, maxConnections } = start;
-  const place = await takePlace({ dataDir, log });
+  const serverDir = await lockServerDir({ dataDir, log });
   try {
-    const { clusterDir, binaries, account } = place;
+    const { clusterDir, binaries, account } = serverDir;
     if (!existsSync(clusterDir)) await makeCluster(clusterDir, { binaries, account });
-    return await serve(place, log, maxConnections);
+    return await serve(serverDir, log, maxConnections);
   } catch (error) {
-    place.release();
+    serverDir.release();
     throw error;
   }
 }
 
 /** As `startEmbedded`, for an existing database. Throws if there is none, and leaves no files then. */
 export async function openEmbedded(start: { dataDir: string; log: Log }): Promise<EmbeddedPostgres> {
-  const place = await takePlace(start);
+  const serverDir = await lockServerDir(start);
   try {
-    if (!existsSync(place.clusterDir)) throw new Error(`${place.clusterDir} does not exist`);
-    return await serve(place, start.log);
+    if (!existsSync(serverDir.clusterDir)) throw new Error(`${serverDir.clusterDir} does not exist`);
+    return await serve(serverDir, start.log);
   } catch (error) {
-    place.vacate();
+    serverDir.releaseAndCleanUp();
     throw error;
   }
 }
 
-/** Holds the place until the server is stopped. */
-async function serve(place: Place, log: Log, maxConnections?: number): Promise<EmbeddedPostgres> {
-  const { dir, clusterDir, account, binaries } = place;
+/** Holds the lock of the directory until the server is stopped. */
+async function serve(serverDir: ServerDir, log: Log, maxConnections?: number): Promise<EmbeddedPostgres> {
+  const { dir, clusterDir, account, binaries } = serverDir;
   checkVersion(clusterDir, binaries);
   await endOrphan(clusterDir, log);
   const write = boundedFile(path.join(dir, 'postgres.log'));
@@ -79,7 +79,7 @@ async function serve(place: Place, log: Log, maxConnections?: number): Promise<E
   const stop = async () => {
     await server.stop();
     remove();
-    place.release();
+    serverDir.release();
   };
   let stopped: Promise<void> | undefined;
   return {

@@ -17,7 +17,7 @@ const looksEachMs = 50;
 /**
  * Lends a server on the database of `dataDir` to `work`: the running one, otherwise one that is started for it. Simultaneous
  * commands share one server; it stops when the last of them has ended. Throws if there is no database, and after a minute if
- * another process holds the place; `log` receives a message about the wait.
+ * another process uses the data directory; `log` receives a message about the wait.
  */
 export async function withEmbedded<T>(
   { dataDir, log }: { dataDir: string; log: Log },
@@ -62,7 +62,7 @@ async function useRunning<T>(
   }
 }
 
-/** Returns the error if another process holds the place. */
+/** Returns the error if another process uses the data directory. */
 async function useOwn<T>(
   given: { dataDir: string; log: Log },
   work: (server: EmbeddedConnection) => Promise<T>,
@@ -83,7 +83,7 @@ async function useOwn<T>(
 
 /**
  * Runs `work` once no command uses `server` any more, and stops it. From the beginning of `work` on, a command that
- * requests the server is turned away before it has begun anything, and waits for the process that holds the place.
+ * requests the server is turned away before it has begun anything, and waits for the process that uses the data directory.
  * Commands that come before that are served. `log` receives a message if the wait is long.
  */
 export async function withoutUsers<T>(

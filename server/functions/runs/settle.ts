@@ -3,6 +3,7 @@
  */
 import type { OperationDetails } from '../../activity/operations.ts';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
+import { failuresBeforeEvent } from '../../events/event-types.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Vault } from '../../vault.ts';
 import { writeWhileHeld } from '../../work.ts';
@@ -168,9 +169,6 @@ async function syncSucceeded(tx: Tx, { claim, now, startedAt }: Ended): Promise<
   }
 }
 
-/** A sync with this many consecutive failures raises `sync.failing`. */
-const failingAfter = 3;
-
 async function syncFailed(
   tx: Tx,
   { claim, now, startedAt, error }: Ended & { error: RunError },
@@ -196,7 +194,7 @@ async function syncFailed(
     failed_at: now.toISOString(),
   };
   await queueEvent(tx, { environmentId, type: 'sync.failed', data });
-  if (failures === failingAfter) await queueEvent(tx, { environmentId, type: 'sync.failing', data });
+  if (failures === failuresBeforeEvent) await queueEvent(tx, { environmentId, type: 'sync.failing', data });
 }
 
 /**

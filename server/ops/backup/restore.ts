@@ -3,8 +3,8 @@ import { rm } from 'node:fs/promises';
 import { proveOrder } from '../../data-keys/master-keys.ts';
 import type { Account } from '../../db/embedded/account.ts';
 import { makeDraftDir, syncCluster, syncDir } from '../../db/embedded/cluster.ts';
-import { type Place, takePlace } from '../../db/embedded/place.ts';
 import { withPrivateServer } from '../../db/embedded/private.ts';
+import { lockServerDir, type ServerDir } from '../../db/embedded/server-dir.ts';
 import { migrate } from '../../db/migrate.ts';
 import { openDb } from '../../db/pool.ts';
 import type { Vault } from '../../vault.ts';
@@ -41,10 +41,10 @@ type Back = { madeAt: Date; keys: Restored; raised: Raised };
  * space, and if `restoreKeys` throws. Then the directory is unchanged, and is removed if it did not exist before.
  */
 export function restoreBackup(wanted: Wanted): Promise<Back> {
-  return inDraft(wanted, restoreKeys, async (draft, place) => {
-    await syncCluster(draft, place);
-    renameSync(draft, place.clusterDir);
-    syncDir(place.dir);
+  return inDraft(wanted, restoreKeys, async (draft, serverDir) => {
+    await syncCluster(draft, serverDir);
+    renameSync(draft, serverDir.clusterDir);
+    syncDir(serverDir.dir);
   });
 }
 
@@ -57,17 +57,17 @@ export function tryBackup(wanted: Wanted): Promise<Back> {
 async function inDraft(
   wanted: Wanted,
   restore: typeof restoreKeys,
-  finish: (draft: string, place: Place) => Promise<void>,
+  finish: (draft: string, serverDir: ServerDir) => Promise<void>,
 ): Promise<Back> {
   const { backup, dataDir, keyFile, vault, dropsNewer, goesBack, log } = wanted;
   const manifest = await readManifest(backup);
-  const place = await takePlace({ dataDir, log });
+  const serverDir = await lockServerDir({ dataDir, log });
   try {
-    proveFits(manifest, { backup, place });
+    proveFits(manifest, { backup, serverDir });
     const total = manifest.files.reduce((sum, { bytes }) => sum + bytes, 0);
-    await requireFreeSpace(place.dir, { bytes: total, what: 'the restore' });
-    const { binaries, account } = place;
-    const draft = makeDraftDir(place.dir, account);
+    await requireFreeSpace(serverDir.dir, { bytes: total, what: 'the restore' });
+    const { binaries, account } = serverDir;
+    const draft = makeDraftDir(serverDir.dir, account);
     try {
       await copyVerified(wanted, { draft, account, manifest, total });
       const back = await withPrivateServer(draft, { binaries, account, log }, async (server) => {
@@ -77,19 +77,22 @@ async function inDraft(
         const keys = await restore(db, { vault, keyFile, dropsNewer, at: new Date() });
         return { madeAt: manifest.madeAt, keys, raised: await raisePositions(db) };
       });
-      await finish(draft, place);
+      await finish(draft, serverDir);
       return back;
     } finally {
       await rm(draft, { recursive: true, force: true });
     }
   } finally {
     // The first start makes these files again.
-    place.vacate();
+    serverDir.releaseAndCleanUp();
   }
 }
 
-function proveFits(manifest: Manifest, { backup, place }: { backup: string; place: Place }): void {
-  const { clusterDir, binaries } = place;
+function proveFits(
+  manifest: Manifest,
+  { backup, serverDir }: { backup: string; serverDir: ServerDir },
+): void {
+  const { clusterDir, binaries } = serverDir;
   if (existsSync(clusterDir))
     throw new Error(
       `${clusterDir} contains a database: move it to another directory, or set DATA_DIR to another directory`,

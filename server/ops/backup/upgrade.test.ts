@@ -15,8 +15,8 @@ import { prepareOtherBinaries } from '../../db/embedded/binaries.ts';
 import { makeCluster, makeDraftDir, versionOf } from '../../db/embedded/cluster.ts';
 import { startEmbedded } from '../../db/embedded/embedded.ts';
 import { withEmbedded } from '../../db/embedded/lend.ts';
-import { takePlace } from '../../db/embedded/place.ts';
 import { withPrivateServer } from '../../db/embedded/private.ts';
+import { lockServerDir } from '../../db/embedded/server-dir.ts';
 import { migrate } from '../../db/migrate.ts';
 import { listMigrations, migrationsDirectory } from '../../db/migration-files.ts';
 import { type Db, openDb } from '../../db/pool.ts';
@@ -67,11 +67,11 @@ after(() => rm(dir, { recursive: true, force: true }));
 
 /** A database as an older version left it: other programs, and not yet the newest migration. */
 async function makeOld(): Promise<void> {
-  const place = await takePlace({ dataDir, log: () => {} });
+  const serverDir = await lockServerDir({ dataDir, log: () => {} });
   try {
-    const { account, clusterDir } = place;
+    const { account, clusterDir } = serverDir;
     const binaries = prepareOtherBinaries({
-      ...{ given: String(oldBinaries), account, dir: makeDraftDir(place.dir, account) },
+      ...{ given: String(oldBinaries), account, dir: makeDraftDir(serverDir.dir, account) },
     });
     await makeCluster(clusterDir, { binaries, account });
     const directory = join(dir, 'migrations');
@@ -93,7 +93,7 @@ async function makeOld(): Promise<void> {
       }
     });
   } finally {
-    place.release();
+    serverDir.release();
   }
 }
 

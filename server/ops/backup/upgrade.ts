@@ -6,8 +6,8 @@ import { prepareOtherBinaries } from '../../db/embedded/binaries.ts';
 import { makeDraft, makeDraftDir, syncCluster, versionOf } from '../../db/embedded/cluster.ts';
 import type { EmbeddedConnection } from '../../db/embedded/embedded.ts';
 import { withoutUsers } from '../../db/embedded/lend.ts';
-import { exchangeCluster, takePlace } from '../../db/embedded/place.ts';
 import { withPrivateServer } from '../../db/embedded/private.ts';
+import { exchangeCluster, lockServerDir } from '../../db/embedded/server-dir.ts';
 import { type Session, withSession } from '../../db/embedded/session.ts';
 import { migrate } from '../../db/migrate.ts';
 import { migrationsDirectory } from '../../db/migration-files.ts';
@@ -40,8 +40,8 @@ export async function upgradeDatabase(wanted: {
   onProgress: (progress: Progress) => void;
 }): Promise<Upgraded | undefined> {
   const { dataDir, log } = wanted;
-  const place = await takePlace({ dataDir, log });
-  const { dir, clusterDir, account, binaries } = place;
+  const serverDir = await lockServerDir({ dataDir, log });
+  const { dir, clusterDir, account, binaries } = serverDir;
   const drafts: string[] = [];
   try {
     if (!existsSync(clusterDir)) throw new Error(`${clusterDir} does not exist: there is nothing to upgrade`);
@@ -58,7 +58,7 @@ export async function upgradeDatabase(wanted: {
         `${wanted.oldBinaries} contains PostgreSQL ${old.major}, and the database was made by ${from}: use the programs of PostgreSQL ${from}`,
       );
     await requireFreeSpace(dir, { bytes: await sizeOfCluster(clusterDir), what: 'the upgrade' });
-    const draft = await makeDraft(dir, place);
+    const draft = await makeDraft(dir, serverDir);
     drafts.push(draft);
     // Commands find a server on the cluster itself. Their writes after the copy would be lost with it.
     const copied = await withPrivateServer(clusterDir, { binaries: old, account, log }, (source) =>
@@ -71,12 +71,12 @@ export async function upgradeDatabase(wanted: {
         ),
       ),
     );
-    await syncCluster(draft, place);
+    await syncCluster(draft, serverDir);
     exchangeCluster(clusterDir, { draft, kept });
     return { from, to: binaries.major, ...copied, kept };
   } finally {
     for (const draft of drafts) rmSync(draft, { recursive: true, force: true });
-    place.release();
+    serverDir.release();
   }
 }
 

@@ -219,7 +219,7 @@ const AUTH: Record<string, string> = {
   NONE: 'No credentials',
 };
 
-/** The search finds smaller categories. */
+/** Categories with fewer providers have no chip; the search finds them. */
 const minProviders = 9;
 
 /** The categories with the most providers as chips. At most one category is chosen. */
@@ -281,7 +281,7 @@ const LEVELS: Record<string, string> = {
   community: 'Not checked against the documentation of the provider',
 };
 
-/** How far the facts of a definition reach. */
+/** How the facts of a definition were checked. */
 function FactsNote({ provider: { level, source } }: { provider: Provider }) {
   if (level === undefined) return null;
   return (
@@ -301,7 +301,7 @@ function FactsNote({ provider: { level, source } }: { provider: Provider }) {
   );
 }
 
-/** Creates an integration: with test credentials, or with an own OAuth client. */
+/** Creates an integration: with test credentials, or with the user's own credentials. */
 function CreateDialog({
   provider,
   taken,

@@ -34,8 +34,8 @@ import { PreviewTable } from './PreviewTable.tsx';
 import {
   type Book,
   bookQuery,
+  defaultFrequencyQuery,
   type ListedSpreadsheets,
-  ownFrequencyQuery,
   type Preview,
   type PreviewColumn,
   previewQuery,
@@ -110,7 +110,7 @@ function Steps({ at, connection }: { at: At; connection: WholeConnection }) {
   });
   const choose = (next: string | undefined) => void navigate({ search: { spreadsheet: next } });
   if (search.edit !== undefined && edited === undefined) {
-    return <Text c="dimmed">No sheet is chosen under the name {search.edit}.</Text>;
+    return <Text c="dimmed">This connection has no sheet with the name {search.edit}.</Text>;
   }
   if (spreadsheet === undefined) {
     return <SpreadsheetStep at={at} isTest={connection.test} onChoose={choose} />;
@@ -420,7 +420,7 @@ function RowsStep({
     <>
       <Card component="section" aria-label="Rows">
         <Stack>
-          <Title order={2}>Its rows</Title>
+          <Title order={2}>Rows</Title>
           <Group align="flex-end" gap="sm">
             <NumberInput
               label="Header row"
@@ -473,7 +473,7 @@ function RowsStep({
   );
 }
 
-/** By the suggested key column if there is one, otherwise by content, which writes nothing to the sheet. */
+/** Identification by the suggested key column if there is one, otherwise by content, which writes nothing to the sheet. */
 function suggested(preview: Preview | undefined): RowIdentity {
   const keyColumn = preview?.suggestedKeyColumn ?? undefined;
   return { identity: keyColumn === undefined ? 'content' : 'key', keyColumn };
@@ -561,16 +561,17 @@ function KeyWarning({ keys: { empty, duplicates, examples } }: { keys: NonNullab
   return (
     <Alert color="yellow" role="status" title="Not every row has a unique key">
       {duplicates > 0 &&
-        `${duplicates === 1 ? 'One key stands' : `${duplicates.toLocaleString()} keys stand`} in more than one row: ${named}. The first row keeps the key, the others get key~2, key~3. `}
+        `${duplicates === 1 ? 'One key occurs' : `${duplicates.toLocaleString()} keys occur`} in more than one row: ${named}. The first row keeps the key, the others get key~2, key~3. `}
       {empty > 0 &&
-        `${empty === 1 ? 'One row has' : `${empty.toLocaleString()} rows have`} none, and ${empty === 1 ? 'is' : 'are'} identified by ${empty === 1 ? 'its' : 'their'} content.`}
+        `${empty === 1 ? 'One row has' : `${empty.toLocaleString()} rows have`} no key, and ${empty === 1 ? 'is' : 'are'} identified by ${empty === 1 ? 'its' : 'their'} content.`}
     </Alert>
   );
 }
 
-const own = 'own';
-/** Frequencies as the service writes them. */
-const common: Record<string, string> = {
+/** The choice of the default frequency. */
+const byDefault = 'default';
+/** By frequencies as the service writes them. */
+const commonFrequencies: Record<string, string> = {
   ...{ '1m': 'every minute', '15m': 'every 15 minutes', '30m': 'every 30 minutes' },
   ...{ '1h': 'every hour', '6h': 'every 6 hours', '1d': 'every day' },
 };
@@ -604,14 +605,14 @@ function SaveStep({
   const kept = new Set(
     datasets.filter(({ model, records }) => model === rowModel && records > 0).map(({ variant }) => variant),
   );
-  const { data: ownFrequency } = useQuery(ownFrequencyQuery(environment));
+  const { data: defaultFrequency } = useQuery(defaultFrequencyQuery(environment));
   const [typed, setTyped] = useState<string>();
   const names = { title: settings.title ?? '', tab: settings.tab ?? '' };
   const variant = edited?.variant ?? typed ?? freeVariant(names, new Set([...taken, ...kept]));
   const [frequency, setFrequency] = useState<string>();
   const sync = syncs?.syncs.find((one) => one.variant === variant);
-  const current = sync?.own_frequency ?? own;
-  const wrong = edited === undefined ? wrongName(variant, taken) : undefined;
+  const current = sync?.own_frequency ?? byDefault;
+  const nameError = edited === undefined ? nameErrorOf(variant, taken) : undefined;
   const isLeftover = edited === undefined && kept.has(variant);
   const isRenumbered = edited !== undefined && !keepsIds(edited, settings);
   const save = useMutation({
@@ -619,7 +620,11 @@ function SaveStep({
       saveSheet(environment, {
         ...{ at, variant, settings },
         frequency:
-          frequency === undefined || frequency === current ? undefined : frequency === own ? null : frequency,
+          frequency === undefined || frequency === current
+            ? undefined
+            : frequency === byDefault
+              ? null
+              : frequency,
         isNew: edited === undefined,
         emptied: isLeftover || isRenumbered,
       }),
@@ -635,7 +640,7 @@ function SaveStep({
       });
     },
   });
-  const offered = { ...(current !== own && { [current]: spelled(current) }), ...common };
+  const offered = { ...(current !== byDefault && { [current]: spelled(current) }), ...commonFrequencies };
   return (
     <Card component="section" aria-label="Save">
       <form
@@ -658,7 +663,7 @@ function SaveStep({
                 flex="1 1 240px"
                 maw={420}
                 value={variant}
-                error={wrong}
+                error={nameError}
                 onChange={({ currentTarget: { value } }) => setTyped(value.trim())}
               />
             )}
@@ -668,7 +673,10 @@ function SaveStep({
               flex="1 1 200px"
               maw={300}
               data={[
-                { value: own, label: ownFrequency ? `${spelled(ownFrequency)} (default)` : 'default' },
+                {
+                  value: byDefault,
+                  label: defaultFrequency ? `${spelled(defaultFrequency)} (default)` : 'default',
+                },
                 ...Object.entries(offered).map(([value, label]) => ({ value, label })),
               ]}
               value={frequency ?? current}
@@ -688,12 +696,12 @@ function SaveStep({
             </Alert>
           )}
           {settings.identity === 'metadata' && (
-            <Dimmed>The first run writes an invisible mark to each row of the sheet.</Dimmed>
+            <Dimmed>The first run writes the hidden ID to each row of the sheet.</Dimmed>
           )}
           {save.isError && <FaultNotice error={save.error} />}
           <Group justify="flex-end">
-            <Button type="submit" loading={save.isPending} disabled={isWaiting || wrong !== undefined}>
-              {edited === undefined ? 'Save and read the sheet' : 'Save and read it again'}
+            <Button type="submit" loading={save.isPending} disabled={isWaiting || nameError !== undefined}>
+              {edited === undefined ? 'Save and read the sheet' : 'Save and read the sheet again'}
             </Button>
           </Group>
         </Stack>
@@ -702,7 +710,7 @@ function SaveStep({
   );
 }
 
-function wrongName(name: string, taken: ReadonlySet<string>): string | undefined {
+function nameErrorOf(name: string, taken: ReadonlySet<string>): string | undefined {
   if (!variantPattern.test(name)) return 'Up to 255 letters, digits, _ and -';
   return taken.has(name) ? 'Another sheet of this connection has this name' : undefined;
 }

@@ -99,7 +99,7 @@ function turnedOff(name: string): Fault {
 }
 
 /** The default frequency of the sync. */
-export const ownFrequencyQuery = (environment: string) =>
+export const defaultFrequencyQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'sheets', 'shipped'],
     queryFn: async ({ signal }) => {

@@ -58,8 +58,7 @@ export const variantPattern = /^[A-Za-z0-9_-]{1,255}$/;
 
 /**
  * An unused name for a sheet's variant: `base` for the first sheet, so that a reader of the records needs no variant,
- * and
- * the tab's name for the others.
+ * and the tab's name for the others.
  */
 export function freeVariant(
   { title, tab }: { title: string; tab: string },

@@ -12,9 +12,9 @@ import {
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, test } from 'node:test';
-import { exchangeCluster, hasEmbedded, takePlace } from './place.ts';
+import { exchangeCluster, hasEmbedded, lockServerDir } from './server-dir.ts';
 
-const dataDir = realpathSync(mkdtempSync(path.join(tmpdir(), 'trellis-place-')));
+const dataDir = realpathSync(mkdtempSync(path.join(tmpdir(), 'trellis-server-dir-')));
 after(() => rmSync(dataDir, { recursive: true }));
 const clusterDir = path.join(dataDir, 'postgres/data');
 
@@ -25,7 +25,7 @@ function put(dir: string, name: string): void {
   // PostgreSQL does not run as root, and whose the directory is says as whom it runs.
   if (process.getuid?.() === 0) chownSync(dir, 65_534, 65_534);
 }
-const take = async () => (await takePlace({ dataDir, log: () => {} })).release();
+const take = async () => (await lockServerDir({ dataDir, log: () => {} })).release();
 
 test('an exchange of clusters keeps the old one, and the next process ends one that was broken off', async () => {
   put(clusterDir, 'old');

@@ -1,4 +1,4 @@
-// DATA_DIR/postgres, held by one process: the account of its server, and the programs for it.
+// DATA_DIR/postgres, which one process locks: the account of its server, and the programs for it.
 
 import {
   accessSync,
@@ -18,7 +18,7 @@ import { removeDrafts, syncDir } from './cluster.ts';
 import { takeLock } from './lock.ts';
 import type { Log } from './run.ts';
 
-export interface Place {
+export interface ServerDir {
   /** DATA_DIR/postgres. */
   dir: string;
   /** The path of the cluster, which may not exist yet. */
@@ -26,15 +26,15 @@ export interface Place {
   account: Account;
   binaries: Binaries;
   release(): void;
-  /** As `release`, and removes the files that this process has made for the place, and directories if they are empty. */
-  vacate(): void;
+  /** As `release`, and removes the files that this process has made in it, and directories that are empty then. */
+  releaseAndCleanUp(): void;
 }
 
 /**
- * Takes the place of a data directory's server for this process, until `release`. Throws if another service uses it, and if
- * this machine cannot run a server; each message names the remedy.
+ * Locks the directory of a data directory's server for this process, until `release`. Throws if another service uses it, and
+ * if this machine cannot run a server; each message names the remedy.
  */
-export async function takePlace({ dataDir, log }: { dataDir: string; log: Log }): Promise<Place> {
+export async function lockServerDir({ dataDir, log }: { dataDir: string; log: Log }): Promise<ServerDir> {
   const { dir, made } = makeDir(dataDir);
   const before = new Set(readdirSync(dir));
   const clusterDir = path.join(dir, 'data');
@@ -44,8 +44,8 @@ export async function takePlace({ dataDir, log }: { dataDir: string; log: Log })
       `another service${pid} is using the data directory ${dataDir}; ` +
       'stop it first, or set DATA_DIR to another directory',
   });
-  const vacate = () => {
-    for (const name of readdirSync(dir).filter((one) => !before.has(one) && isOfPlace.test(one)))
+  const releaseAndCleanUp = () => {
+    for (const name of readdirSync(dir).filter((one) => !before.has(one) && isWithoutData.test(one)))
       rmSync(path.join(dir, name), { recursive: true, force: true });
     lock.release();
     removeEmpty(made);
@@ -56,15 +56,15 @@ export async function takePlace({ dataDir, log }: { dataDir: string; log: Log })
     openWayTo(dir, { account, log });
     const binaries = prepareBinaries({ dir, account });
     await removeDrafts(dir);
-    return { dir, clusterDir, account, binaries, release: () => lock.release(), vacate };
+    return { dir, clusterDir, account, binaries, release: () => lock.release(), releaseAndCleanUp };
   } catch (error) {
-    vacate();
+    releaseAndCleanUp();
     throw error;
   }
 }
 
-/** Files in DATA_DIR/postgres that `takePlace` makes, which hold no data. */
-const isOfPlace = /^(service\.(lock|pid)|libraries|programs-.*)$/;
+/** Files in DATA_DIR/postgres that `lockServerDir` makes, which hold no data. */
+const isWithoutData = /^(service\.(lock|pid)|libraries|programs-.*)$/;
 
 /** Removes directories, the innermost first, until one is not empty. */
 function removeEmpty(made: readonly string[]): void {
@@ -83,7 +83,7 @@ export function hasEmbedded(dataDir: string): boolean {
 
 /**
  * Replaces the cluster with a complete one, and keeps the old one as `kept`. The result is on the disk when this returns. If
- * the process is killed midway, the next process that takes the place completes the exchange.
+ * the process is killed midway, the next process that locks the directory completes the exchange.
  */
 export function exchangeCluster(clusterDir: string, by: { draft: string; kept: string }): void {
   rmSync(nextOf(clusterDir), { recursive: true, force: true });
