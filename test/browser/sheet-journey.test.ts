@@ -246,8 +246,8 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       const types = await rows.getByRole('columnheader').allTextContents();
       assert.deepEqual(types, ['ASKUtext', 'BNametext', 'CPricemixed', 'DSincedate']);
       await rows.getByRole('radio', { name: 'Key column' }).click();
-      await rows.getByText('One key stands in more than one row: s-1.').waitFor();
-      await rows.getByText('One row has none').waitFor();
+      await rows.getByText('One key occurs in more than one row: s-1.').waitFor();
+      await rows.getByText('One row has no key').waitFor();
       await previewed();
       await picture(page, 'sheet-keys');
       await rows.getByRole('combobox', { name: 'Key column' }).click();

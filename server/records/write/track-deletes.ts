@@ -46,7 +46,7 @@ export type Beginning = 'start' | { trackings: readonly string[] };
  * place passes `beginning`; without it the tracking is whole. The records in `reads` count as read.
  *
  * More than `positionsPerRow` of these are marked in several transactions. A tracking that this call opens is partial until
- * the last one: whoever ends it before deletes nothing, also if the process is killed.
+ * the last one: an end before then deletes nothing, also after the process was killed.
  */
 export async function startTracking(
   db: Db,
