@@ -79,7 +79,7 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     ['fr', 'Connecter Google Sheets', "Voir l'adresse e-mail du compte."],
     ['es', 'Conectar Google Sheets', 'Ver la dirección de correo electrónico de la cuenta.'],
     ['ja', 'Google Sheetsを接続', 'アカウントのメールアドレスを表示します。'],
-    ['ar', 'ربط Google Sheets', 'See the e-mail address of the account.'],
+    ['ar', 'ربط Google Sheets', 'الاطّلاع على عنوان البريد الإلكتروني للحساب.'],
   ] as const) {
     test(`it speaks ${language}, and everything fits`, async () => {
       await openFor('google-sheet', `&lang=${language}`);
