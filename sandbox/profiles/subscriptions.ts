@@ -165,7 +165,7 @@ export class Subscriptions {
       expiresAt: until,
       body,
     });
-    // The real provider answers 200; here a creation is told apart by its status.
+    // The real provider answers 200. The sandbox uses another status, by which tests recognize a creation.
     return {
       status: 201,
       body: { id: made.id, macSecretBase64: secret, expirationTime: new Date(until).toISOString() },

@@ -121,7 +121,7 @@ export async function receive(
   return { status: 200, ...(rules.answer_body === 'json' && { body: { status: 'success' } }) };
 }
 
-/** What a push channel knows of its webhooks: they are verified with its secret, and go to its connection. */
+/** A push channel: its secret verifies the webhooks, and its connection receives them. */
 export type Channel = {
   secret: string;
   connection: { id: number; environmentId: number };
