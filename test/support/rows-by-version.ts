@@ -288,7 +288,7 @@ export function rowsByVersion(): RowsByVersion {
   after.set(58, 'update dataset set closed = true where has_leftovers;');
   const entry = `{"environment_id":1,"actor":"key:1","action":"records.pruned","target":"x","details":{"count":1}}`;
   after.set(
-    62,
+    63,
     `insert into dataset_outbox (dataset_id, id, sequence, entry) values (1, ${uuid(30)}, 'audit', '${entry}');`,
   );
   return { vault, after };
