@@ -167,14 +167,17 @@ test('a stopping server reports this at once, and accepts requests until its del
 });
 
 test('the interceptor is notified of a stop at once, and of its end when no request arrives any more', async (t) => {
-  const { drain, client, endDelay, end } = await serve(t);
+  const { server, drain, client, endDelay, end } = await serve(t);
   const streaming = await client().ask('/streams').until('begun');
   const idle = await client().ask('/proxy/a').until('told nothing');
   const stopped = drain({ delayMs: 1, limitMs: forever });
   await idle.ask('/proxy/a').until('told of the stop');
   endDelay();
   await idle.closed;
+  // A connection is idle after its response if the server has not read the next request.
+  const read = once(server, 'request');
   streaming.ask('/proxy/a');
+  await read;
   end();
   await stopped;
   await streaming.closed;
