@@ -187,6 +187,8 @@ create table connection (
   last_used_at timestamp with time zone,
   has_own_client boolean not null default false,
   own_client_id text,
+  is_unverified boolean not null default false,
+  lacks_scopes boolean not null default false,
   constraint connection_environment_id_fkey FOREIGN KEY (environment_id) REFERENCES environment(id) ON DELETE CASCADE,
   constraint connection_integration_id_fkey FOREIGN KEY (integration_id) REFERENCES integration(id) ON DELETE CASCADE,
   constraint connection_key_until_deleted CHECK (((data_key IS NULL) = (deleted_at IS NOT NULL))),
@@ -205,6 +207,7 @@ CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integ
 CREATE INDEX connection_last_used ON public.connection USING btree (environment_id, last_used_at DESC NULLS LAST, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_of_integration ON public.connection USING btree (integration_id, created_at DESC, id DESC) INCLUDE (environment_id, status) WHERE (deleted_at IS NULL);
+CREATE INDEX connection_of_note ON public.connection USING btree (environment_id, created_at, id) WHERE ((is_unverified OR lacks_scopes OR (outage IS NOT NULL) OR (withheld IS NOT NULL)) AND (status = 'active'::text) AND (deleted_at IS NULL));
 CREATE INDEX connection_organization ON public.connection USING btree (environment_id, (((end_user -> 'organization'::text) ->> 'id'::text))) WHERE ((((end_user -> 'organization'::text) ->> 'id'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_override ON public.connection USING btree (environment_id, md5(webhook_url_override)) WHERE ((webhook_url_override IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_own_client ON public.connection USING btree (integration_id) WHERE (has_own_client AND (deleted_at IS NULL));

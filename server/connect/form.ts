@@ -13,6 +13,7 @@ import {
   credentialFaults,
   firstToken,
   firstTokenFailed,
+  isUnverified,
   type NewCredentials,
   recordClientVerdict,
   testFailed,
@@ -207,5 +208,6 @@ async function authorizationFrom(
   const { credentials, grant } = first;
   const verdict = await verify({ ...tried, credentials }, { fetch });
   if (verdict.kind !== 'accepted') throw testFailed(integration, verdict);
-  return { credentials: () => credentials, grant };
+  const isUntried = isUnverified(tried, { credentials, verdict });
+  return { credentials: () => credentials, grant: { ...grant, isUnverified: isUntried } };
 }

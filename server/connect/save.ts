@@ -88,7 +88,7 @@ export async function saveConnection(
       credentials: authorization.credentials(
         isSameAccount(current?.account, grant.account) ? current?.credentials : undefined,
       ),
-      grant,
+      grant: { ...grant, lacksScopes: missing.length > 0 },
       at,
       connectionConfig: { ...current?.connectionConfig, ...authorization.connectionConfig },
       ...(settings.tags && {

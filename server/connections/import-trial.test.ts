@@ -7,6 +7,7 @@ import type { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { readImported, tryImported } from './import.ts';
+import type { GrantFacts } from './store/save.ts';
 
 const now = new Date('2026-11-21T09:00:00Z');
 const oauth = { type: 'OAUTH2', access_token: 'a-token', raw: {} } as const;
@@ -42,7 +43,7 @@ async function importOf(
     ({ credentials }) => credentials,
     (error: AppError) => error,
   );
-  const { grant } = await tried.catch(() => ({ grant: {} }));
+  const { grant } = await tried.catch((): { grant: GrantFacts } => ({ grant: {} }));
   return { outcome, grant, calls, said };
 }
 
@@ -54,9 +55,10 @@ for (const [name, credentials, integration, refusals] of [
     for (const status of [200, 302, 401, 403, 404, 429, 500, 'none'] as const) {
       const isRefused = (refusals as readonly unknown[]).includes(status);
       test(`${isRefused ? 'is refused by' : 'continues after'} ${status}, tried once`, async () => {
-        const { outcome, calls } = await importOf(credentials, { status, integration });
+        const { outcome, grant, calls } = await importOf(credentials, { status, integration });
         if (isRefused) assert.equal((outcome as AppError).code, 'connection_test_failed');
         else assert.deepEqual(outcome, credentials);
+        if (!isRefused) assert.equal(grant.isUnverified, status !== 200);
         assert.equal(calls.length, 1);
       });
     }
@@ -97,7 +99,7 @@ describe("an import for the integration's client", () => {
     const accessExpiresAt = new Date(now.getTime() + 600_000);
     assert.deepEqual(
       [grant, said],
-      [{ account: undefined, accessExpiresAt, scopesGranted: ['a', 'b'] }, ['accepted']],
+      [{ account: undefined, isUnverified: false, accessExpiresAt, scopesGranted: ['a', 'b'] }, ['accepted']],
     );
   });
 

@@ -29,6 +29,7 @@ import {
   firstToken,
   firstTokenFailed,
   isJudged,
+  isUnverified,
   type NewCredentials,
   testFailed,
   verify,
@@ -127,7 +128,7 @@ export async function tryImported(
   deps: FirstTokenDeps,
 ): Promise<{ credentials: Credentials; grant: GrantFacts }> {
   const { fetch, now } = deps;
-  const untried = { credentials: given.credentials, grant: {} };
+  const untried = { credentials: given.credentials, grant: { isUnverified: true } };
   const isRefreshed = grantTypeOf(given.credentials) === 'refresh_token';
   if (isRefreshed && isRenewable(given.credentials) && isExpired(given.credentials, now)) return untried;
   try {
@@ -138,9 +139,16 @@ export async function tryImported(
     }
     const { credentials, grant } = first;
     const verdict = await verify({ ...given, credentials }, { fetch });
-    if (verdict.kind !== 'refused') return { credentials, grant };
+    if (verdict.kind !== 'refused')
+      return {
+        credentials,
+        grant: { ...grant, isUnverified: isUnverified(given, { credentials, verdict }) },
+      };
     if (isRenewable(credentials) && refreshTokenOf(credentials) !== undefined)
-      return { credentials: { ...credentials, expires_at: now.toISOString() }, grant };
+      return {
+        credentials: { ...credentials, expires_at: now.toISOString() },
+        grant: { ...grant, isUnverified: true },
+      };
     throw testFailed(given.integration, verdict);
   } catch (error) {
     throw settingError(error);

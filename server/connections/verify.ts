@@ -30,8 +30,8 @@ import type { GrantFacts } from './store/save.ts';
  * form (`connect/form.ts`), the provider (`connect/callback.ts`) or an application (`import.ts`).
  */
 type Verification =
-  /** Also if the definition names no call: then nothing speaks against the credentials. */
-  | { readonly kind: 'accepted' }
+  /** Without a status if the definition names no call: then nothing speaks against the credentials. */
+  | { readonly kind: 'accepted'; readonly status?: number }
   | { readonly kind: 'refused'; readonly status: number }
   /** No response, an outage, a redirect or an unknown path: proves nothing about the credentials. */
   | { readonly kind: 'unproven'; readonly status: number | undefined };
@@ -56,10 +56,19 @@ export async function verify(
   if (request === undefined) return { kind: 'accepted' };
   const status = await statusOf(request, { fetch, timeoutMs });
   if (status === undefined) return { kind: 'unproven', status };
-  if (status >= 200 && status < 300) return { kind: 'accepted' };
+  if (status >= 200 && status < 300) return { kind: 'accepted', status };
   // RFC 6750 §3.1: a valid token gets 403 if it lacks a scope, or if the API is disabled.
   const isRefused = status === 401 || (status === 403 && !isRenewable(credentials));
   return { kind: isRefused ? 'refused' : 'unproven', status };
+}
+
+/** Nothing proves that the provider accepts the credentials: there was neither a token request nor a successful call. */
+export function isUnverified(
+  { credentials: given }: NewCredentials,
+  { credentials, verdict }: { credentials: Credentials; verdict: Verification },
+): boolean {
+  const isCalled = verdict.kind === 'accepted' && verdict.status !== undefined;
+  return given === credentials && !isCalled && given.type !== 'NONE';
 }
 
 /** The error for credentials that were not accepted. Has neither the credentials nor the provider's text. */

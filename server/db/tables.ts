@@ -86,7 +86,9 @@ export interface Connection {
   has_own_client: Generated<boolean>;
   id: Generated<number>;
   integration_id: number;
+  is_unverified: Generated<boolean>;
   kept_tokens: Buffer | null;
+  lacks_scopes: Generated<boolean>;
   last_fetched_at: Timestamp | null;
   last_used_at: Timestamp | null;
   metadata: Buffer | null;

@@ -232,6 +232,23 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('Write a tag as name=value.').waitFor();
     await page.getByRole('textbox', { name: 'Tag' }).fill('size = large');
     await page.getByText('1 to 3 of 3').waitFor();
+    await page.getByRole('textbox', { name: 'Tag' }).fill('');
+    await dashboard.trellis.db.query(
+      `update connection set is_unverified = true where connection_id in ('c4', 'c5')`,
+    );
+    await page.getByRole('combobox', { name: 'Status' }).click();
+    await page.getByRole('option', { name: 'Unverified' }).click();
+    await page.getByText('1 to 2 of 2').waitFor();
+    await page
+      .getByRole('row', { name: /person4@example.com/ })
+      .getByText('Unverified')
+      .waitFor();
+    assert.match(page.url(), /status=unverified/);
+    await picture(page, 'connections-unverified');
+    await page.getByRole('combobox', { name: 'Status' }).click();
+    await page.getByRole('option', { name: 'Unverified' }).click();
+    await page.getByRole('textbox', { name: 'Tag' }).fill('size = large');
+    await page.getByText('1 to 3 of 3').waitFor();
     const some = await exported(page, 'NDJSON');
     assert.equal(some.name, 'connections.ndjson');
     assert.match(some.text, /"count":3\}/);

@@ -291,5 +291,6 @@ export function rowsByVersion(): RowsByVersion {
     63,
     `insert into dataset_outbox (dataset_id, id, sequence, entry) values (1, ${uuid(30)}, 'audit', '${entry}');`,
   );
+  after.set(65, 'update connection set is_unverified = true, lacks_scopes = true where deleted_at is null;');
   return { vault, after };
 }

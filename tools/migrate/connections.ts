@@ -17,6 +17,7 @@ import { assertIntegrationUnchanged } from '../../server/connections/verify.ts';
 import { type Db, retryOnViolation, type Tx } from '../../server/db/pool.ts';
 import { webAddress } from '../../server/http/text.ts';
 import type { Integration, IntegrationReading } from '../../server/integrations/store.ts';
+import { missingScopes } from '../../server/providers/scopes.ts';
 import {
   type ConnectionOutcome,
   findCredentialOrigin,
@@ -173,9 +174,15 @@ function settingsOf(imported: ImportedConnection): ConnectionSettings {
 function grantOf(imported: ImportedConnection): { credentials: Credentials; grant: GrantFacts } {
   const credentials = imported.credentials ?? noCredentials;
   const expiry = isRenewable(credentials) ? credentials.expires_at : undefined;
+  const { scopesRequested: wanted = [], scopesGranted: granted = wanted } = imported.grant;
+  const missing = missingScopes(imported.integration.provider, { wanted, granted });
   return {
     credentials,
-    grant: { accessExpiresAt: expiry === undefined ? undefined : new Date(expiry), ...imported.grant },
+    grant: {
+      accessExpiresAt: expiry === undefined ? undefined : new Date(expiry),
+      ...imported.grant,
+      lacksScopes: missing.length > 0,
+    },
   };
 }
 
@@ -271,6 +278,7 @@ async function updateGrant(
        status = coalesce($4, status),
        fault = coalesce($5, fault),
        scopes_lacking = coalesce($7, scopes_lacking),
+       lacks_scopes = lacks_scopes or cardinality($7::text[]) > 0 is true,
        kept_tokens = coalesce($8, kept_tokens),
        refreshed_at = coalesce($10, refreshed_at)
      where id = $1 and environment_id = $9`,

@@ -43,10 +43,18 @@ export const catalogueSearchOf = optional(({ search, category, provider, define 
 }));
 
 const statuses = ['active', 'needs_reauth', 'blocked'] as const;
+/** The states of active connections. */
+export const activeStates = [
+  'healthy',
+  'unverified',
+  'scopes_missing',
+  'provider_unavailable',
+  'integration_error',
+] as const;
 export const connectionsSearchOf = optional((given) => ({
   search: textOf(given.search),
   integration: textOf(given.integration),
-  status: statuses.find((one) => one === given.status),
+  status: [...statuses, ...activeStates].find((one) => one === given.status),
   /** Only connections with a failing sync. */
   syncs: given.syncs === 'failing' ? given.syncs : undefined,
   /** A tag as `name=value`. */

@@ -11,7 +11,9 @@ import {
   type Cause,
   type Connection,
   type ConnectionHead,
+  type ConnectionState,
   type ConnectionStatus,
+  connectionStates,
   connectionStatuses,
   type Evidence,
   type Fault,
@@ -67,6 +69,8 @@ const reconnectForScopes =
 /** The wire form of a connection's health, the same in all responses. */
 export const healthWire = z.object({
   status: z.enum(connectionStatuses),
+  /** The status in detail, which the dashboard shows: an active connection may have a fault or missing scopes. */
+  state: z.enum(connectionStates),
   /** What the fault belongs to; null without a fault. */
   kind: z.enum(['connection', 'integration', 'transient']).nullable(),
   cause: z.string().nullable(),
@@ -207,13 +211,27 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
       ...(isRestGood && { scopes: 'missing' }),
     },
   };
+  const fault = mainFault(connection, missing);
   return {
     status: connection.status,
-    ...mainFault(connection, missing),
+    state: stateOf(connection, fault),
+    ...fault,
     reconnect: isReconnectUseful(connection, missing) ? reconnect : null,
     missing_scopes: missing,
     warnings: warningsOf(connection, provider),
   };
+}
+
+function stateOf(
+  { status, isUnverified }: ConnectionHead,
+  { kind, cause }: Pick<HealthWire, 'kind' | 'cause'>,
+): ConnectionState {
+  if (status === 'blocked') return 'blocked';
+  if (status === 'needs_reauth') return 'reconnect_needed';
+  if (kind === 'integration') return 'integration_error';
+  if (kind === 'transient') return 'provider_unavailable';
+  if (cause !== null) return 'scopes_missing';
+  return isUnverified ? 'unverified' : 'healthy';
 }
 
 function isReconnectUseful(connection: ConnectionHead, missing: string[]): boolean {

@@ -82,7 +82,7 @@ export function createObserver({ db, log, reader, now = () => new Date() }: Heal
     const isNews = await db.transaction(async (tx) => {
       const changed = await tx.query(
         `update connection
-         set scopes_lacking = array_append(coalesce(scopes_lacking, '{}'), $4)
+         set scopes_lacking = array_append(coalesce(scopes_lacking, '{}'), $4), lacks_scopes = true
          where id = $1
            and environment_id = $2
            and credentials_version = $3

@@ -243,7 +243,7 @@ export function createLastUse(db: Db) {
       const written: Promise<unknown> = db
         .query(
           `update connection
-           set last_used_at = $3
+           set last_used_at = $3, is_unverified = false
            where id = $1
              and environment_id = $2
              and deleted_at is null

@@ -4,6 +4,7 @@ import type { Tokens } from '../../auth-modes/oauth2-request.ts';
 import { type Db, mayPass, type Tx } from '../../db/pool.ts';
 import { missingScopes } from '../../providers/scopes.ts';
 import type { Vault } from '../../vault.ts';
+import { missingScopesOf } from '../health/health.ts';
 import type { StatusTransitions } from '../health/status-transitions.ts';
 import { revokeLate } from '../revocation/revocation-queue.ts';
 import type { LiveConnection } from '../store/reader.ts';
@@ -122,6 +123,7 @@ export function createRefreshStore({
     if (current?.version !== connection.credentialsVersion) return storeToken(tx, { connection, ...given });
     const previous = connection.credentials;
     const granted = tokens.scopes && [...tokens.scopes];
+    const { provider } = connection.integration;
     await swapCredentials(tx, {
       current: connection,
       credentials: renewalOf(previous).after(tokens, { previous, secret: used }),
@@ -129,6 +131,8 @@ export function createRefreshStore({
         accessExpiresAt: tokens.expiresAt,
         refreshExpiresAt: tokens.refreshExpiresAt,
         scopesGranted: granted,
+        lacksScopes:
+          granted && missingScopesOf({ ...connection, scopesGranted: granted }, provider).length > 0,
       },
       at: now(),
     });

@@ -15,6 +15,7 @@ import { recordFetched, replaceSettings } from '../store/save.ts';
 import {
   auditConnection,
   type Connection,
+  connectionStates,
   connectionStatuses,
   findConnectionForUpdate,
 } from '../store/store.ts';
@@ -92,6 +93,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
           endUserOrganizationId: text({ max: 255 }).optional(),
           integrationId: text({ max: 8192 }).optional(),
           status: statuses.optional(),
+          state: z.enum(connectionStates).optional(),
           syncs: z.enum(['failing']).optional(),
           sort: z.enum(sorts).default('created'),
           count: flag,
@@ -106,7 +108,16 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
     },
     async ({ query, caller }) => {
       const { sort, count, limit = firstSize, page, integrationId, status: ofStatus, ...others } = query;
-      const { connectionId: id, search, endUserId, endUserOrganizationId, syncs, before, ...rest } = others;
+      const {
+        connectionId: id,
+        search,
+        endUserId,
+        endUserOrganizationId,
+        state,
+        syncs,
+        before,
+        ...rest
+      } = others;
       if (before !== undefined && sort !== 'created')
         throw fieldError('invalid_query_params', ['before'], 'cannot be combined with `sort=last_used`');
       const filter = {
@@ -117,6 +128,7 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
         endUserOrganizationId,
         integrationKeys: integrationId?.split(','),
         statuses: ofStatus,
+        state,
         hasFailingSync: syncs === 'failing',
         tags: readTagQuery(rest),
       };

@@ -6,6 +6,7 @@ import { openTestDatabase, type TestDatabase } from '../../../test/support/datab
 import { ensureEnvironment } from '../../environments/store.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import { openVault } from '../../vault.ts';
+import { healthToWire } from '../health/health.ts';
 import { createLastUse } from '../refresh/credentials.ts';
 import {
   type ConnectionFilter,
@@ -20,6 +21,7 @@ import {
   selectPage,
   selectStatusCounts,
 } from './list.ts';
+import { connectionStates } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const many = 10_000;
@@ -87,6 +89,42 @@ test('each filter lists the matching connections, newest first, and counts as ma
   assert.equal(await count({ integrationKeys: ['drive', 'sheets', 'none'] }), many - 1);
   assert.deepEqual(await list({ tags: { team: 'team-49' } }, { limit: 2 }), ['c9999', 'c9949']);
   assert.deepEqual(await list({ statuses: ['blocked'], integrationKeys: ['drive'] }), []);
+});
+
+test('each state lists exactly the connections that have it', async () => {
+  const { db } = database;
+  const scopes = catalog.get('google-sheet').scopes.default;
+  const set = (name: string, columns: string) =>
+    db.query(`update connection set ${columns} where connection_id = $1 and environment_id = $2`, [
+      name,
+      environmentId,
+    ]);
+  const outage = (cause: string) => `outage = '${JSON.stringify({ cause, attempts: 1, evidence: {} })}'`;
+  const suspension = `withheld = '{"cause": "client_not_allowed"}', withheld_until = now()`;
+  await set('c11', 'is_unverified = true');
+  await set('c12', `is_unverified = true, ${outage('provider_not_answering')}`);
+  await set('c13', outage('settings_refused'));
+  await set('c14', `${suspension}, lacks_scopes = true, scopes_lacking = '{${scopes[0]}}'`);
+  await set('c15', `is_unverified = true, lacks_scopes = true, scopes_lacking = '{${scopes[0]}}'`);
+  await set('c9995', 'is_unverified = true');
+  await db.query(`update integration set fault = '{"cause": "api_disabled"}' where id = $1`, [drive]);
+  await set('c9996', 'has_own_client = true');
+  const all = await listConnections(db, {
+    ...{ vault, filter: filter(), sort: 'created', limit: many, page: 0 },
+  });
+  const byState = Map.groupBy(
+    all,
+    (connection) => healthToWire(connection, catalog.get('google-sheet')).state,
+  );
+  assert.deepEqual([...byState.keys()].sort(), [...connectionStates].sort());
+  for (const state of connectionStates)
+    assert.deepEqual(
+      await list({ state }, { limit: many }),
+      byState.get(state)?.map(({ connectionId }) => connectionId),
+      state,
+    );
+  assert.equal(await count({ state: 'integration_error' }), 2 + 9);
+  await db.query(`update integration set fault = null where id = $1`, [drive]);
 });
 
 test('the search finds a part of each name, and takes special characters literally', async () => {
@@ -163,6 +201,9 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
         sort: 'created',
       }),
     ],
+    ...(['unverified', 'scopes_missing', 'provider_unavailable', 'healthy'] as const).map(
+      (state) => [150, selectPage({ ...page, filter: filter({ state }), sort: 'created' })] as const,
+    ),
     [150, selectPage({ ...page, filter: filter(), sort: 'created', before: '1769000000000000-5000' })],
     [150, selectCount(filter({ statuses: ['needs_reauth', 'blocked'] }))],
     [150, selectCount(filter())],

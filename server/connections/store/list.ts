@@ -2,6 +2,7 @@ import { type RawBuilder, sql } from 'kysely';
 import { type Queryable, tables } from '../../db/pool.ts';
 import type { Vault } from '../../vault.ts';
 import {
+  type ConnectionState,
   type ConnectionStatus,
   connectionStatuses,
   type ListedConnection,
@@ -20,6 +21,7 @@ export type ConnectionFilter = {
   endUserOrganizationId?: string | undefined;
   integrationKeys?: string[] | undefined;
   statuses?: readonly ConnectionStatus[] | undefined;
+  state?: ConnectionState | undefined;
   /** Only connections with a sync whose last run failed, and which runs again. */
   hasFailingSync?: boolean | undefined;
   /** A connection must have all of these tags. */
@@ -120,6 +122,7 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   if (statuses.length === 1) and(sql`connection.status = ${statuses[0]}`);
   else if (statuses.length > 0 && statuses.length < connectionStatuses.length)
     and(sql`connection.status = any(${statuses})`);
+  if (filter.state !== undefined) and(stateCondition(filter.state, filter));
   if (filter.hasFailingSync)
     and(sql`connection.id in (
       select sync.connection_id
@@ -152,6 +155,33 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
     ) ilike ${part}`);
   }
   return conditions;
+}
+
+/** The condition of a state, as `health/health.ts` computes it for one connection. */
+function stateCondition(
+  state: ConnectionState,
+  { environmentId }: Pick<ConnectionFilter, 'environmentId'>,
+): RawBuilder<boolean> {
+  if (state === 'blocked') return sql`connection.status = 'blocked'`;
+  if (state === 'reconnect_needed') return sql`connection.status = 'needs_reauth'`;
+  const isOfFaulty = sql<boolean>`not connection.has_own_client and connection.integration_id = any(array(
+    select id from integration as faulty where faulty.environment_id = ${environmentId} and faulty.fault is not null
+  ))`;
+  const isIntegrationError = sql<boolean>`(
+    connection.withheld is not null
+    or connection.outage->>'cause' is not distinct from 'settings_refused'
+    or (${isOfFaulty})
+  )`;
+  const conditions = {
+    integration_error: isIntegrationError,
+    provider_unavailable: sql<boolean>`connection.outage is not null and not ${isIntegrationError}`,
+    scopes_missing: sql<boolean>`connection.lacks_scopes and connection.outage is null and not ${isIntegrationError}`,
+    unverified: sql<boolean>`connection.is_unverified and not connection.lacks_scopes and connection.outage is null
+      and not ${isIntegrationError}`,
+    healthy: sql<boolean>`not connection.is_unverified and not connection.lacks_scopes and connection.outage is null
+      and not ${isIntegrationError}`,
+  };
+  return sql`(connection.status = 'active' and ${conditions[state]})`;
 }
 
 type ConnectionCounts = Record<'total' | ConnectionStatus, number>;

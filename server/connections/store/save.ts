@@ -25,6 +25,10 @@ export type GrantFacts = {
   scopesGranted?: string[] | undefined;
   accessExpiresAt?: Date | undefined;
   refreshExpiresAt?: Date | undefined;
+  /** Requested scopes were not granted. */
+  lacksScopes?: boolean | undefined;
+  /** Nothing proves that the provider accepts the credentials. */
+  isUnverified?: boolean | undefined;
 };
 
 export type NewConnection = {
@@ -222,7 +226,11 @@ function credentialColumns(
     own_client_id: ownClient?.clientId ?? null,
     ...(grant.account && { account_id: grant.account.id, account_email: grant.account.email ?? null }),
     ...(grant.scopesRequested && { scopes_requested: grant.scopesRequested }),
-    ...(grant.scopesGranted && { scopes_granted: grant.scopesGranted }),
+    ...(grant.scopesGranted && {
+      scopes_granted: grant.scopesGranted,
+      lacks_scopes: grant.lacksScopes ?? false,
+    }),
+    is_unverified: grant.isUnverified ?? false,
     access_expires_at: grant.accessExpiresAt ?? null,
   };
 }
@@ -233,6 +241,7 @@ const newGrant = {
   account_email: null,
   scopes_requested: null,
   scopes_granted: null,
+  lacks_scopes: false,
   refresh_expires_at: null,
   refresh_owner: null,
   refresh_until: null,

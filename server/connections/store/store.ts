@@ -21,6 +21,18 @@ import type { DataKey, Vault } from '../../vault.ts';
 export const connectionStatuses = ['active', 'needs_reauth', 'blocked'] as const;
 export type ConnectionStatus = (typeof connectionStatuses)[number];
 
+/** The status in detail, from the most to the least important: a connection has the first one that applies. */
+export const connectionStates = [
+  'blocked',
+  'reconnect_needed',
+  'integration_error',
+  'provider_unavailable',
+  'scopes_missing',
+  'unverified',
+  'healthy',
+] as const;
+export type ConnectionState = (typeof connectionStates)[number];
+
 export type EndUser = {
   id: string;
   email?: string | null | undefined;
@@ -94,6 +106,8 @@ const headColumns = [
   'connection.has_own_client as hasOwnClient',
   /** Scopes that an API reported as missing, whatever the stored grant says. */
   'connection.scopes_lacking as scopesLacking',
+  /** The credentials were stored without a proof that the provider accepts them, and not used or refreshed since. */
+  'connection.is_unverified as isUnverified',
   /** The end of `suspension`: both or none. */
   'connection.withheld_until as suspendedUntil',
   'connection.webhook_url_override as webhookUrlOverride',

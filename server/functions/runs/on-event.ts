@@ -227,6 +227,6 @@ function liveFrom(candidate: UnsavedConnection, { vault, at }: { vault: Vault; a
     ...{ suspension: undefined, suspendedUntil: undefined, scopesLacking: undefined },
     hasOwnClient: ownClientOf(candidate.credentials) !== undefined,
     ...{ integrationFault: undefined, webhookUrlOverride: undefined },
-    ...{ lastFetchedAt: undefined, lastUsedAt: undefined },
+    ...{ lastFetchedAt: undefined, lastUsedAt: undefined, isUnverified: false },
   };
 }

@@ -174,7 +174,7 @@ export function importedFrom(
     credentials,
     ...(endsForGood(credentials) && { lacks: 'no_refresh_token' }),
     // The peer does not give the time of the refresh, which is not later than the last change.
-    grant: { refreshedAt: connection.updated_at },
+    grant: { refreshedAt: connection.updated_at, isUnverified: true },
     createdAt: connection.created_at,
   };
 }

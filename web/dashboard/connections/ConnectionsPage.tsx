@@ -14,13 +14,13 @@ import { ExportMenu } from '../ExportMenu.tsx';
 import { integrationsQuery } from '../integrations/queries.ts';
 import { ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { defined, type Filter, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
-import type { ConnectionsSearch } from '../search.ts';
+import { activeStates, type ConnectionsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
 import { BulkActs } from './BulkActs.tsx';
 import { ConnectDialog } from './ConnectDialog.tsx';
 import { accountName, EndUser } from './EndUser.tsx';
-import { HealthBadge } from './HealthBadge.tsx';
+import { HealthBadge, states } from './HealthBadge.tsx';
 import { type Connection, connectionsQuery, exportConnections } from './queries.ts';
 
 const pageSize = 50;
@@ -33,9 +33,10 @@ const filters: (Filter<ConnectionsSearch> | 'integration')[] = [
     label: 'Status',
     placeholder: 'Every status',
     options: [
-      { value: 'active', label: 'Active' },
       { value: 'needs_reauth', label: 'Reconnect needed' },
       { value: 'blocked', label: 'Blocked' },
+      { value: 'active', label: 'Active' },
+      ...activeStates.map((value) => ({ value, label: states[value].word })),
     ],
   },
   {
@@ -56,6 +57,12 @@ const filters: (Filter<ConnectionsSearch> | 'integration')[] = [
   },
 ];
 
+/** A status, or the state of an active connection. */
+function statusQuery(status: ConnectionsSearch['status']) {
+  const state = activeStates.find((one) => one === status);
+  return state === undefined ? defined({ status }) : { state };
+}
+
 export function ConnectionsPage() {
   const environment = useEnvironment();
   const mayWrite = useMayWrite();
@@ -69,7 +76,8 @@ export function ConnectionsPage() {
   const tagQuery = tag !== undefined && { [`tags[${tag}]`]: value };
   const chosen = {
     ...defined({ search: search.search, integration_id: search.integration }),
-    ...defined({ status: search.status, syncs: search.syncs }),
+    ...statusQuery(search.status),
+    ...defined({ syncs: search.syncs }),
     ...tagQuery,
   };
   const connections = useQuery({
