@@ -16,7 +16,7 @@ import { guides } from './guides/site/plugin.ts';
 export default defineConfig({
   root: import.meta.dirname,
   base: '/',
-  plugins: [react(), guides(), client(), compressed()],
+  plugins: [react(), guides(), client(), shellFirst(), compressed()],
   html: { cspNonce: '__NONCE__' },
   build: {
     outDir: join(import.meta.dirname, 'dist'),
@@ -29,9 +29,45 @@ export default defineConfig({
         connect: join(import.meta.dirname, 'connect/index.html'),
         guides: join(import.meta.dirname, 'guides/index.html'),
       },
+      output: {
+        codeSplitting: {
+          // Few files, because each request costs a round trip. The connect pages need nearly all of these, too.
+          groups: [
+            { name: 'react', test: /node_modules[\\/](react|react-dom|scheduler)[\\/]/, priority: 3 },
+            {
+              name: 'query',
+              test: /node_modules[\\/]@tanstack[\\/](query-core|react-query)[\\/]/,
+              priority: 2,
+            },
+            {
+              name: 'base',
+              tags: ['$initial'],
+              test: /node_modules[\\/](@mantine|@tanstack|@floating-ui|clsx)[\\/]|web[\\/](dashboard|ui)[\\/]/,
+              minShareCount: 3,
+              priority: 1,
+            },
+          ],
+        },
+      },
     },
   },
 });
+
+/** The shell of the dashboard is painted before its style sheet is loaded: the link follows it in the body. */
+function shellFirst(): Plugin {
+  return {
+    name: 'shell-first',
+    apply: 'build',
+    transformIndexHtml: {
+      order: 'post',
+      handler(html, { path }) {
+        if (!path.includes('dashboard')) return html;
+        const [link = ''] = /\s*<link rel="stylesheet"[^>]*>/.exec(html) ?? [];
+        return html.replace(link, '').replace('<div id="root">', `${link.trim()}\n<div id="root">`);
+      },
+    },
+  };
+}
 
 /** `client/connect.js`, one script with the client for browsers, and the tarball of `@trellis-run/client`. */
 function client(): Plugin {

@@ -30,6 +30,7 @@ import { metrics } from '../metrics/metrics.ts';
 import { type Cause, remoteSpanOf, startSpan, within } from '../tracing/tracing.ts';
 import { type Authenticate, authorizeRoutes } from './auth/caller.ts';
 import { continueWhenRead, limitBody, lingerBehind } from './bodies.ts';
+import { compressForUsers } from './compression.ts';
 import { allowedMethods, answerAnyOrigin } from './cors.ts';
 import { addDeprecatedRoutes } from './deprecation.ts';
 import { announceStop, isStopping } from './drain.ts';
@@ -188,6 +189,7 @@ function createOwn({
   parseJsonOnly(app);
   writeErrors(app, isRootAlias);
   logRequests(app, log);
+  compressForUsers(app);
   answerAnyOrigin(app, config.brand);
   authorizeRoutes(app, { authenticate, brand: config.brand, rates: limits.rates });
   refuseCoded(app);

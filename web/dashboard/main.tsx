@@ -30,6 +30,11 @@ if (!/^\/app(\/|$)/.test(pathname)) {
 }
 
 const router = createDashboardRouter();
+// The code of the page is loaded while the service is asked who is signed in.
+for (const { routeId } of router.matchRoutes(router.latestLocation)) {
+  const { component } = router.routesById[routeId as keyof typeof router.routesById].options;
+  void (component as { preload?: () => Promise<void> } | undefined)?.preload?.();
+}
 const queries = createQueries({ onSignedOut: () => void leaveUnlessSignedIn() });
 router.update({ context: { queries } });
 
