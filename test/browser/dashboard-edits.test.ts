@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { assertAccessible, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { assertAccessible, holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { type OidcIssuer, startOidcIssuer } from '../support/oidc-issuer.ts';
 import type { TestPerson } from '../support/person.ts';
 
@@ -21,7 +21,9 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
       ...{ TRELLIS_OIDC_CLIENT_ID: issuer.clientId, TRELLIS_OIDC_CLIENT_SECRET: issuer.clientSecret },
       TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
     });
-    dashboard.expectComplaint(/status of (401|50[03])|ERR_FAILED|dynamically imported module|status of 404/);
+    dashboard.expectComplaint(
+      /status of (401|50[03])|ERR_FAILED|ERR_INTERNET_DISCONNECTED|dynamically imported module|status of 404/,
+    );
     ({ page, person: owner } = await dashboard.openAs('owner'));
     await stored('POST', '/integrations', {
       provider: 'private-api-key',
@@ -87,6 +89,84 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.getByText('"kept_for": "bob"').waitFor();
     await page.getByText('of: bob').waitFor();
     assert.equal(await page.getByRole('button', { name: 'Save' }).count(), 0);
+  });
+
+  test('a user whose edit would replace that of another user sees this, and can discard it', async () => {
+    await open('/connections/key/bob?tab=settings');
+    await page.getByText('"kept_for": "bob"').waitFor();
+    await press('Edit');
+    await page.getByLabel('Metadata as JSON').fill('{"mine": 1}');
+    await press('Edit tags');
+    const of = { provider_config_key: 'key', connection_id: 'bob' };
+    await stored('POST', '/connections/metadata', { ...of, metadata: { theirs: 2 } });
+    await page.getByText('Another user changed the metadata').waitFor();
+    await assertAccessible(page);
+    await picture(page, 'edit-changed-meanwhile');
+    assert.equal(await page.getByText('Another user changed the tags').count(), 0);
+    assert.equal(await page.getByLabel('Metadata as JSON').inputValue(), '{"mine": 1}');
+    await press('Discard my changes');
+    await page.getByText('"theirs": 2').waitFor();
+    await stored('POST', '/connections/metadata', { ...of, metadata: { kept_for: 'bob' } });
+
+    await open('/integrations/of/key?tab=settings');
+    await page.getByLabel('Display name').fill('Mine');
+    await stored('PATCH', '/integrations/key', { display_name: 'Theirs' });
+    await page.getByText('Another user changed the integration').waitFor();
+    assert.equal(await page.getByLabel('Display name').inputValue(), 'Mine');
+    await press('Discard my changes');
+    await page.getByRole('heading', { level: 1, name: 'Theirs' }).waitFor();
+    assert.equal(await page.getByLabel('Display name').inputValue(), 'Theirs');
+    // Without input, the form shows the change.
+    await stored('PATCH', '/integrations/key', { display_name: 'Key' });
+    await page.getByRole('heading', { level: 1, name: 'Key' }).waitFor();
+    assert.equal(await page.getByLabel('Display name').inputValue(), 'Key');
+  });
+
+  test('while the service cannot be reached a bar says so, the input is kept, and the data come back', async () => {
+    const bar = page.getByText('The service does not respond. Your input is kept');
+    await open('/connections/key/alice?tab=settings');
+    await press('Edit');
+    await page.getByLabel('Metadata as JSON').fill('{"typed": 1}');
+    assert.equal(await bar.count(), 0);
+    await page.route('**/*', (route) => route.abort());
+    await bar.waitFor();
+    await picture(page, 'service-unreachable');
+    await page.unroute('**/*');
+    await bar.waitFor({ state: 'detached' });
+    assert.equal(await page.getByLabel('Metadata as JSON').inputValue(), '{"typed": 1}');
+    await page.context().setOffline(true);
+    await bar.waitFor();
+    await page.context().setOffline(false);
+    await bar.waitFor({ state: 'detached' });
+    await press('Save');
+    await page.getByText('"typed": 1').waitFor();
+    await stored('POST', '/connections/metadata', {
+      provider_config_key: 'key',
+      connection_id: 'alice',
+      metadata: { kept_for: 'alice' },
+    });
+  });
+
+  test('before the style sheet is loaded the frame of the page is painted, and then gives way to the page', async () => {
+    const release = await holdCalls(page, '**/*.css');
+    await page.goto(`${dashboard.trellis.baseUrl}/app/dev/connections`, { waitUntil: 'commit' });
+    await page.getByRole('status', { name: 'Loading' }).or(page.getByText('Loading')).first().waitFor();
+    await page.waitForFunction("performance.getEntriesByName('first-paint').length > 0");
+    assert.equal(await page.locator('.shell').isVisible(), true);
+    await release();
+    await page.getByText('1 to 2 of 2').waitFor();
+    assert.equal(await page.locator('.shell').isVisible(), false);
+  });
+
+  test('lists are compressed for the dashboard, and not for keys', async () => {
+    const [response] = await Promise.all([
+      page.waitForResponse((one) => one.url().includes('/connections?')),
+      open('/connections'),
+    ]);
+    assert.equal(response.headers()['content-encoding'], 'gzip');
+    assert.match(String(response.headers().vary), /accept-encoding/i);
+    const { headers: ofKey } = await dashboard.trellis.call('GET', '/connections');
+    assert.equal(new Headers(ofKey).get('content-encoding'), null);
   });
 
   test('settings of one dataset are not shown as those of another, and saving one changes no other', async () => {

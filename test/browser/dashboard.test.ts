@@ -39,7 +39,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByLabel('E-mail').fill(owner.email);
     await fillPassword(owner.password);
     await assertAccessible(page);
-    await page.getByRole('button', { name: 'Create the account' }).click();
+    await page.getByRole('button', { name: 'Create account' }).click();
     await page.getByText('0 of 5').waitFor();
     await picture(page, 'getting-started-empty');
     assert.equal(new URL(page.url()).pathname, '/app/dev/getting-started');

@@ -357,7 +357,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     const offers = /^(Turn off|Remove|Actions for|Activate|Call$|Run again|Cancel)/;
     for (const [path, seen] of [
       ['/functions/of/google-sheet/sync/rows?tab=syncs', '1 in all: 1 paused'],
-      ['/functions/of/google-sheet/sync/rows?tab=versions', 'Runs'],
+      ['/functions/of/google-sheet/sync/rows?tab=versions', 'Current'],
       ['/functions/of/google-sheet/action/greet?tab=try', 'Viewers cannot call actions'],
       [`/connections/google-sheet/${connectionId}?tab=syncs`, 'slow'],
     ] as const) {

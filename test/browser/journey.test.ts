@@ -55,7 +55,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
     await page.getByLabel('Name').fill('Grace Hopper');
     await page.getByLabel('E-mail').fill('grace@example.com');
     await page.getByRole('textbox', { name: 'Password' }).fill('correct horse battery');
-    await page.getByRole('button', { name: 'Create the account' }).click();
+    await page.getByRole('button', { name: 'Create account' }).click();
     await page.getByText('0 of 5').waitFor();
     t.diagnostic(`the owner is in after ${seconds()} s`);
   });

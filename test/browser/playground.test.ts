@@ -163,7 +163,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await trellis.control('POST', 'revoke', { account: 'grace@example.com' });
     await open({ integration: 'google-sheet', connection: dead.connectionId, path: '/v4/spreadsheets/any' });
     await send();
-    await answer().getByText('The connection needs reconnecting').waitFor();
+    await answer().getByText('Reconnect needed').waitFor();
     await answer().getByText('connection_needs_reauth').first().waitFor();
     await picture(page, 'playground-own-error');
     await answer().getByRole('link', { name: 'Open the connection' }).click();

@@ -311,7 +311,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await guest.page.getByText('As viewer in dev').waitFor();
     await guest.page.getByRole('textbox', { name: 'Name' }).fill('Grace Hopper');
     await guest.page.getByRole('textbox', { name: 'Password' }).fill(password);
-    await guest.page.getByRole('button', { name: 'Create the account' }).click();
+    await guest.page.getByRole('button', { name: 'Create account' }).click();
     await guest.page.waitForURL('**/app/dev/home');
     await guest.page.goto(`${trellis.baseUrl}/app/dev/settings`);
     await guest.page.getByRole('tab', { name: 'Your account' }).waitFor();

@@ -67,7 +67,7 @@ export function TimeChart({
               </g>
             ))}
             {names.map((name, index) =>
-              index % every === 0 ? (
+              index % every === 0 && xOf(index) + labelWidth / 2 <= width ? (
                 // biome-ignore lint/suspicious/noArrayIndexKey: the names of two points can be equal, and points have no state.
                 <text key={index} x={xOf(index)} y={height - 6} textAnchor="middle">
                   {name}

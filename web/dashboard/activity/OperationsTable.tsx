@@ -136,7 +136,7 @@ export function Outcome({ operation }: { operation: Operation }) {
 
 /** "412 ms", "1.2 s". */
 export function duration(ms: number): string {
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 100_000 ? 1 : 0)} s`;
 }
 
 type Timed = Pick<Operation, 'credentials_ms' | 'quota_ms' | 'connect_ms' | 'first_byte_ms' | 'body_ms'>;

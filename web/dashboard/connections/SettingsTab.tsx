@@ -18,6 +18,7 @@ import { randomId, useDisclosure } from '@mantine/hooks';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
+import { ChangedMeanwhile, useChangedMeanwhile } from '../../ui/ChangedMeanwhile.tsx';
 import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
@@ -95,6 +96,7 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
       rows: Object.keys(tags).length > 0 ? Object.entries(tags).map(([n, v]) => row(n, v)) : [row('', '')],
     },
   });
+  const isChanged = useChangedMeanwhile(tags);
   const save = useChange(
     ({ rows }: typeof form.values) =>
       setTags(environment, {
@@ -133,6 +135,7 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
           </Group>
         ))}
         {save.isError && <FaultNotice error={save.error} />}
+        {isChanged && !save.isPending && <ChangedMeanwhile what="tags" onDiscard={onDone} />}
         <Group justify="space-between" gap="xs">
           <Button
             variant="subtle"
@@ -167,63 +170,74 @@ function MetadataCard({
   metadata: Record<string, unknown>;
   mayWrite: boolean;
 }) {
-  const environment = useEnvironment();
-  const [draft, setDraft] = useState<string>();
-  const save = useChange(
-    (value: Record<string, unknown>) => setMetadata(environment, { ...at, metadata: value }),
-    { stale: [[environment, 'connection']], after: () => setDraft(undefined) },
-  );
-  const parsed = draft === undefined ? undefined : objectOf(draft);
+  const [isEditing, setEditing] = useState(false);
   return (
     <Card>
       <Group justify="space-between" mb="xs">
         <Title order={2}>Metadata</Title>
-        {mayWrite && draft === undefined && (
-          <Button
-            size="compact-sm"
-            variant="subtle"
-            onClick={() => setDraft(JSON.stringify(metadata, null, 2))}
-          >
+        {mayWrite && !isEditing && (
+          <Button size="compact-sm" variant="subtle" onClick={() => setEditing(true)}>
             Edit
           </Button>
         )}
       </Group>
-      {draft === undefined ? (
-        Object.keys(metadata).length === 0 ? (
-          <Dimmed>No metadata.</Dimmed>
-        ) : (
-          <Code block tabIndex={0}>
-            {JSON.stringify(metadata, null, 2)}
-          </Code>
-        )
+      {isEditing ? (
+        <MetadataEditor at={at} metadata={metadata} onDone={() => setEditing(false)} />
+      ) : Object.keys(metadata).length === 0 ? (
+        <Dimmed>No metadata.</Dimmed>
       ) : (
-        <Stack gap="sm">
-          <JsonInput
-            aria-label="Metadata as JSON"
-            value={draft}
-            onChange={setDraft}
-            autosize
-            minRows={4}
-            maxRows={16}
-            error={parsed === undefined && 'Enter a JSON object.'}
-          />
-          {save.isError && <FaultNotice error={save.error} />}
-          <Group justify="flex-end" gap="xs">
-            <Button variant="default" size="sm" onClick={() => setDraft(undefined)}>
-              Cancel
-            </Button>
-            <Button
-              size="sm"
-              disabled={parsed === undefined}
-              loading={save.isPending}
-              onClick={() => parsed && save.mutate(parsed)}
-            >
-              Save
-            </Button>
-          </Group>
-        </Stack>
+        <Code block tabIndex={0}>
+          {JSON.stringify(metadata, null, 2)}
+        </Code>
       )}
     </Card>
+  );
+}
+
+function MetadataEditor({
+  at,
+  metadata,
+  onDone,
+}: {
+  at: At;
+  metadata: Record<string, unknown>;
+  onDone: () => void;
+}) {
+  const environment = useEnvironment();
+  const [draft, setDraft] = useState(JSON.stringify(metadata, null, 2));
+  const isChanged = useChangedMeanwhile(metadata);
+  const save = useChange(
+    (value: Record<string, unknown>) => setMetadata(environment, { ...at, metadata: value }),
+    { stale: [[environment, 'connection']], after: onDone },
+  );
+  const parsed = objectOf(draft);
+  return (
+    <Stack gap="sm">
+      <JsonInput
+        aria-label="Metadata as JSON"
+        value={draft}
+        onChange={setDraft}
+        autosize
+        minRows={4}
+        maxRows={16}
+        error={parsed === undefined && 'Enter a JSON object.'}
+      />
+      {save.isError && <FaultNotice error={save.error} />}
+      {isChanged && !save.isPending && <ChangedMeanwhile what="metadata" onDiscard={onDone} />}
+      <Group justify="flex-end" gap="xs">
+        <Button variant="default" size="sm" onClick={onDone}>
+          Cancel
+        </Button>
+        <Button
+          size="sm"
+          disabled={parsed === undefined}
+          loading={save.isPending}
+          onClick={() => parsed && save.mutate(parsed)}
+        >
+          Save
+        </Button>
+      </Group>
+    </Stack>
   );
 }
 

@@ -6,7 +6,7 @@ import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { counted } from '../../ui/size.ts';
+
 import type { Operation } from '../activity/queries.ts';
 import type { LatestEvent } from '../events/queries.ts';
 import { AnchorLink, runPage } from '../links.tsx';
@@ -145,7 +145,7 @@ function EntryLine({
       detail={detail}
       times={
         <>
-          {count > 1 && `${counted(count, 'time')}, last `}
+          {count > 1 && `${count.toLocaleString()} × · `}
           <RelativeTime at={createdAt} />
         </>
       }
@@ -155,8 +155,8 @@ function EntryLine({
 
 function LineOf({ title, detail, times }: { title: ReactNode; detail?: string; times: ReactNode }) {
   return (
-    <Group justify="space-between" gap="xs" component="span">
-      <Text span size="sm" fw={550} className="wrap">
+    <Group justify="space-between" align="flex-start" gap="xs" wrap="nowrap" component="span">
+      <Text span size="sm" fw={550} className="wrap" miw={0}>
         {title}
         {detail && (
           <Text span size="sm" c="dimmed" fw={400}>
@@ -164,7 +164,7 @@ function LineOf({ title, detail, times }: { title: ReactNode; detail?: string; t
           </Text>
         )}
       </Text>
-      <Text span size="sm" c="dimmed" fw={400}>
+      <Text span size="sm" c="dimmed" fw={400} className="unbroken">
         {times}
       </Text>
     </Group>

@@ -261,7 +261,7 @@ function DeclaredTab({ found, integration }: { found: WholeFunction; integration
           )}
           <Facts>
             <Fact name="Runs">{whenOf(found)}</Fact>
-            {isSync && <Fact name="Starts">{found.auto_start ? 'by itself' : 'manually'}</Fact>}
+            {isSync && <Fact name="Starts">{found.auto_start ? 'automatically' : 'manually'}</Fact>}
             {isSync && (
               <Fact name="Deletes">{found.track_deletes ? 'tracked' : 'not tracked automatically'}</Fact>
             )}
@@ -471,7 +471,7 @@ function VersionsTab({ at, mayWrite }: { at: FunctionAt; mayWrite: boolean }) {
                             {one.version_label}
                           </Text>
                         )}
-                        {one.current && <Badge color="green">Runs</Badge>}
+                        {one.current && <Badge color="green">Current</Badge>}
                       </Group>
                     ),
                   },

@@ -184,7 +184,14 @@ function NoFunctions() {
 }
 
 /** A list of functions. Each row is a link to the function. */
-export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
+export function FunctionsTable({
+  functions,
+  isOfIntegration = false,
+}: {
+  functions: ListedFunction[];
+  /** All are of one integration, which is not shown. */
+  isOfIntegration?: boolean;
+}) {
   const environment = useEnvironment();
   return (
     <ListTable
@@ -211,9 +218,11 @@ export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
                   {description}
                 </Text>
               )}
-              <Text size="xs" c="dimmed" hiddenFrom="sm" className="wrap">
-                {integration}
-              </Text>
+              {!isOfIntegration && (
+                <Text size="xs" c="dimmed" hiddenFrom="sm" className="wrap">
+                  {integration}
+                </Text>
+              )}
               <Group hiddenFrom="xs" gap={6} mt={4}>
                 <LastRun last={of.last_run} />
                 {of.failures > 0 && <Failures count={of.failures} />}
@@ -221,7 +230,7 @@ export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
             </>
           ),
         },
-        {
+        !isOfIntegration && {
           title: 'Integration',
           visibleFrom: 'sm',
           maw: 200,
@@ -232,7 +241,7 @@ export function FunctionsTable({ functions }: { functions: ListedFunction[] }) {
           ),
         },
         { title: 'Runs', visibleFrom: 'md', cell: (of) => <Text size="sm">{whenOf(of)}</Text> },
-        { title: 'Version', visibleFrom: 'lg', cell: ({ version }) => version },
+        !isOfIntegration && { title: 'Version', visibleFrom: 'lg', cell: ({ version }) => version },
         { title: 'Last run', visibleFrom: 'xs', cell: ({ last_run: last }) => <LastRun last={last} /> },
         {
           title: 'Failures',

@@ -166,10 +166,8 @@ function problemsOf(health: Health, environment: string): Problem[] {
         },
       }),
     ),
-    ...(dead > 0
-      ? [connections('needs_reauth', `${upTo(dead)} ${dead === 1 ? 'needs' : 'need'} reconnecting`)]
-      : []),
-    ...(blocked > 0 ? [connections('blocked', `${upTo(blocked)} blocked`)] : []),
+    ...(dead > 0 ? [connections('needs_reauth', `Reconnect needed: ${upTo(dead)}`)] : []),
+    ...(blocked > 0 ? [connections('blocked', `Blocked: ${upTo(blocked)}`)] : []),
   ];
 }
 

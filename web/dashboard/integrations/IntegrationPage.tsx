@@ -18,8 +18,9 @@ import { useDisclosure } from '@mantine/hooks';
 import { notifications } from '@mantine/notifications';
 import { type UseQueryResult, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams, useSearch } from '@tanstack/react-router';
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { CauseAlert } from '../../ui/CauseAlert.tsx';
+import { ChangedMeanwhile } from '../../ui/ChangedMeanwhile.tsx';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -82,7 +83,7 @@ export function IntegrationPage() {
   const { key } = useParams({ from: '/$environment/integrations/of/$key' });
   const { tab } = useSearch({ from: '/$environment/integrations/of/$key' });
   const [isOpen, { open, close }] = useDisclosure();
-  const query = useQuery(integrationQuery(environment, key));
+  const query = useQuery({ ...integrationQuery(environment, key), refetchInterval: 10_000 });
   const provider = useQuery({
     ...providerQuery(environment, query.data?.provider ?? ''),
     enabled: query.data !== undefined,
@@ -197,7 +198,26 @@ function CredentialsCard({ mayWrite, ...given }: CredentialsProps & { mayWrite: 
   return mayWrite ? <Editor {...given} /> : <Shown {...given} />;
 }
 
+/** The form of an integration. A change by another user replaces a form without input, and is reported in one with input. */
 function Editor({ integration, provider }: CredentialsProps) {
+  const [shown, setShown] = useState(integration);
+  return (
+    <EditorForm
+      key={shown.updated_at}
+      integration={shown}
+      provider={provider}
+      newest={integration}
+      onShow={setShown}
+    />
+  );
+}
+
+function EditorForm({
+  integration,
+  provider,
+  newest,
+  onShow,
+}: CredentialsProps & { newest: Integration; onShow: (next: Integration) => void }) {
   const environment = useEnvironment();
   const queries = useQueryClient();
   const form = useClientForm(provider, { integration });
@@ -220,10 +240,16 @@ function Editor({ integration, provider }: CredentialsProps) {
     onSuccess: async () => {
       await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
       notifications.show({ message: 'Saved. The secret is stored encrypted.', color: 'green' });
+      onShow(await queries.ensureQueryData(integrationQuery(environment, integration.integration_id)));
     },
   });
+  const isChanged = newest.updated_at !== integration.updated_at && !save.isPending;
+  const isUntouched = !form.isDirty();
+  useEffect(() => {
+    if (isChanged && isUntouched) onShow(newest);
+  }, [isChanged, isUntouched, newest, onShow]);
   const { isTest } = form.values;
-  const connections = integration.usage?.connections.total ?? 0;
+  const connections = newest.usage?.connections.total ?? 0;
   return (
     <Card>
       <form onSubmit={form.onSubmit((values) => save.mutate(values), focusInvalid)}>
@@ -259,6 +285,9 @@ function Editor({ integration, provider }: CredentialsProps) {
           {takesClient(provider) && <ScopesField form={form} provider={provider} />}
           {save.isError && Object.keys(clientErrors(save.error)).length === 0 && (
             <FaultNotice error={save.error} />
+          )}
+          {isChanged && !isUntouched && (
+            <ChangedMeanwhile what="integration" onDiscard={() => onShow(newest)} />
           )}
           <Group justify="flex-end">
             <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
@@ -330,12 +359,7 @@ function SettingsTab({
         {(of) => (
           <SimpleGrid cols={{ base: 1, lg: needsGuide(of) ? 2 : 1 }} spacing="lg">
             <Stack gap="lg">
-              <CredentialsCard
-                key={integration.updated_at}
-                integration={integration}
-                provider={of}
-                mayWrite={mayWrite}
-              />
+              <CredentialsCard integration={integration} provider={of} mayWrite={mayWrite} />
               {mayWrite && <DeleteIntegration integration={integration.integration_id} connections={total} />}
             </Stack>
             {needsGuide(of) && <SetupGuide provider={of} />}
@@ -385,7 +409,7 @@ function Overview({ integration, usage }: { integration: Integration; usage: Usa
                   data.length === 0 ? (
                     <Dimmed>No function is deployed for this integration.</Dimmed>
                   ) : (
-                    <FunctionsTable functions={data} />
+                    <FunctionsTable functions={data} isOfIntegration />
                   )
                 }
               </Loaded>
@@ -424,7 +448,11 @@ function About({ integration }: { integration: Integration }) {
             <Copyable value={integration.client_id} what="the client ID" />
           </Fact>
         )}
-        <Fact name="Scopes">{integration.scopes.length === 0 ? 'none' : integration.scopes.join(', ')}</Fact>
+        <Fact name="Scopes">
+          {integration.scopes.length === 0
+            ? 'none'
+            : integration.scopes.map((scope) => <div key={scope}>{scope}</div>)}
+        </Fact>
         <Fact name="Created">
           <RelativeTime at={integration.created_at} />
         </Fact>
@@ -441,7 +469,7 @@ function UsageCard({ usage }: { usage: Usage }) {
   return (
     <Card>
       <Stack>
-        <Title order={2}>Usage</Title>
+        <Title order={2}>Connections</Title>
         <Shares connections={usage.connections} />
         {usage.quota.length > 0 && (
           <>

@@ -12,7 +12,7 @@ export type Advice = {
 /** The advice for the error codes of the service. docs/reference/errors.md lists all of them. */
 const ofCode: Record<string, Omit<Advice, 'by'>> = {
   connection_needs_reauth: {
-    title: 'The connection needs reconnecting',
+    title: 'Reconnect needed',
     text: 'The provider no longer accepts it. The user must reconnect it; the page of the connection has the link.',
     leadsTo: 'connection',
   },

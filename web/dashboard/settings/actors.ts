@@ -19,7 +19,7 @@ export function useActors(): Actors {
   const { data: keys = [] } = useQuery({ ...keysQuery(environment), enabled: may('keys') });
   const { data: users = [] } = useQuery({ ...usersQuery(), enabled: isOwner });
   const names = new Map<string, string>([
-    ...keys.map(({ id, name }) => [`key:${id}`, `key ${name}`] as const),
+    ...keys.map(({ id, name }) => [`key:${id}`, `${name} (key)`] as const),
     ...users.map(({ id, name }) => [`user:${id}`, name] as const),
   ]);
   return {

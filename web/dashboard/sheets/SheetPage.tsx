@@ -373,6 +373,7 @@ function RowsTable({ records }: { records: BrowsedRecord[] }) {
                 {field}
               </Table.Th>
             ))}
+            {fields.length === 0 && <Table.Th>Cells</Table.Th>}
             <Table.Th>Last action</Table.Th>
           </Table.Tr>
         </Table.Thead>

@@ -36,6 +36,7 @@ import { countProblems, healthQuery } from '../home/queries.ts';
 import { NavigationLink } from '../links.tsx';
 import { meQuery } from '../sign-in/queries.ts';
 import { rememberEnvironment, useEnvironment } from './environment.ts';
+import { LostConnection } from './LostConnection.tsx';
 import { pages } from './pages.ts';
 import { commandKey, useShortcuts, useSingleKeys } from './shortcuts.ts';
 import { useSignOut } from './sign-out.ts';
@@ -121,6 +122,7 @@ export function Shell() {
         <Navigation />
       </AppShell.Navbar>
       {isNavigating && <div className="navigating" />}
+      <LostConnection />
       <AppShell.Main id="main" ref={main} tabIndex={-1}>
         <Outlet />
       </AppShell.Main>

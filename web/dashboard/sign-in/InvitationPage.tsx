@@ -92,7 +92,7 @@ function AccountForm({ token, invitation }: { token: string; invitation: Invitat
         <Email readOnly={invitation.email !== null} {...form.getInputProps('email')} />
         <NewPassword {...form.getInputProps('password')} />
         <Button type="submit" loading={make.isPending}>
-          Create the account
+          Create account
         </Button>
       </Stack>
     </form>
