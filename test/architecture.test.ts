@@ -288,6 +288,8 @@ const filesOfStoredNames = [
   'server/app/jobs.ts',
   'server/connect/reconnect.test.ts',
   'server/connections/refresh/probe.test.ts',
+  'server/connections/store/list.test.ts',
+  'server/connections/store/list.ts',
   'server/connections/store/store.ts',
   'server/connections/store/save.ts',
   'server/connections/health/status-transitions.ts',

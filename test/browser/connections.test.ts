@@ -241,7 +241,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('1 to 2 of 2').waitFor();
     await page
       .getByRole('row', { name: /person4@example.com/ })
-      .getByText('Unverified')
+      .getByRole('cell', { name: 'Unverified', exact: true })
       .waitFor();
     assert.match(page.url(), /status=unverified/);
     await picture(page, 'connections-unverified');
