@@ -166,8 +166,8 @@ function problemsOf(health: Health, environment: string): Problem[] {
         },
       }),
     ),
-    ...(dead > 0 ? [connections('needs_reauth', `Reconnect needed: ${upTo(dead)}`)] : []),
-    ...(blocked > 0 ? [connections('blocked', `Blocked: ${upTo(blocked)}`)] : []),
+    ...(dead > 0 ? [connections('needs_reauth', `${upTo(dead)} to reconnect`)] : []),
+    ...(blocked > 0 ? [connections('blocked', `${upTo(blocked)} blocked`)] : []),
   ];
 }
 
