@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { removeFromOutbox } from '../db/dataset-outbox.ts';
+import { type OutboxEntry, readOutbox } from '../db/dataset-outbox.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { placeAll, type Sequence } from '../db/sequencer.ts';
 
@@ -60,48 +60,26 @@ function canonicalJson(value: unknown): string {
 /** Entries of one step. */
 const maxChained = 1_000;
 
-/** SQL: true for a row of the outbox that is in the log, else null. A subquery cannot become a join with the whole log. */
-const isCopied = '(select true from audit where outbox_id = dataset_outbox.id)';
-
 /** The audit log's positions and chain: see `Sequence`. */
 export const auditSequence: Sequence = {
   name: 'audit',
-  async place(tx, { lastPosition, from }) {
-    // Between entries from the outbox and others, the time decides: each has the latest time of those before it.
-    const entries = await tx.query<ChainedEntry & { outboxId: string | null }>(
-      `with own as (
-         select *
-         from audit
-         where position is null and written_in >= $1::xid8
-         order by audit.id
-         limit $2
-         for update skip locked
-       ), sent as (
-         select *
-         from dataset_outbox
-         where sequence = 'audit'
-           and written_in >= $1::xid8
-           and ${isCopied} is null
-         order by ordinal
-         limit $2
-       ), waiting as (
-         select
-           id, created_at, environment_id, actor, action, target, details, null::uuid as outbox_id,
-           max(created_at) over (order by id) as latest
-         from own
-         union all
-         select
-           nextval('audit_id_seq'), written_at, (entry ->> 'environment_id')::bigint, entry ->> 'actor', entry ->> 'action',
-           entry ->> 'target', entry -> 'details', id, max(written_at) over (order by ordinal)
-         from sent
-       )
-       select ${chainedColumns}, outbox_id as "outboxId"
-       from waiting
-       order by latest, id
-       limit $2`,
+  async place(tx, { lastPosition, from, hasOutbox }) {
+    const own = await tx.query<ChainedEntry>(
+      `select ${chainedColumns}
+       from audit
+       where position is null and written_in >= $1::xid8
+       order by audit.id
+       limit $2
+       for update skip locked`,
       [from, maxChained],
     );
-    if (entries.length === 0) return { count: 0, isMore: false };
+    const read = hasOutbox ? await readOutbox(tx, { sequence: 'audit', from, limit: maxChained }) : [];
+    const sent = await findUncopied(tx, read);
+    const waiting = inOrder(own, sent);
+    const entries = waiting.splice(0, maxChained);
+    const left = new Set(waiting.map(({ outboxId }) => outboxId));
+    const copied = read.filter(({ id }) => !left.has(id));
+    if (entries.length === 0) return { count: 0, isMore: read.length === maxChained, copied };
     let chain = (await headOf(tx)).chain;
     const placed = entries.map((entry, index) => {
       const position = lastPosition + 1 + index;
@@ -110,17 +88,61 @@ export const auditSequence: Sequence = {
     });
     await placeOwn(
       tx,
-      placed.filter(({ outboxId }) => outboxId === null),
+      placed.filter(({ outboxId }) => outboxId === undefined),
     );
     await copySent(
       tx,
-      placed.filter(({ outboxId }) => outboxId !== null),
+      placed.filter(({ outboxId }) => outboxId !== undefined),
     );
     await tx.query(`update sequencer set chain = $1 where name = 'audit'`, [chain]);
-    return { count: entries.length, isMore: entries.length === maxChained };
+    const isMore = entries.length === maxChained || read.length === maxChained;
+    return { count: entries.length, isMore, copied };
   },
-  removeCopied: (db, { from }) => removeFromOutbox(db, { sequence: 'audit', from, isSettled: isCopied }),
 };
+
+/** An entry of the outbox that is not in the log yet. */
+type SentEntry = ChainedEntry & { outboxId: string };
+
+/** Those of the outbox that are not in the log, with their ids in the log. */
+async function findUncopied(tx: Tx, read: readonly OutboxEntry[]): Promise<SentEntry[]> {
+  if (read.length === 0) return [];
+  // The subquery cannot become a join with the whole log.
+  const uncopied = await tx.query<{ outboxId: string; id: number }>(
+    `select sent.id as "outboxId", nextval('audit_id_seq') as id
+     from unnest($1::uuid[]) with ordinality as sent (id, n)
+     where (select true from audit where outbox_id = sent.id) is null
+     order by n`,
+    [read.map(({ id }) => id)],
+  );
+  const byId = new Map(read.map((entry) => [entry.id, entry]));
+  return uncopied.map(({ outboxId, id }) => {
+    const { entry, writtenAt } = byId.get(outboxId) as OutboxEntry;
+    const { environment_id, actor, action, target, details } = JSON.parse(entry) as SentColumns;
+    const environmentId = environment_id ?? null;
+    return { id, createdAt: writtenAt, environmentId, actor, action, target, details, outboxId };
+  });
+}
+
+type SentColumns = Pick<ChainedEntry, 'actor' | 'action' | 'target' | 'details'> & {
+  environment_id?: number | null;
+};
+
+/** Between entries from the outbox and others, the time decides: each has the latest time of those before it. */
+function inOrder(
+  own: readonly ChainedEntry[],
+  sent: readonly SentEntry[],
+): (ChainedEntry & { outboxId?: string })[] {
+  const dated = [own, sent].flatMap((entries: readonly ChainedEntry[]) => {
+    let latest = '';
+    return entries.map((entry) => {
+      if (entry.createdAt > latest) latest = entry.createdAt;
+      return { entry, latest };
+    });
+  });
+  return dated
+    .sort((a, b) => (a.latest === b.latest ? a.entry.id - b.entry.id : a.latest < b.latest ? -1 : 1))
+    .map(({ entry }) => entry);
+}
 
 async function placeOwn(tx: Tx, entries: readonly Placed[]): Promise<void> {
   if (entries.length === 0) return;
@@ -134,7 +156,7 @@ async function placeOwn(tx: Tx, entries: readonly Placed[]): Promise<void> {
 }
 
 /** Copies entries of the outbox. The unique index of `outbox_id` is the last guard against a second copy. */
-async function copySent(tx: Tx, entries: readonly (Placed & { outboxId: string | null })[]): Promise<void> {
+async function copySent(tx: Tx, entries: readonly (Placed & { outboxId?: string })[]): Promise<void> {
   if (entries.length === 0) return;
   await tx.query(
     `insert into audit
@@ -215,15 +237,17 @@ export async function verifyAudit(
 ): Promise<AuditVerdict> {
   return db.transaction(async (tx) => {
     const head = await headOf(tx);
+    const sent = await tx.query<{ id: string }>(`select id from dataset_outbox where sequence = 'audit'`);
     const [waiting] = await tx.query<{ count: number }>(
       `select count(*) as count
        from (
          select from audit where position is null
          union all
          select
-         from dataset_outbox
-         where sequence = 'audit' and ${isCopied} is null
+         from unnest($1::uuid[]) as sent (id)
+         where (select true from audit where outbox_id = sent.id) is null
        ) as entry`,
+      [sent.map(({ id }) => id)],
     );
     let proven = 0;
     let chain = noChain;

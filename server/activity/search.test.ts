@@ -143,6 +143,7 @@ test('entries that come while it looks push none out of the page', async () => {
     const { db } = database;
     let statements = 0;
     const busy: Queryable = {
+      database: db.database,
       query: (text, values) => db.query(text, values),
       async run(built) {
         const rows = await db.run(built);

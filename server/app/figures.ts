@@ -32,9 +32,9 @@ const maxCounted = 100_000;
 const countUnplaced = (sequence: 'audit' | 'event') => `(
   select count(*)
   from (
-    select from ${sequence} where position is null
+    select 1 from ${sequence} where position is null
     union all
-    select from dataset_outbox where sequence = '${sequence}'
+    select 1 from dataset_outbox where sequence = '${sequence}'
     limit ${maxCounted}
   ) as one
 )`;

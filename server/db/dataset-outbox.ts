@@ -25,20 +25,46 @@ export function writeToOutbox(
   );
 }
 
-/** Removes the entries for which the SQL `isSettled` holds. Several nodes may do it at once: none waits for another. */
+/** A row of the outbox. */
+export type OutboxEntry = {
+  datasetId: number;
+  id: string;
+  /** The columns of its row in `audit` or `event`, as JSON text. */
+  entry: string;
+  /** In UTC, to the microsecond: `2026-01-31T12:00:00.000001Z`. */
+  writtenAt: string;
+  ordinal: number;
+};
+
+/** The oldest entries for a sequence, in the order of their writes. None was written before `from`. */
+export function readOutbox(
+  q: Queryable,
+  of: { sequence: SequenceName; from: string; limit: number },
+): Promise<OutboxEntry[]> {
+  return q.query<OutboxEntry>(
+    `select
+       dataset_id as "datasetId",
+       id,
+       entry::text as entry,
+       to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "writtenAt",
+       ordinal
+     from dataset_outbox
+     where sequence = '${of.sequence}' and written_in >= $1::xid8
+     order by ordinal
+     limit $2`,
+    [of.from, of.limit],
+  );
+}
+
+/** Removes entries. Several nodes may do it at once. */
 export async function removeFromOutbox(
   q: Queryable,
-  of: { sequence: SequenceName; from: string; isSettled: string },
+  of: { sequence: SequenceName; from: string; entries: readonly OutboxEntry[] },
 ): Promise<void> {
+  if (of.entries.length === 0) return;
   await q.query(
     `delete from dataset_outbox
-     using (
-       select ctid as row_id
-       from dataset_outbox
-       where sequence = '${of.sequence}' and written_in >= $1::xid8 and (${of.isSettled})
-       for update skip locked
-     ) as settled
-     where dataset_outbox.ctid = settled.row_id`,
-    [of.from],
+     where sequence = '${of.sequence}' and written_in >= $1::xid8 and dataset_id = any($2::bigint[]) and id = any($3::uuid[])`,
+    [of.from, [...new Set(of.entries.map(({ datasetId }) => datasetId))], of.entries.map(({ id }) => id)],
   );
 }

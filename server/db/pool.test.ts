@@ -345,3 +345,16 @@ test('what the statement is to blame for does not pass, and what the server is t
   for (const code of ['22003', '23505', '42501']) assert.ok(!mayPass(await failing(code)), code);
   for (const error of [new AppError('unknown_connection'), new TypeError()]) assert.ok(!mayPass(error));
 });
+
+test('a broken connection to a worker of a cluster is reported as unavailable, and another internal error is not', async () => {
+  const raise = (message: string) =>
+    database.db.query(`do $$ begin raise exception using errcode = 'XX000', message = '${message}'; end $$`);
+  for (const message of [
+    'server closed the connection unexpectedly',
+    'connection not open',
+    'SSL SYSCALL error: EOF detected',
+    'connection to the remote node db-1:5432 failed with the following error: timeout',
+  ])
+    await assert.rejects(raise(message), { code: 'unavailable', retryAfterS: 5 }, message);
+  await assert.rejects(raise('cache lookup failed'), { code: 'XX000' });
+});

@@ -25,6 +25,8 @@ export type DbTarget = { url: string } | { host: string; port: number; user: str
 
 /** Runs statements: the pool, or one transaction. */
 export interface Queryable {
+  /** The same object for the pool and all its transactions: caches of a database are keyed by it. */
+  readonly database: object;
   /** SQL text with $1, $2, ...; returns the rows: int8 as a number, timestamps as Date, bytea as Buffer. */
   query<R extends object = Record<string, unknown>>(text: string, values?: readonly unknown[]): Promise<R[]>;
   /** Runs a query that was built from `tables`; returns the rows. */
@@ -188,11 +190,11 @@ export function openDb(
     await asking.end();
   };
   return {
-    ...queryableOf(pool),
+    ...queryableOf(pool, pool),
     transaction: (work, mode = 'read committed') =>
       withClient(lending, (client) => {
         const begin = mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin';
-        return transact(client, { begin, work });
+        return transact(client, { begin, work, database: pool });
       }),
     transactionWithin(work, { ms, connectMs = ms, connection }) {
       const since = performance.now();
@@ -212,7 +214,7 @@ export function openDb(
           endAfter(client, ms);
           return work(tx);
         };
-        return transact(client, { begin, work: begun });
+        return transact(client, { begin, work: begun, database: pool });
       }).finally(() => clearTimeout(timer));
     },
     pipeline: (pipeline) =>
@@ -226,13 +228,14 @@ export function openDb(
 /** A first statement without parameters is sent together with `begin`: that saves a small write a tenth of its time. */
 async function transact<T>(
   client: pg.PoolClient,
-  { begin, work }: { begin: string; work: (tx: Tx) => Promise<T> },
+  { begin, work, database }: { begin: string; work: (tx: Tx) => Promise<T>; database: object },
 ): Promise<T> {
   let beginning: Promise<unknown> | undefined;
   const begun = () => (beginning ??= client.query(begin).catch(throwReadable));
-  const { query, run } = queryableOf(client);
+  const { query, run } = queryableOf(client, database);
   const last: string[] = [];
   const result = await work({
+    database,
     isTransaction: true,
     async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
       if (beginning === undefined && values.length === 0) {
@@ -314,8 +317,9 @@ async function withClient<T>(
   }
 }
 
-function queryableOf(runner: pg.Pool | pg.PoolClient): Queryable {
+function queryableOf(runner: pg.Pool | pg.PoolClient, database: object): Queryable {
   return {
+    database,
     async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
       const result: pg.QueryResult<R> | pg.QueryResult<R>[] = await runner
         .query<R>({ text, values: [...values] })
@@ -342,6 +346,10 @@ const systemCode = /^(?!ERR_(?!TLS_|SSL_|SOCKET_|STREAM_))[A-Z][A-Z0-9_]+$/;
 const unreachableMessage =
   /^(Connection terminated|[Tt]imeout e|Client (has encountered a connection error|was closed)|Query read timeout|The server does not support SSL|There was an error establishing an SSL|Received unexpected)/;
 
+/** Of Citus, about a worker whose connection broke: the text of libpq, without a code of its own (XX000). */
+const lostWorker =
+  /^(server closed the connection unexpectedly|connection (not open|to the remote node)|could not receive data from server|SSL (SYSCALL error|connection has been closed))/;
+
 /** A NUL in a text (22021), or a NUL or a lone surrogate in JSON (22P05, 22P02). */
 const unstorable = /^(22021|22P05)$/;
 
@@ -363,7 +371,8 @@ function away(cause?: Error): AppError {
 
 function isAway(error: Error & { code?: unknown }): boolean {
   const code = String(error.code ?? '');
-  if (error instanceof pg.DatabaseError) return unreachable.test(code);
+  if (error instanceof pg.DatabaseError)
+    return unreachable.test(code) || (code === 'XX000' && lostWorker.test(error.message));
   return systemCode.test(code) || unreachableMessage.test(error.message);
 }
 

@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { countingBlocks } from '../../test/support/blocks.ts';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { type Db, openDb, type Tx } from './pool.ts';
-import { lockSequence, placeAll, placeNext, type Sequence } from './sequencer.ts';
+import { keepPlacing, lockSequence, placeAll, placeNext, type Sequence } from './sequencer.ts';
 
 let database: TestDatabase;
 /** As another node's. */
@@ -176,4 +176,39 @@ test('what a server that took over wrote under earlier transactions is found wit
   );
   for (let look = 0; look < 100; look += 1) await placeNext(database.db, sequence);
   assert.equal(await waiting(), 0);
+});
+
+test('periodic steps look at a slow outbox now and then, and find its entries', async () => {
+  const looks = { own: 0, withOutbox: 0 };
+  const slow: Db = {
+    ...database.db,
+    async query(text, values) {
+      if (text.includes('"isWaiting"')) {
+        const looksAtOutbox = text.includes('dataset_outbox');
+        looks[looksAtOutbox ? 'withOutbox' : 'own'] += 1;
+        if (looksAtOutbox) await pause(100);
+      }
+      return database.db.query(text, values);
+    },
+  };
+  const found = Promise.withResolvers<void>();
+  const sequence: Sequence = {
+    name: 'audit',
+    async place(_, { hasOutbox }) {
+      if (hasOutbox) found.resolve();
+      return { count: 0, isMore: false };
+    },
+  };
+  const placing = keepPlacing(slow, { sequence, everyMs: 1, onError: found.reject });
+  try {
+    while (looks.own < 5) await pause(5);
+    await database.db.query(
+      `insert into dataset_outbox (dataset_id, id, sequence, entry) values (1, gen_random_uuid(), 'audit', '{}')`,
+    );
+    await found.promise;
+  } finally {
+    await placing.stop();
+    await database.db.query('delete from dataset_outbox');
+  }
+  assert.ok(looks.own > looks.withOutbox, JSON.stringify(looks));
 });

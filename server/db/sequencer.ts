@@ -1,4 +1,5 @@
 import { type Repetition, repeatEvery } from '../concurrency.ts';
+import { type OutboxEntry, removeFromOutbox } from './dataset-outbox.ts';
 import type { Db, Tx } from './pool.ts';
 
 /**
@@ -14,22 +15,31 @@ export type Sequence = {
   readonly name: SequenceName;
   /**
    * Gives the positions after `lastPosition` to the oldest rows without one, without a gap. It locks these rows: a row that
-   * is deleted meanwhile would leave a gap. Also copies what waits in `dataset_outbox` and is not copied yet. No waiting row
-   * was written before `from`.
+   * is deleted meanwhile would leave a gap. With `hasOutbox`, it also copies what waits in `dataset_outbox` and is not copied
+   * yet. No waiting row was written before `from`.
    */
-  place(tx: Tx, at: { lastPosition: number; from: string }): Promise<Placed>;
-  /** Removes from `dataset_outbox` what was copied, after the commit: a process that dies before leaves it to the next one. */
-  removeCopied?(db: Db, at: { from: string }): Promise<void>;
+  place(tx: Tx, at: { lastPosition: number; from: string; hasOutbox: boolean }): Promise<Placed>;
 };
 export type SequenceName = 'audit' | 'event';
-/** The number of rows that got a position, and whether others may still wait. */
-export type Placed = { count: number; isMore: boolean };
+export type Placed = {
+  /** The number of rows that got a position. */
+  count: number;
+  /** Whether others may still wait. */
+  isMore: boolean;
+  /**
+   * Entries of the outbox that are copied, by this step or before. They are removed after its commit: a process that dies
+   * before leaves them to the next one.
+   */
+  copied?: readonly OutboxEntry[];
+};
 
 /** The state of a sequence at this node, for one database. */
 type Memory = {
   /** No row that was written before this transaction waits, now or later. */
   from: string;
   looks: number;
+  /** When periodic steps look at the outbox next, in ms of a monotonic clock. */
+  outboxDueMs: number;
   round: Promise<boolean> | undefined;
   nextRound: Promise<boolean> | undefined;
 };
@@ -38,6 +48,11 @@ type Memory = {
 const beginning = '0';
 /** After this number of looks, a look reads from the beginning: after a failover the transaction IDs may have gone back. */
 const looksUntilAll = 100;
+/**
+ * Periodic steps look at the outbox for at most a twentieth of the time. On one machine that is each time; on a cluster a look
+ * reads all shards, and takes some tens of milliseconds.
+ */
+const outboxShare = 20;
 /** A node that holds a lock for longer is frozen or disconnected. */
 const lockTimeoutMs = 2_000;
 /** After this time the server ends the transaction of such a node. */
@@ -51,7 +66,7 @@ const memories = new WeakMap<Db, Map<SequenceName, Memory>>();
  */
 export async function placeNext(db: Db, sequence: Sequence): Promise<number> {
   try {
-    return (await step(db, { sequence, lock: 'for update skip locked' })).count;
+    return (await step(db, { sequence, lock: 'for update skip locked', isPeriodic: false })).count;
   } catch (error) {
     if (isHeldUp(error)) return 0;
     throw error;
@@ -78,7 +93,7 @@ async function nextRound(memory: Memory, run: () => Promise<boolean>): Promise<b
 
 async function placeRound(db: Db, sequence: Sequence): Promise<boolean> {
   try {
-    while ((await step(db, { sequence, lock: 'for update' })).isMore);
+    while ((await step(db, { sequence, lock: 'for update', isPeriodic: false })).isMore);
     return true;
   } catch (error) {
     if (isHeldUp(error)) return false;
@@ -88,15 +103,19 @@ async function placeRound(db: Db, sequence: Sequence): Promise<boolean> {
 
 async function step(
   db: Db,
-  { sequence, lock }: { sequence: Sequence; lock: 'for update' | 'for update skip locked' },
+  {
+    sequence,
+    lock,
+    isPeriodic,
+  }: { sequence: Sequence; lock: 'for update' | 'for update skip locked'; isPeriodic: boolean },
 ): Promise<Placed> {
   const none = { count: 0, isMore: false };
-  const { from, isWaiting, hasOutbox } = await look(db, sequence.name);
+  const { from, isWaiting, hasOutbox } = await look(db, { name: sequence.name, isPeriodic });
   if (!isWaiting) return none;
   const done = await db.transaction(async (tx) => {
     const lastPosition = await lockSequence(tx, { name: sequence.name, lock });
     if (lastPosition === undefined) return undefined;
-    const placed = await sequence.place(tx, { lastPosition, from });
+    const placed = await sequence.place(tx, { lastPosition, from, hasOutbox });
     if (placed.count > 0) {
       await tx.query('update sequencer set last_position = last_position + $1 where name = $2', [
         placed.count,
@@ -105,7 +124,7 @@ async function step(
     }
     return placed;
   });
-  if (done !== undefined && hasOutbox) await sequence.removeCopied?.(db, { from });
+  await removeFromOutbox(db, { sequence: sequence.name, from, entries: done?.copied ?? [] });
   return done ?? none;
 }
 
@@ -147,8 +166,13 @@ type Look = {
  * look begins at the oldest open transaction or waiting row of the previous look, and reads only later rows. An old snapshot
  * keeps the index entries of all rows that have waited: with 30,000 of them a look reads 3 blocks instead of 1,514.
  */
-async function look(db: Db, name: SequenceName): Promise<Look> {
+async function look(
+  db: Db,
+  { name, isPeriodic }: { name: SequenceName; isPeriodic: boolean },
+): Promise<Look> {
   const memory = memoryOf(db, name);
+  const sinceMs = performance.now();
+  const looksAtOutbox = !isPeriodic || sinceMs >= memory.outboxDueMs;
   const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
   memory.looks += 1;
   const [seen] = await db.query<Look>(
@@ -165,24 +189,34 @@ async function look(db: Db, name: SequenceName): Promise<Look> {
            order by written_in
            limit 1
          ) as own,
-         (
+         ${looksAtOutbox ? oldestSent(name) : 'null::xid8'} as sent
+     ) as oldest`,
+    [from],
+  );
+  if (looksAtOutbox) {
+    memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
+    // Otherwise it could be after an entry of the outbox that waits.
+    memory.from = seen?.from ?? beginning;
+  }
+  return seen ?? { from: beginning, isWaiting: false, hasOutbox: false };
+}
+
+/** SQL: the transaction of the oldest entry of the outbox. */
+const oldestSent = (name: SequenceName) => `(
            select written_in
            from dataset_outbox
            where sequence = '${name}' and written_in >= $1::xid8
            order by written_in
            limit 1
-         ) as sent
-     ) as oldest`,
-    [from],
-  );
-  memory.from = seen?.from ?? beginning;
-  return seen ?? { from: beginning, isWaiting: false, hasOutbox: false };
-}
+         )`;
 
 function memoryOf(db: Db, name: SequenceName): Memory {
   const ofDb = memories.get(db) ?? new Map<SequenceName, Memory>();
   memories.set(db, ofDb);
-  const memory = ofDb.get(name) ?? { from: beginning, looks: 0, round: undefined, nextRound: undefined };
+  const memory = ofDb.get(name) ?? {
+    ...{ from: beginning, looks: 0, outboxDueMs: 0 },
+    ...{ round: undefined, nextRound: undefined },
+  };
   ofDb.set(name, memory);
   return memory;
 }
@@ -199,8 +233,8 @@ export function keepPlacing(
 ): Pick<Repetition, 'stop'> {
   async function takeSteps(signal: AbortSignal): Promise<void> {
     let isMore = true;
-    while (isMore && !signal.aborted) {
-      ({ isMore } = await step(db, { sequence, lock: 'for update skip locked' }));
+    for (let isPeriodic = true; isMore && !signal.aborted; isPeriodic = false) {
+      ({ isMore } = await step(db, { sequence, lock: 'for update skip locked', isPeriodic }));
     }
   }
   return repeatEvery(everyMs, takeSteps, { onError });

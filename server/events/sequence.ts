@@ -1,5 +1,5 @@
-import { removeFromOutbox } from '../db/dataset-outbox.ts';
-import type { Placed, Sequence } from '../db/sequencer.ts';
+import { readOutbox } from '../db/dataset-outbox.ts';
+import type { Sequence } from '../db/sequencer.ts';
 import { fanOut } from './fan-out.ts';
 
 /** The maximum number of events in one step. */
@@ -9,21 +9,17 @@ const maxEvents = 1_000;
  */
 const maxDeliveries = 2_500;
 
-/** SQL: whether a row of the outbox is in the feed, or its environment is removed, and its events with it. */
-const isSettled = `
-  (select true from event where event.id = dataset_outbox.id) is not null
-  or (select true from environment where id = (entry ->> 'environment_id')::bigint) is null`;
-
 /**
  * Gives events their positions in the feed, in the order in which the events of a step were written: see `Sequence`.
  * With its position an event gets its deliveries.
  */
 export const eventSequence: Sequence = {
   name: 'event',
-  async place(tx, { lastPosition, from }) {
+  async place(tx, { lastPosition, from, hasOutbox }) {
+    const read = hasOutbox ? await readOutbox(tx, { sequence: 'event', from, limit: maxEvents }) : [];
     // Some events may be removed with their environment meanwhile. Locked events stay, and only these get a position.
     // Between events from the outbox and others, the time decides: each has the latest time of those before it.
-    const [found] = await tx.query<{ count: number; seen: number }>(
+    const [found] = await tx.query<{ count: number; seen: number; left: string[] }>(
       `with own as materialized (
          select id, environment_id, created_at, ordinal
          from event
@@ -32,13 +28,13 @@ export const eventSequence: Sequence = {
          limit $3
          for update skip locked
        ), sent as materialized (
-         select *, (entry ->> 'environment_id')::bigint as environment_id
-         from dataset_outbox
-         where sequence = 'event'
-           and written_in >= $2::xid8
-           and not (${isSettled})
-         order by ordinal
-         limit $3
+         select *
+         from (
+           select *, (entry ->> 'environment_id')::bigint as environment_id
+           from unnest($5::uuid[], $6::jsonb[], $7::timestamptz[], $8::bigint[]) as read (id, entry, written_at, ordinal)
+         ) as read
+         where (select true from event where event.id = read.id) is null
+           and (select true from environment where environment.id = read.environment_id)
        ), oldest as (
          select id, environment_id, row_number() over (order by latest, is_sent, ordinal) as rank
          from (
@@ -82,12 +78,21 @@ export const eventSequence: Sequence = {
        )
        select
          (select count(*) from placed) + (select count(*) from copied) as count,
-         (select count(*) from oldest) as seen`,
-      [lastPosition, from, maxEvents, maxDeliveries],
+         (select count(*) from oldest) as seen,
+         array(select id::text from sent except select id::text from copied) as left`,
+      [
+        ...[lastPosition, from, maxEvents, maxDeliveries],
+        read.map(({ id }) => id),
+        read.map(({ entry }) => entry),
+        read.map(({ writtenAt }) => writtenAt),
+        read.map(({ ordinal }) => ordinal),
+      ],
     );
-    const { count, seen } = found ?? { count: 0, seen: 0 };
+    const { count, seen, left } = found ?? { count: 0, seen: 0, left: [] };
+    const waiting = new Set(left);
+    const copied = read.filter(({ id }) => !waiting.has(id));
     if (count > 0) await fanOut(tx, { afterPosition: lastPosition, upTo: lastPosition + count });
-    return { count, isMore: count < seen || seen === maxEvents } satisfies Placed;
+    const isMore = count < seen || seen === maxEvents || read.length === maxEvents;
+    return { count, isMore, copied };
   },
-  removeCopied: (db, { from }) => removeFromOutbox(db, { sequence: 'event', from, isSettled }),
 };

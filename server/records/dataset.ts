@@ -5,6 +5,7 @@
  * positions, so positions become visible in their order. Does not own: records (`rows.ts`, `read/`, `write/`), datasets
  * as users see them (`datasets.ts`).
  */
+import { holdConnection } from '../connections/store/store.ts';
 import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 
@@ -149,12 +150,53 @@ export async function findDatasetForReading(tx: Tx, name: DatasetName): Promise<
   return select(tx, name, `${columns}, ${byIndexAlone}`);
 }
 
+/** The name is compared again, so that an id of the cache never leads to another dataset. */
 async function select(q: Queryable, name: DatasetName, selected: string): Promise<Dataset | undefined> {
+  const id = await findDatasetId(q, name);
+  if (id === undefined) return undefined;
   const rows = await q.query<Dataset>(
-    `select ${selected} from dataset where connection = $1 and model = $2 and variant = $3`,
-    [name.connection, name.model, name.variant],
+    `select ${selected} from dataset where id = $1 and connection = $2 and model = $3 and variant = $4`,
+    [id, name.connection, name.model, name.variant],
   );
-  return first(rows);
+  const row = first(rows);
+  if (row === undefined) idsOf(q).delete(keyOf(name));
+  return row;
+}
+
+/** The ids of datasets by their names, for each database. A dataset keeps its name, and no id is assigned twice. */
+const knownIds = new WeakMap<object, Map<string, number>>();
+/** About 5 MB for each database. */
+const maxKnownIds = 20_000;
+
+function idsOf({ database }: Queryable): Map<string, number> {
+  const known = knownIds.get(database) ?? new Map<string, number>();
+  knownIds.set(database, known);
+  return known;
+}
+
+function keyOf({ connection, model, variant }: DatasetName): string {
+  return JSON.stringify([connection, model, variant]);
+}
+
+/**
+ * The id under a name, which may come from a cache: a statement that uses it must verify the dataset's connection.
+ * Undefined if nothing was ever saved.
+ */
+export async function findDatasetId(q: Queryable, name: DatasetName): Promise<number | undefined> {
+  const [known, key] = [idsOf(q), keyOf(name)];
+  const cached = known.get(key);
+  if (cached !== undefined) return cached;
+  const found = first(
+    await q.query<{ id: number }>(
+      'select id from dataset_name where connection = $1 and model = $2 and variant = $3',
+      [name.connection, name.model, name.variant],
+    ),
+  );
+  if (found === undefined) return undefined;
+  const [oldest] = known.keys();
+  if (known.size >= maxKnownIds && oldest !== undefined) known.delete(oldest);
+  known.set(key, found.id);
+  return found.id;
 }
 
 /**
@@ -164,19 +206,33 @@ async function select(q: Queryable, name: DatasetName, selected: string): Promis
 export async function ensureDataset(db: Db, name: DatasetName): Promise<number> {
   const found = await findDataset(db, name);
   if (found !== undefined) return found.id;
+  const values = [name.connection, name.model, name.variant];
   await db.query(
     // The deletion of the connection either waits for this lock and closes the dataset, or comes first.
-    `insert into dataset (connection, model, variant)
+    `insert into dataset_name (connection, model, variant)
      select id, $2, $3
      from connection
      where id = $1 and deleted_at is null
      for key share
-     on conflict on constraint dataset_unique do nothing`,
-    [name.connection, name.model, name.variant],
+     on conflict (connection, model, variant) do nothing`,
+    values,
   );
   const made = await findDataset(db, name);
-  if (made === undefined) throw new AppError('unknown_connection');
-  return made.id;
+  if (made !== undefined) return made.id;
+  // On a cluster the name is a row on another machine, which is committed first: its id is never assigned again.
+  const id = await findDatasetId(db, name);
+  if (id === undefined) throw new AppError('unknown_connection');
+  await db.transaction(async (tx) => {
+    await holdConnection(tx, name.connection);
+    await tx.query(
+      `insert into dataset (id, connection, model, variant)
+       overriding system value
+       values ($1, $2, $3, $4)
+       on conflict (id) do nothing`,
+      [id, ...values],
+    );
+  });
+  return id;
 }
 
 /**

@@ -12,23 +12,32 @@ import { emptyDataset } from './write/delete.ts';
 export const stops = ['committed', 'placed', 'copied', 'removed'] as const;
 type Stop = (typeof stops)[number];
 
-/** The sequence, which says when it is at the place, and never goes on. */
-function stopping(sequence: Sequence, at: Stop): Sequence {
-  const stop = () => {
-    console.log('here');
-    return new Promise<never>(() => setInterval(() => {}, 60_000));
-  };
+function stop(): Promise<never> {
+  console.log('here');
+  return new Promise<never>(() => setInterval(() => {}, 60_000));
+}
+
+/** The sequence, which says when it has placed its rows, and never goes on. */
+function stopping(sequence: Sequence): Sequence {
   return {
     name: sequence.name,
     async place(tx, given) {
-      const placed = await sequence.place(tx, given);
-      return at === 'placed' ? stop() : placed;
+      await sequence.place(tx, given);
+      return stop();
     },
-    async removeCopied(db, given) {
+  };
+}
+
+/** The database, which says when entries are to be removed, or are removed without a commit, and never goes on. */
+function stoppingAt(db: Db, at: Stop): Db {
+  return {
+    ...db,
+    async query(text, values) {
+      if (!text.startsWith('delete from dataset_outbox')) return db.query(text, values);
       if (at === 'copied') return stop();
-      await db.transaction(async (tx) => {
-        await sequence.removeCopied?.({ ...db, ...tx } as Db, given);
-        await stop();
+      return db.transaction(async (tx) => {
+        await tx.query(text, values);
+        return stop();
       });
     },
   };
@@ -44,6 +53,10 @@ if (import.meta.main) {
   await db.transaction((tx) => emptyDataset(tx, dataset!.id));
   if (at === 'committed') console.log('here\nhere');
   else
-    await Promise.all([auditSequence, eventSequence].map((one) => placeNext(db, stopping(one, at as Stop))));
+    await Promise.all(
+      [auditSequence, eventSequence].map((one) =>
+        at === 'placed' ? placeNext(db, stopping(one)) : placeNext(stoppingAt(db, at as Stop), one),
+      ),
+    );
   setInterval(() => {}, 60_000);
 }

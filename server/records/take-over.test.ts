@@ -27,7 +27,9 @@ test('another node continues the retention of a killed node, and each record is 
   const { payload_bytes } = await calls.row();
   await db.query(
     `update record
-     set first_seen_at = first_seen_at - interval '9 days', last_modified_at = last_modified_at - interval '9 days'`,
+     set
+       first_seen_at = (first_seen_at at time zone 'UTC' - interval '9 days') at time zone 'UTC',
+       last_modified_at = (last_modified_at at time zone 'UTC' - interval '9 days') at time zone 'UTC'`,
   );
   const [environment] = await db.query<{ id: number }>(
     `select id from environment where name = 'records-test'`,

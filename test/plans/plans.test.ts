@@ -175,11 +175,13 @@ const exempt: Record<string, string> = {
   'with recursive busy (connection_id, nth)': 'reads running runs alone: no more than all nodes run at once',
   'as "hour", "status", count(*)':
     'reads what an environment logged on the days that it counts, each a partition',
-  'where not dataset.closed and': 'looks at all datasets once, for those without a connection',
+  'left join connection on connection.id = dataset_name.connection':
+    'looks at all datasets once, for those without a connection',
   '(select id from connection where integration_id = $1)':
     'reads all connections for those of a deleted integration, which no index has',
   'select ctid as row_id from connection where': 'the same, to delete them',
-  'policy.prune_after_days)': 'looks at 5,000 datasets, for what a policy removes',
+  'join dataset on dataset.id = kept.id': 'looks at 5,000 datasets, for what a policy removes',
+  'policy.remove_tombstones_after_days as "removeDays"': 'reads the policies of 5,000 datasets',
   'from (select "id", "created_at", "type"': 'reads what one environment logged on one day, a partition',
   'and event.position <= $4': 'gives events their deliveries, by their positions',
   'with placed as materialized (\n       \n  select':

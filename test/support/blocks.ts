@@ -22,6 +22,7 @@ export function countingBlocks(db: Db): { db: Db; reads: Read[] } {
       reads.push({ blocks: Number(hit) + Number(read), plan: `${text}\n${plan}` });
     };
     return {
+      database: of.database,
       async query(text, values) {
         await explain(text, values);
         return of.query(text, values);

@@ -38,6 +38,7 @@ test('a statement of one dataset is allowed, whatever its form', () => {
     'update payload set seq = 1 from (select ctid as row_id from payload where dataset_id = $1) as part where payload.ctid = part.row_id and payload.dataset_id = $1::bigint::double precision',
     'with gone as (delete from payload where dataset_id = $1 returning seq) update dataset set pruned = 0 where id = $1',
     'insert into prune (dataset_id, pruned_at) values ($1, $2)',
+    'insert into dataset (id, connection) overriding system value values ($1, $2)',
     `insert into prune (dataset_id) values (12); insert into dataset_outbox (dataset_id, entry) values (12, 'a; b')`,
     'copy payload (dataset_id, seq, body) from stdin (format binary)',
     'select payload from event where id = $1',

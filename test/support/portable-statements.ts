@@ -12,23 +12,16 @@ const mention = new RegExp(`\\b(${tables})\\b`);
 
 /** Statements that may break the rule, by a part of their text, and why. */
 export const allowed: Record<string, string> = {
-  'from dataset where connection = $1 and model = $2 and variant = $3':
-    'finds the id of a dataset by its name',
-  'into dataset (connection, model, variant)': 'makes a dataset, whose id it does not know yet',
-  'update dataset set closed = true': 'closes the datasets of a deleted connection',
   'from dataset where connection = $1 and variant = $2 and tracking_id':
     'finds datasets by the names of their models',
   'from dataset where connection = $1 order by model': 'lists the datasets of a connection',
   'from dataset cross join lateral ( select * from consumer': 'lists the consumers of a connection',
-  'where dataset.connection = sync.connection_id and dataset.variant = sync.variant':
-    'counts the records of the syncs of a page',
-  'where dataset.connection = found.connection_id': 'lists the held deletions of the syncs of a page',
-  'policy.prune_after_days)': 'finds the datasets that a policy concerns, each minute',
+  'records from dataset where connection = any($1)': 'counts the records of the syncs of a page',
+  'from dataset where connection = any($1) and held_count': 'lists the held deletions of the syncs of a page',
+  'join dataset on dataset.id = kept.id': 'finds the datasets that a policy concerns, each minute',
   'greatest(acknowledged_at, silent_from) end < $1': 'finds silent consumers, each minute',
-  'select id from dataset where id > $1 order by id limit': 'finds the next datasets to look at, each minute',
   'from dataset where has_leftovers': 'finds the datasets that were emptied, each minute',
   'from dataset where closed': 'finds the datasets of deleted connections, each minute',
-  'where not dataset.closed and': 'closes the datasets of connections that older nodes have deleted',
   'from dataset_outbox where written_at <': 'finds entries that wait for long, for an operator',
   'consumer.held_since limit 0': 'finds stalled consumers, for an operator',
   'update dataset set last_seq = last_seq + $1': 'raises all positions, for an operator',
@@ -90,7 +83,11 @@ function faultsOfQuery({ text, isInner }: Query): string[] {
   const [, into, rest = ''] = new RegExp(`\\binsert into (${tables})\\b(.*)`).exec(text) ?? [];
   if (into !== undefined) {
     if (isInner) faults.push(`the insert into "${into}" is inside another statement`);
-    if (!/^ \(dataset_id\b[^)]*\) (?:values \( ?|select )(?:\$1|0)(?!\w)/.test(rest))
+    if (
+      !/^ \((?:dataset_)?id\b[^)]*\) (?:overriding system value )?(?:values \( ?|select )(?:\$1|0)(?!\w)/.test(
+        rest,
+      )
+    )
       faults.push(`the row for "${into}" does not begin with the dataset's id`);
   }
   const changed = new RegExp(`\\b(?:update|delete from) (${tables})\\b`).exec(text)?.[1];

@@ -167,6 +167,7 @@ function within(tx: Tx): Db {
     throw new Error('Not within a transaction.');
   };
   return {
+    database: tx.database,
     query: (text, values) => tx.query(text, values),
     run: (built) => tx.run(built),
     transaction: async (work, mode) => (mode === 'snapshot' ? refuse() : work(tx)),

@@ -87,6 +87,7 @@ function oneAtATime(db: Db, assertHeld: () => void): Db {
       return work();
     });
   return {
+    database: db.database,
     query: (text, values) => queued(() => db.query(text, values)),
     run: (built) => queued(() => db.run(built)),
     transaction: (work, mode) => queued(() => db.transaction(work, mode)),

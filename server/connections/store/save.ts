@@ -319,20 +319,19 @@ export async function destroyConnection(tx: Queryable, { id, at }: { id: number;
   );
   if (destroyed.length === 0) throw new AppError('unknown_connection', 'The connection was deleted already.');
   if (before?.isSuspended) await resume(tx, { ...before, at });
-  // In the order of their ids, as all transactions lock several datasets.
-  await tx.query(
-    `with locked as (
-       select id
-       from dataset
-       where connection = $1
-       order by id
-       for no key update
-     )
-     update dataset
-     set closed = true
-     from locked
-     where dataset.id = locked.id`,
+  const datasets = await tx.query<{ id: number }>(
+    'select id from dataset_name where connection = $1 order by id',
     [id],
+  );
+  await closeDatasets(tx, datasets);
+}
+
+/** Closes datasets: no write follows. In the order of their ids, as all transactions lock several datasets. */
+export async function closeDatasets(tx: Queryable, datasets: readonly { id: number }[]): Promise<void> {
+  if (datasets.length === 0) return;
+  // Sent together.
+  await tx.query(
+    datasets.map(({ id }) => `update dataset set closed = true where id = ${id} and not closed`).join(';\n'),
   );
 }
 

@@ -25,6 +25,7 @@ export async function holdRun(tx: Queryable, { id, owner }: Right): Promise<void
 /** A database whose writing transactions begin with `holdRun`. Single statements are not fenced. */
 export function fencedDb(db: Db, right: Right): Db {
   return {
+    database: db.database,
     query: (text, values) => db.query(text, values),
     run: (built) => db.run(built),
     transaction: (work, mode) =>

@@ -154,7 +154,8 @@ type SyncRow = {
   currentState: z.input<typeof runRef>['state'] | null;
   last: (Omit<NonNullable<ListedSync['last_run']>, 'error'> & { error: StoredError | null }) | null;
   wrappedKey: Buffer | null;
-  heldDeletes: NonNullable<ListedSync['held_deletes']>;
+  connection: number;
+  models: string[];
 };
 
 /** The syncs after `after`, in the order of their creation. */
@@ -190,18 +191,8 @@ export async function listSyncs(
        "currentState",
        to_jsonb(last) as last,
        case when last.error is not null then (select wrapped from data_key where id = "dataKey") end as "wrappedKey",
-       (
-         select coalesce(jsonb_agg(
-           jsonb_build_object(
-             'model', model, 'would_delete', held_count, 'live', records, 'allowed', allowed_count
-           ) order by model
-         ), '[]')
-         from dataset
-         where dataset.connection = found.connection_id
-           and dataset.variant = found.variant
-           and dataset.held_count is not null
-           and found.models ? dataset.model
-       ) as "heldDeletes"
+       found.connection_id as connection,
+       found.models
      from (${found(values)} and ${(state && candidates[state]) ?? 'true'}) as found
      left join lateral (
        select run.id, run.state, run.ended_at, run.error
@@ -218,7 +209,32 @@ export async function listSyncs(
     [...values, after, state ?? null, limit],
   );
   const keys = keyReader(vault);
-  return rows.map((row) => toWire(row, keys));
+  const held = await listHeldDeletes(
+    q,
+    rows.map(({ connection }) => connection),
+  );
+  return rows.map((row) => {
+    const own = held.filter(
+      ({ connection, variant, model }) =>
+        connection === row.connection && variant === row.variant && row.models.includes(model),
+    );
+    const held_deletes = own.map(({ connection: _, variant: __, ...one }) => one);
+    return { ...toWire(row, keys), ...(own.length > 0 && { held_deletes }) };
+  });
+}
+
+type HeldDelete = NonNullable<ListedSync['held_deletes']>[number] & { connection: number; variant: string };
+
+/** The held deletions in all datasets of these connections. */
+async function listHeldDeletes(q: Queryable, connections: readonly number[]): Promise<HeldDelete[]> {
+  if (connections.length === 0) return [];
+  return q.query<HeldDelete>(
+    `select connection, variant, model, held_count as would_delete, records as live, allowed_count as allowed
+     from dataset
+     where connection = any($1) and held_count is not null
+     order by model`,
+    [[...new Set(connections)]],
+  );
 }
 
 /** More syncs are not counted. */
@@ -298,7 +314,6 @@ function toWire(row: SyncRow, keys: ReturnType<typeof keyReader>): ListedSync {
     last_succeeded_at: row.lastSucceededAt?.toISOString() ?? null,
     failures: row.failures,
     held: row.held === null ? null : withoutPayload(row.held),
-    ...(row.heldDeletes.length > 0 && { held_deletes: row.heldDeletes }),
     current_run:
       row.currentId === null || row.currentState === null
         ? null

@@ -66,7 +66,8 @@ type StatusRow = {
   isRunning: boolean;
   last: { state: RunState; counts: RunCounts; error: StoredError | null } | null;
   wrappedKey: Buffer | null;
-  recordCount: Record<string, number>;
+  connection: number;
+  models: string[];
   /** Sealed. */
   checkpoint: Buffer | null;
   push: {
@@ -99,6 +100,10 @@ export async function syncStatuses(
     ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? []],
     ...[wanted === undefined, maxSyncs, now()],
   ]);
+  const datasets = await countRecords(
+    db,
+    rows.map(({ connection }) => connection),
+  );
   const statuses: SyncStatus[] = [];
   const keys = keyReader(vault);
   for (const row of rows) {
@@ -111,6 +116,7 @@ export async function syncStatuses(
     const error = last?.error && !isOverFailure(row) ? openError(last.error, keys(wrappedKey)) : null;
     statuses.push({
       ...toWire(row),
+      recordCount: recordCountOf(row, datasets.get(row.connection) ?? []),
       checkpoint: sealed && (await read().catch(nullIfDeleted)),
       error: error && { code: error.code, message: error.message },
     });
@@ -160,13 +166,8 @@ const statusSql = `
       from function_checkpoint
       where connection_id = sync.connection_id and function_id = sync.function_id and variant = sync.variant
     ) as checkpoint,
-    (
-      select coalesce(jsonb_object_agg(dataset.model, dataset.records), '{}')
-      from dataset
-      where dataset.connection = sync.connection_id
-        and dataset.variant = sync.variant
-        and version.definition -> 'models' ? dataset.model
-    ) as "recordCount",
+    sync.connection_id as connection,
+    version.definition -> 'models' as models,
     (
       select jsonb_build_object(
         'watched', count(*),
@@ -190,7 +191,27 @@ const statusSql = `
   order by connection.id, function.name collate "C", sync.variant collate "C"
   limit $7`;
 
-function toWire(row: StatusRow): Omit<SyncStatus, 'checkpoint' | 'error'> {
+type DatasetCount = { connection: number; variant: string; model: string; records: number };
+
+/** The numbers of records in all datasets of these connections. */
+async function countRecords(db: Db, connections: readonly number[]): Promise<Map<number, DatasetCount[]>> {
+  if (connections.length === 0) return new Map();
+  const rows = await db.query<DatasetCount>(
+    'select connection, variant, model, records from dataset where connection = any($1) order by id',
+    [[...new Set(connections)]],
+  );
+  return Map.groupBy(rows, ({ connection }) => connection);
+}
+
+function recordCountOf(
+  { variant, models }: StatusRow,
+  datasets: readonly DatasetCount[],
+): SyncStatus['recordCount'] {
+  const own = datasets.filter((dataset) => dataset.variant === variant && models.includes(dataset.model));
+  return Object.fromEntries(own.map(({ model, records }) => [model, records]));
+}
+
+function toWire(row: StatusRow): Omit<SyncStatus, 'checkpoint' | 'error' | 'recordCount'> {
   const { last, state, isRunning } = row;
   const hasFailed = last !== null && last.state !== 'succeeded';
   return {
@@ -205,7 +226,6 @@ function toWire(row: StatusRow): Omit<SyncStatus, 'checkpoint' | 'error'> {
     nextScheduledSyncAt: state === 'paused' ? null : (row.nextAt?.toISOString() ?? null),
     latestExecutionStatus: isRunning ? 'RUNNING' : last === null ? null : hasFailed ? 'STOPPED' : 'SUCCESS',
     latestResult: last === null || hasFailed ? {} : changesOf(last.counts),
-    recordCount: row.recordCount,
     held: row.held ? { code: row.held.code, message: row.held.message } : null,
     push: row.push ? pushToWire(row.push) : null,
   };

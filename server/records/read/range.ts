@@ -1,7 +1,7 @@
 import { copied } from '../../db/copy.ts';
 import type { Db } from '../../db/pool.ts';
 import { namedBy } from '../cursor.ts';
-import { findDataset, planningByIndexAlone } from '../dataset.ts';
+import { findDatasetId, planningByIndexAlone } from '../dataset.ts';
 import {
   type CursorBounds,
   cutPortion,
@@ -73,8 +73,8 @@ type RangeStart = { datasetId: number; seq: number };
 async function rangeStart(db: Db, request: ListRequest): Promise<RangeStart | undefined> {
   if (request.cursor !== undefined) return namedBy(request.cursor);
   const { connection, model, variant } = request;
-  const dataset = await findDataset(db, { connection: connection.id, model, variant });
-  return dataset && { datasetId: dataset.id, seq: 0 };
+  const datasetId = await findDatasetId(db, { connection: connection.id, model, variant });
+  return datasetId === undefined ? undefined : { datasetId, seq: 0 };
 }
 
 /** SQL: a cursor may name any dataset, so each statement requires that the dataset belongs to the connection. */

@@ -163,12 +163,10 @@ async function moveWithin(
   }
   const { seq, since } = position;
   permit(seq, current);
+  const isBehind = await hasRecordAfter(tx, { dataset, seq });
   await tx.query(
     `insert into consumer (dataset_id, name, seq, since, acknowledged_at, owner_key_id, held_seq, held_since)
-     values (
-       $1, $2, $3, $4, $5, $6, $3,
-       case when exists (select from record where dataset_id = $1 and seq > $3) then $7::timestamptz end
-     )
+     values ($1, $2, $3, $4, $5, $6, $3, $7)
      on conflict on constraint consumer_name_unique do update
      set
        seq = excluded.seq,
@@ -179,7 +177,7 @@ async function moveWithin(
        held_since = excluded.held_since`,
     [
       ...[dataset.id, name, seq, since, now, callerKeyId ?? null],
-      (current?.seq === seq ? current.heldSince : null) ?? now,
+      isBehind ? ((current?.seq === seq ? current.heldSince : null) ?? now) : null,
     ],
   );
   if (current !== undefined && owner !== 'caller' && !becomesOwner && by !== 'service') {
@@ -188,6 +186,15 @@ async function moveWithin(
     auditConsumer(tx, by, { action: 'consumer.moved', datasetId: dataset.id, at: to, details });
   }
   return undefined;
+}
+
+async function hasRecordAfter(tx: Tx, { dataset, seq }: { dataset: Dataset; seq: number }): Promise<boolean> {
+  if (dataset.lastSeq <= seq) return false;
+  const rows = await tx.query('select from record where dataset_id = $1 and seq > $2 order by seq limit 1', [
+    dataset.id,
+    seq,
+  ]);
+  return rows.length > 0;
 }
 
 /** With `for update`, no other key can become the owner until the transaction ends. */

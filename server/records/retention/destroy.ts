@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { closeDatasets } from '../../connections/store/save.ts';
 import { type Db, first } from '../../db/pool.ts';
 import { inDataset, lockDataset } from '../dataset.ts';
 import { listWithLeftovers, removeLeftovers } from '../leftovers.ts';
@@ -14,20 +15,16 @@ const chunk = 500;
 
 /** Closes the datasets of connections that nodes of earlier versions have deleted. Looks at all datasets. */
 export async function closeOrphans(db: Db): Promise<void> {
-  await db.query(
-    `with orphan as (
-       select dataset.id
-       from dataset
-       left join connection on connection.id = dataset.connection
-       where not dataset.closed and (connection.id is null or connection.deleted_at is not null)
-       order by dataset.id
-       for no key update of dataset
-     )
-     update dataset
-     set closed = true
-     from orphan
-     where dataset.id = orphan.id`,
-  );
+  await db.transaction(async (tx) => {
+    const orphans = await tx.query<{ id: number }>(
+      `select dataset_name.id
+       from dataset_name
+       left join connection on connection.id = dataset_name.connection
+       where connection.id is null or connection.deleted_at is not null
+       order by dataset_name.id`,
+    );
+    await closeDatasets(tx, orphans);
+  });
 }
 
 /**
@@ -79,6 +76,8 @@ async function destroyDataset(db: Db, { id, connection }: { id: number; connecti
     const { model, variant, ...rest } = gone;
     const by = { environmentId, actor: 'service', target };
     writeReceipt(tx, by, { action: 'records.destroyed', dataset: { id, model, variant }, ...rest });
+    // On a cluster, a row of its own.
+    await tx.query('delete from dataset_name where id = $1', [id]);
   });
 }
 

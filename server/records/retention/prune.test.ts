@@ -191,7 +191,8 @@ test('a cursor of a dataset that was destroyed and made again is refused', async
   for (const table of ['payload', 'record']) {
     await bench.db.query(`delete from ${table} where dataset_id = $1`, [id]);
   }
-  await bench.db.query('delete from dataset where id = $1', [id]);
+  for (const table of ['dataset', 'dataset_name'])
+    await bench.db.query(`delete from ${table} where id = $1`, [id]);
   await calls.save(rows(1, 3));
   await assert.rejects(() => calls.prune(cursor), { code: 'invalid_cursor' });
   assert.equal((await calls.row()).pruned, 0);

@@ -47,8 +47,8 @@ const setAge = async (calls: ReturnType<typeof datasetCalls>, until: number, day
   await bench.db.query(
     `update record
      set
-       first_seen_at = first_seen_at - make_interval(days => $3),
-       last_modified_at = last_modified_at - make_interval(days => $3)
+       first_seen_at = (first_seen_at at time zone 'UTC' - make_interval(days => $3)) at time zone 'UTC',
+       last_modified_at = (last_modified_at at time zone 'UTC' - make_interval(days => $3)) at time zone 'UTC'
      where dataset_id = $1 and seq <= $2`,
     [id, until, days],
   );

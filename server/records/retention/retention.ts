@@ -107,26 +107,35 @@ async function findDue(db: Db, now: Date): Promise<{ due: DueDataset[]; next?: n
   return db.transaction(async (tx) => {
     await planByIndexAlone(tx);
     const [end] = await tx.query<{ id: number }>(
-      'select id from dataset where id > $1 order by id limit 1 offset $2',
+      'select id from dataset_name where id > $1 order by id limit 1 offset $2',
       [last.position, lookedAtOnce - 1],
     );
-    const due = await tx.query<DueDataset>(
+    const kept = await tx.query<DueDataset & { pruneDays: number | null; removeDays: number | null }>(
       `select
-       dataset.id,
-       dataset.connection,
-       dataset.model,
-       dataset.variant,
-       connection.environment_id as "environmentId",
-       integration.key || '/' || connection.connection_id as target
-     from dataset
-     join connection on connection.id = dataset.connection
-     join integration on integration.id = connection.integration_id
-     ${policyOfConnection}
-     where
-       dataset.id > $2
-       and dataset.id <= $3
-       and connection.deleted_at is null
-       and (
+         dataset_name.id,
+         dataset_name.connection,
+         dataset_name.model,
+         dataset_name.variant,
+         connection.environment_id as "environmentId",
+         integration.key || '/' || connection.connection_id as target,
+         policy.prune_after_days as "pruneDays",
+         policy.remove_tombstones_after_days as "removeDays"
+       from dataset_name
+       join connection on connection.id = dataset_name.connection
+       join integration on integration.id = connection.integration_id
+       ${policyOfConnection}
+       where
+         dataset_name.id > $1
+         and dataset_name.id <= $2
+         and connection.deleted_at is null`,
+      [last.position, end?.id ?? Number.MAX_SAFE_INTEGER],
+    );
+    const before = (days: number | null) => (days === null ? null : new Date(now.getTime() - days * dayMs));
+    const found = await tx.query<{ id: number }>(
+      `select dataset.id
+       from unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[]) as kept (id, prune_before, remove_before)
+       join dataset on dataset.id = kept.id
+       where
          (
            dataset.pruned < dataset.records + dataset.deleted
            and (
@@ -141,7 +150,7 @@ async function findDue(db: Db, now: Date): Promise<{ due: DueDataset[]; next?: n
              )
              order by seq
              limit 1
-           ) < $1::timestamptz - make_interval(days => policy.prune_after_days)
+           ) < kept.prune_before
          ) or (
            dataset.deleted > 0
            and (
@@ -150,12 +159,17 @@ async function findDue(db: Db, now: Date): Promise<{ due: DueDataset[]; next?: n
              where dataset_id = dataset.id and deleted_at is not null
              order by seq
              limit 1
-           ) < $1::timestamptz - make_interval(days => policy.remove_tombstones_after_days)
-         )
-       )
-     order by dataset.id`,
-      [now, last.position, end?.id ?? Number.MAX_SAFE_INTEGER],
+           ) < kept.remove_before
+         )`,
+      [
+        kept.map(({ id }) => id),
+        kept.map(({ pruneDays }) => before(pruneDays)),
+        kept.map(({ removeDays }) => before(removeDays)),
+      ],
     );
+    const byId = new Map(kept.map(({ pruneDays: _, removeDays: __, ...due }) => [due.id, due]));
+    // An order in SQL would start from all datasets.
+    const due = found.map(({ id }) => byId.get(id) as DueDataset).sort((a, b) => a.id - b.id);
     const next = end?.id ?? 0;
     return next === last.position ? { due } : { due, next };
   });
@@ -170,13 +184,14 @@ async function moveWalk(db: Db, to: number): Promise<void> {
   );
 }
 
+const dayMs = 86_400_000;
 /** A consumer that is silent for longer is stale. */
 const staleAfterDays = 30;
 /** A silent consumer that has taken all changes is looked at again after one or two days, those of all datasets in turn. */
 const lookAgainDays = (datasetId: number) => 1 + (datasetId % 1440) / 1440;
 /** SQL: since when a consumer that is not stale is silent, as the index has it. */
 const silence = 'case when stale_at is null then greatest(acknowledged_at, silent_from) end';
-/** Consumers in one transaction: each is locked until its end. */
+/** Consumers that one statement finds. */
 const consumersAtOnce = 100;
 
 /**
@@ -186,15 +201,16 @@ const consumersAtOnce = 100;
  * every day or two.
  */
 async function reportStaleConsumers(db: Db, now: Date): Promise<void> {
-  const ago = (days: number) => new Date(now.getTime() - days * 86_400_000);
+  const ago = (days: number) => new Date(now.getTime() - days * dayMs);
   const silentSince = ago(staleAfterDays);
   for (;;) {
-    const looked = await db.transaction(async (tx) => {
+    const silent = await db.transaction(async (tx) => {
       await planByIndexAlone(tx);
-      const silent = await tx.query<{ datasetId: number; name: string; isBehind: boolean }>(
+      return tx.query<SilentConsumer>(
         `select
            consumer.dataset_id as "datasetId",
            consumer.name,
+           consumer.seq,
            coalesce(
              consumer.seq < (
                select seq from record where dataset_id = consumer.dataset_id order by seq desc limit 1
@@ -204,35 +220,38 @@ async function reportStaleConsumers(db: Db, now: Date): Promise<void> {
          from consumer
          where ${silence} < $1
          order by ${silence}, consumer.id
-         limit ${consumersAtOnce}
-         for no key update skip locked`,
+         limit ${consumersAtOnce}`,
         [silentSince],
       );
-      for (const { datasetId, name, isBehind } of silent) {
-        if (!isBehind) {
-          const silentFrom = ago(staleAfterDays - lookAgainDays(datasetId));
-          await tx.query('update consumer set silent_from = $3 where dataset_id = $1 and name = $2', [
-            ...[datasetId, name, silentFrom],
-          ]);
-          continue;
-        }
-        const marked = await tx.query<Position & { acknowledgedAt: Date }>(
-          `update consumer
-           set stale_at = $3
-           where dataset_id = $1 and name = $2
-           returning seq, since, acknowledged_at as "acknowledgedAt"`,
-          [datasetId, name, now],
-        );
-        const { seq, since, acknowledgedAt } = marked[0]!;
-        const cursor = seq === 0 ? null : cursorWriter(datasetId, since)(seq);
-        const data = { consumer: name, cursor, acknowledged_at: acknowledgedAt.toISOString() };
-        await queueDatasetEvent(tx, { datasetId, type: 'consumer.stale', data });
-      }
-      return silent.length;
     });
-    if (looked < consumersAtOnce) return;
+    for (const { datasetId, name, seq, isBehind } of silent) {
+      // A consumer that was moved meanwhile, or that another node has marked, stays as it is.
+      const isSame = `dataset_id = $1 and name = $2 and seq = $3 and ${silence} < $4`;
+      const values = [datasetId, name, seq, silentSince];
+      if (!isBehind) {
+        const silentFrom = ago(staleAfterDays - lookAgainDays(datasetId));
+        await db.query(`update consumer set silent_from = $5 where ${isSame}`, [...values, silentFrom]);
+        continue;
+      }
+      await db.transaction(async (tx) => {
+        const [marked] = await tx.query<Position & { acknowledgedAt: Date }>(
+          `update consumer
+           set stale_at = $5
+           where ${isSame}
+           returning since, acknowledged_at as "acknowledgedAt"`,
+          [...values, now],
+        );
+        if (marked === undefined) return;
+        const cursor = seq === 0 ? null : cursorWriter(datasetId, marked.since)(seq);
+        const data = { consumer: name, cursor, acknowledged_at: marked.acknowledgedAt.toISOString() };
+        await queueDatasetEvent(tx, { datasetId, type: 'consumer.stale', data });
+      });
+    }
+    if (silent.length < consumersAtOnce) return;
   }
 }
+
+type SilentConsumer = { datasetId: number; name: string; seq: number; isBehind: boolean };
 
 /** Raises `records.retention_done` in each environment for the totals that were not reported yet, and logs it. */
 async function reportTotals(db: Db, activity: Activity): Promise<void> {
