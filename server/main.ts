@@ -41,6 +41,7 @@ import type { App } from './http/server.ts';
 import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { joinNodes, type Presence } from './nodes/nodes.ts';
+import { requireSoundCluster } from './ops/cluster/checks.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type LiveCatalog, openCatalog } from './providers/catalog.ts';
 import { startTracing } from './tracing/tracing.ts';
@@ -263,6 +264,7 @@ function logIdleError(log: Logger): (error: Error) => void {
 /** With its own connections: the build of an index may be silent for longer than a statement of the service may. */
 async function migrateDatabase(target: DbTarget, log: Logger): Promise<void> {
   await using db = openDb(target, { onIdleError: logIdleError(log) });
+  await requireSoundCluster(db);
   const applied = await migrate(db, {
     onHeldUp: (error) => log.warn({ err: error }, 'the migration waits for other database sessions'),
   });

@@ -158,6 +158,16 @@ function addServiceCommands({ program, end }: Table): void {
     .description('list running nodes, and nodes that were killed')
     .addOption(json)
     .action(async (options) => end(await (await import('./nodes.ts')).nodesCommand(options)));
+  const cluster = program.command('cluster').description('keep the records on a Citus cluster');
+  cluster
+    .command('distribute')
+    .description('distribute the records over the workers; calls about records wait meanwhile')
+    .action(async () => end(await (await import('./cluster.ts')).distributeCommand()));
+  cluster
+    .command('status')
+    .description('show the workers: shards, sizes, transactions in doubt')
+    .addOption(json)
+    .action(async (options) => end(await (await import('./cluster.ts')).clusterStatusCommand(options)));
   const providers = program
     .command('providers')
 

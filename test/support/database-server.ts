@@ -9,6 +9,8 @@ import { join } from 'node:path';
 import { startEmbedded } from '../../server/db/embedded/embedded.ts';
 import { migrate } from '../../server/db/migrate.ts';
 import { type DbTarget, openDb } from '../../server/db/pool.ts';
+import { distribute } from '../../server/ops/cluster/distribute.ts';
+import { createCluster } from './citus.ts';
 import { atDatabase, type TestServer } from './database.ts';
 import { socketPlace } from './scratch.ts';
 
@@ -37,7 +39,7 @@ async function ownServer(): Promise<() => Promise<void>> {
     ]);
     await first.stop();
     const server = await startEmbedded({ dataDir });
-    await announce({ admin: server.connection, tests: server.connection });
+    await announce({ admin: server.connection, tests: server.connection, workers: [] });
     return async () => {
       await server.stop();
       rmSync(dataDir, { recursive: true, force: true });
@@ -50,22 +52,41 @@ async function ownServer(): Promise<() => Promise<void>> {
 
 async function useServer(url: string): Promise<() => Promise<void>> {
   const admin = { url: process.env.TEST_DATABASE_ADMIN_URL ?? url };
-  const { template } = await announce({ admin, tests: { url } });
-  return () => execute(admin, [`drop database if exists ${template} with (force)`]);
+  const workers = (process.env.TEST_CITUS_WORKERS ?? '')
+    .split(',')
+    .filter(Boolean)
+    .map((url) => ({ url }));
+  const { template } = await announce({ admin, tests: { url }, workers });
+  return async () => {
+    for (const one of [admin, ...workers])
+      await execute(one, [`drop database if exists ${template} with (force)`]);
+  };
 }
 
-async function announce(targets: { admin: DbTarget; tests: DbTarget }): Promise<TestServer> {
+async function announce(targets: Omit<TestServer, 'template'>): Promise<TestServer> {
   const template = `trellis_test_${randomBytes(4).toString('hex')}`;
-  await execute(targets.admin, [`create database ${template}`]);
-  const db = openDb(atDatabase(targets.admin, template), { maxConnections: 2 });
+  const { admin, workers } = targets;
+  for (const one of [...workers, admin]) await execute(one, [`create database ${template}`]);
+  if (workers.length > 0) await createCluster(targets, template);
+  const db = openDb(atDatabase(admin, template), { maxConnections: 2 });
   try {
     await migrate(db);
+    if (workers.length > 0) await distribute(db, () => {});
   } finally {
     await db.end();
   }
+  if (workers.length > 0) for (const one of [admin, ...workers]) await closeTemplate(one, template);
   const server: TestServer = { ...targets, template };
   process.stdout.write(`${JSON.stringify(server)}\n`);
   return server;
+}
+
+/** A daemon of Citus connects to each database that accepts connections, and a template must have none. */
+async function closeTemplate(target: DbTarget, template: string): Promise<void> {
+  await execute(target, [
+    `alter database ${template} allow_connections false`,
+    `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${template}'`,
+  ]);
 }
 
 async function execute(target: DbTarget, statements: string[]): Promise<void> {

@@ -13,6 +13,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import pg from 'pg';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
+import { createCluster, isCluster } from './citus.ts';
 import { listMisfits } from './event-check.ts';
 import { takePortabilityFaults, watchPortability } from './portable-statements.ts';
 
@@ -22,6 +23,8 @@ export interface TestServer {
   admin: DbTarget;
   /** Where tests connect. */
   tests: DbTarget;
+  /** Workers of the Citus cluster whose coordinator is `admin`, as TEST_CITUS_WORKERS names them. */
+  workers: DbTarget[];
   /** A migrated database that nobody is connected to. */
   template: string;
 }
@@ -56,6 +59,16 @@ export async function openTestDatabase(): Promise<TestDatabase> {
 /** A database of its own with nothing in it. */
 export async function openEmptyDatabase(): Promise<TestDatabase> {
   return makeDatabase(await findServer(), 'template0');
+}
+
+/** As `openEmptyDatabase`, on each machine of a cluster. */
+export async function openEmptyCluster(): Promise<TestDatabase> {
+  const database = await openEmptyDatabase();
+  const [{ name } = { name: '' }] = await database.db.query<{ name: string }>(
+    'select current_database() as name',
+  );
+  await createCluster(await findServer(), name);
+  return database;
 }
 
 /**
@@ -138,11 +151,14 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
     db,
     target,
     async copy() {
+      if (isCluster) await administer(server, `alter database ${name} allow_connections false`);
       await administer(
         server,
-        `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`,
+        `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
       );
-      return makeDatabase(server, name);
+      const made = await makeDatabase(server, name);
+      if (isCluster) await administer(server, `alter database ${name} allow_connections true`);
+      return made;
     },
     async drop() {
       const misfits = await listMisfits(db);
@@ -155,13 +171,16 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
 }
 
 /** Kept, since a new connection takes as much processor time as the copy of a database. */
-let administrator: Promise<Administrator> | undefined;
+const administrators = new Map<DbTarget, Promise<Administrator>>();
 let unfinished = 0;
 
-/** The connection keeps this process alive only while a statement runs. */
+/** On each machine, the workers of a cluster first. The connections keep this process alive only while a statement runs. */
 async function administer(server: TestServer, statement: string): Promise<void> {
-  administrator ??= connectAdministrator(server);
-  const client = await administrator;
+  for (const target of [...server.workers, server.admin]) await administerAt(target, statement);
+}
+
+async function administerAt(target: DbTarget, statement: string): Promise<void> {
+  const client = await administrators.getOrInsertComputed(target, connectAdministrator);
   unfinished += 1;
   client.ref();
   try {
@@ -175,12 +194,9 @@ async function administer(server: TestServer, statement: string): Promise<void> 
 /** The types of `pg` lack both methods. */
 type Administrator = pg.Client & { ref(): void; unref(): void };
 
-async function connectAdministrator(server: TestServer): Promise<Administrator> {
-  const { admin } = server;
-  const client = new pg.Client('url' in admin ? { connectionString: admin.url } : admin) as Administrator;
-  client.on('error', () => {
-    administrator = undefined;
-  });
+async function connectAdministrator(target: DbTarget): Promise<Administrator> {
+  const client = new pg.Client('url' in target ? { connectionString: target.url } : target) as Administrator;
+  client.on('error', () => administrators.delete(target));
   await client.connect();
   return client;
 }

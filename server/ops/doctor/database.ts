@@ -7,6 +7,7 @@ import { type Db, maxNodeConnections } from '../../db/pool.ts';
 import { isSchemaMissing } from '../../jobs/jobs.ts';
 import { listNodes, type Node } from '../../nodes/nodes.ts';
 import { isStalled } from '../../records/retention/consumers.ts';
+import { clusterCheck } from '../cluster/checks.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
 const maxSkewMs = 2_000;
@@ -31,6 +32,7 @@ export function databaseChecks(
     },
     { name: 'clock', run: () => judgeClock(db) },
     { name: 'migrations', run: () => judgeMigrations(db) },
+    clusterCheck(db),
     { name: 'job-queues', run: () => judgeJobs(db) },
     { name: 'nodes', run: () => judgeNodes(db) },
     { name: 'processes', run: () => judgeOwnProcesses(db, processes) },

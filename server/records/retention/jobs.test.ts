@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { countingBlocks } from '../../../test/support/blocks.ts';
+import { isCluster } from '../../../test/support/citus.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import { destroyConnection } from '../../connections/store/save.ts';
 import { startJobs } from '../../jobs/jobs.ts';
@@ -22,7 +23,9 @@ test('jobs remove the records that a policy names or that belong to deleted conn
   const calls = datasetCalls(bench.db, kept);
   await calls.save(rows(1, 5));
   await datasetCalls(bench.db, doomed).save(rows(1, 5));
-  await bench.db.query(`update record set last_modified_at = last_modified_at - interval '8 days'`);
+  await bench.db.query(
+    `update record set last_modified_at = (last_modified_at at time zone 'UTC' - interval '8 days') at time zone 'UTC'`,
+  );
   await bench.db.query(
     `insert into retention (environment_id, prune_after_days, wait_for_consumers)
      select id, 7, true from environment where name = 'records-test'`,
@@ -68,7 +71,10 @@ test('a silent consumer that has taken all changes is looked at again within two
   assert.equal(await isStale(33.1), true);
 });
 
-test('the jobs read what is due, however many datasets and silent consumers there are', async () => {
+// On a cluster the blocks are read on other machines.
+test('the jobs read what is due, however many datasets and silent consumers there are', {
+  skip: isCluster,
+}, async () => {
   const { id } = await bench.connect();
   await bench.db.query(
     `insert into dataset (connection, model, variant, last_seq) select $1, 'Idle', n, 1 from generate_series(1, 20000) as n`,
@@ -107,12 +113,13 @@ test('retention looks at all datasets in turn, and one that is stopped begins at
   const calls = datasetCalls(bench.db, await bench.connect());
   const addIdle = (model: string) =>
     bench.db.query(
-      `insert into dataset (connection, model, variant) select $1, $2, n from generate_series(1, ${lookedAtOnce}) as n`,
+      `insert into dataset_name (connection, model, variant) select $1, $2, n from generate_series(1, ${lookedAtOnce}) as n`,
       [idle, model],
     );
   await addIdle('Before');
   await calls.save(rows(1, 5));
   await addIdle('After');
+  await bench.db.query('delete from retention');
   await bench.db.query(
     `insert into retention (environment_id, prune_after_days, wait_for_consumers)
      select id, 7, true from environment where name = 'records-test'`,

@@ -1,0 +1,88 @@
+// `npm run test:citus [-- test files]`: the tests of records on a Citus cluster, a coordinator and two workers on free ports
+// and a temporary directory, which end with this process. Without the extension nothing is tested, and it says so.
+
+import { execFileSync, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { chownSync, existsSync, globSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import path from 'node:path';
+import { findAccount } from '../server/db/embedded/account.ts';
+import { startPostgres } from '../test/support/postgres.ts';
+
+const root = path.join(import.meta.dirname, '..');
+const running: { stop(): Promise<void> }[] = [];
+const stopping = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopping.abort(signal));
+
+const binDir = findCitus();
+if (binDir === undefined) {
+  console.log('left out: no PostgreSQL of this machine has the extension citus (docs/operations/citus.md)');
+  process.exit(0);
+}
+const dir = mkdtempSync('/tmp/trellis-test-citus-');
+try {
+  const account = findAccount(path.join(dir, 'data'));
+  const password = randomBytes(16).toString('hex');
+  const start = async (name: string) => {
+    const own = path.join(dir, name);
+    mkdirSync(own);
+    if (account.identity.uid !== undefined)
+      for (const one of [dir, own]) chownSync(one, account.uid, account.gid);
+    const server = await startPostgres({
+      ...{ binDir, dir: own, account, user: 'trellis', password, signal: stopping.signal },
+      settings: {
+        shared_preload_libraries: 'citus',
+        max_prepared_transactions: '400',
+        autovacuum: 'off',
+        'citus.recover_2pc_interval': '1s',
+      },
+    });
+    running.push(server);
+    return server.url;
+  };
+  const coordinator = await start('coordinator');
+  const workers = [await start('worker-1'), await start('worker-2')];
+  const files = process.argv.slice(2);
+  const tests = spawn(
+    process.execPath,
+    [path.join(root, 'scripts/test.ts'), '--all', ...(files.length > 0 ? files : recordTests())],
+    {
+      cwd: root,
+      env: { ...process.env, TEST_DATABASE_URL: coordinator, TEST_CITUS_WORKERS: workers.join() },
+      stdio: 'inherit',
+    },
+  );
+  stopping.signal.addEventListener('abort', () => tests.kill('SIGINT'));
+  const [code] = (await once(tests, 'exit')) as [number | null];
+  process.exitCode = code ?? 1;
+} catch (error) {
+  if (!stopping.signal.aborted) throw error;
+  process.exitCode = 130;
+} finally {
+  for (const program of running.reverse()) await program.stop();
+  rmSync(dir, { recursive: true, force: true });
+}
+
+/** All tests that read or write records: those of the module, and of what is kept beside it. */
+function recordTests(): string[] {
+  const others = [
+    ...['server/app/figures.test.ts', 'server/ops/cluster/cluster.test.ts'],
+    'server/functions/syncs/sync-routes.test.ts',
+    'server/functions/context/tracked-checkpoints.test.ts',
+  ];
+  return [...globSync('server/records/**/*.test.ts', { cwd: root }), ...others].sort();
+}
+
+/** The programs of the lowest installed PostgreSQL with the extension. */
+function findCitus(): string | undefined {
+  const installed = '/usr/lib/postgresql';
+  const majors = existsSync(installed) ? readdirSync(installed).map(Number) : [];
+  return majors
+    .sort((a, b) => a - b)
+    .map((major) => `${installed}/${major}/bin`)
+    .find((bin) => {
+      if (!existsSync(`${bin}/initdb`) || !existsSync(`${bin}/pg_config`)) return false;
+      const share = execFileSync(`${bin}/pg_config`, ['--sharedir'], { encoding: 'utf8' }).trim();
+      return existsSync(`${share}/extension/citus.control`);
+    });
+}

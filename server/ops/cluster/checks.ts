@@ -1,0 +1,115 @@
+/** What a Citus cluster must be like before records are distributed over it, and while they are. */
+import { ConfigError } from '../../config/config.ts';
+import type { Db } from '../../db/pool.ts';
+import { type Check, fail, ok, skipped, type Verdict, warn } from '../doctor/check.ts';
+import { isCitus, isDistributed } from './distribute.ts';
+
+/** The oldest major version that was tested. */
+const oldestMajor = 13;
+/** A dataset whose transaction is in doubt is locked until Citus recovers it. */
+const maxRecoveryMs = 10_000;
+
+/** The state of a cluster, as the coordinator has it: no worker is asked. */
+export type ClusterState = {
+  /** Of the extension, such as `13.2-1`. */
+  version: string;
+  recoveryMs: number;
+  isCoordinatorAdded: boolean;
+  /** Workers that may have shards. */
+  workers: number;
+  /** Machines without the metadata, as `host:port`. */
+  unsynced: string[];
+  /** Shards of records with several copies. */
+  copiedShards: number;
+};
+
+export async function readClusterState(db: Db): Promise<ClusterState> {
+  const [state] = await db.query<ClusterState>(
+    `select
+       (select extversion from pg_extension where extname = 'citus') as version,
+       (select setting::integer from pg_settings where name = 'citus.recover_2pc_interval') as "recoveryMs",
+       coalesce(bool_or(groupid = 0), false) as "isCoordinatorAdded",
+       count(*) filter (where groupid > 0 and shouldhaveshards) as workers,
+       coalesce(
+         array_agg(nodename || ':' || nodeport) filter (where groupid > 0 and not (hasmetadata and metadatasynced)),
+         '{}'
+       ) as unsynced,
+       (
+         select count(*)
+         from (
+           select
+           from pg_dist_placement
+           join pg_dist_shard using (shardid)
+           where logicalrelid::text = 'record'
+           group by shardid
+           having count(*) > 1
+         ) as copied
+       ) as "copiedShards"
+     from pg_dist_node
+     where isactive and noderole = 'primary'`,
+  );
+  return state as ClusterState;
+}
+
+/** The first fault; `ok` if records may be, or are, distributed. */
+export function judgeCluster(state: ClusterState): Verdict {
+  const { version, recoveryMs, isCoordinatorAdded, workers, unsynced, copiedShards } = state;
+  if (Number.parseInt(version, 10) < oldestMajor)
+    return fail(
+      `This is Citus ${version}.`,
+      `Install Citus ${oldestMajor} or later on each machine, and run there: alter extension citus update`,
+    );
+  if (!isCoordinatorAdded)
+    return fail(
+      'The coordinator does not know its own address.',
+      `On the coordinator: select citus_set_coordinator_host('HOST', PORT)`,
+    );
+  if (workers === 0)
+    return fail(
+      'The cluster has no worker.',
+      `On the coordinator, for each worker: select citus_add_node('HOST', PORT)`,
+    );
+  if (unsynced.length > 0)
+    return fail(
+      `The metadata is not synced to ${unsynced.join(', ')}.`,
+      'On the coordinator: select start_metadata_sync_to_all_nodes()',
+    );
+  if (copiedShards > 0)
+    return fail(
+      `${copiedShards} shards of records have several copies, which Citus does not keep equal after a failure.`,
+      'Use one copy (citus.shard_replication_factor = 1), and a standby of each worker instead.',
+    );
+  if (recoveryMs < 0)
+    return fail(
+      'Citus does not recover transactions that are in doubt, and their datasets stay locked.',
+      `On each machine: alter system set citus.recover_2pc_interval = '5s', and select pg_reload_conf()`,
+    );
+  if (recoveryMs > maxRecoveryMs)
+    return warn(
+      `Citus recovers transactions that are in doubt each ${recoveryMs / 1000} s, and locks their datasets until then.`,
+      `On each machine: alter system set citus.recover_2pc_interval = '5s', and select pg_reload_conf()`,
+    );
+  return ok(`Citus ${version} with ${workers} ${workers === 1 ? 'worker' : 'workers'}.`);
+}
+
+/** Skipped without Citus. */
+export function clusterCheck(db: Db): Check {
+  return {
+    name: 'cluster',
+    async run() {
+      if (!(await isCitus(db))) return skipped('The database is not a Citus cluster.');
+      const verdict = judgeCluster(await readClusterState(db));
+      if (await isDistributed(db)) return verdict;
+      return verdict.state === 'ok'
+        ? ok(`${verdict.says} The records are not distributed: trellis cluster distribute.`)
+        : { ...verdict, state: 'warn' };
+    },
+  };
+}
+
+/** Throws ConfigError if the records are distributed over a cluster that must not be used. */
+export async function requireSoundCluster(db: Db): Promise<void> {
+  if (!(await isDistributed(db))) return;
+  const { state, says, mend } = judgeCluster(await readClusterState(db));
+  if (state === 'fail') throw new ConfigError([`DATABASE_URL: ${says} ${mend}`]);
+}
