@@ -84,6 +84,7 @@ export const clientCredentials: RenewableMode<ClientCredentials> = {
   name: 'OAUTH2_CC',
   client: 'optional',
   ownCredentialsOnly: false,
+  clientOpensAccounts: true,
   form: {
     path: '/oauth2/auth',
     operationId: 'connectByClient',

@@ -29,7 +29,14 @@ import { readFields } from '../providers/fields.ts';
 import { createBrowserCookies, findSecret } from './browser-cookies.ts';
 import { type AuthorizationResult, type Saved, saveConnection } from './save.ts';
 import { callerSession, getSession, type SessionRef } from './sessions.ts';
-import { type ConnectDeps, getTarget, readConfig, readConnectQuery, sentenceOf } from './target.ts';
+import {
+  type ConnectDeps,
+  getTarget,
+  readConfig,
+  readConnectQuery,
+  sentenceOf,
+  type Target,
+} from './target.ts';
 
 const formErrors = [
   'integration_not_allowed',
@@ -147,21 +154,30 @@ async function submit(
   if (query.ownClient !== undefined)
     throw fieldError('invalid_query_params', ['credentials'], 'must be in the body of the form');
   const credentials = readForm(integration, request);
-  requireApplicationsConfig(credentials, query.config);
-  const connectionConfig = readConfig(target, query.config);
+  const connectionConfig = opensAccounts(credentials)
+    ? readApplicationsConfig(target, query.config)
+    : readConfig(target, query.config);
   const tried = { integration, credentials, connectionConfig };
   const result = await authorizationFrom(deps, tried).catch((error) => Promise.reject(asAppError(error)));
   const authorization = { ...result, connectionConfig };
   return saveConnection(deps, { session, tried: integration, authorization });
 }
 
-/** Throws `invalid_query_params` if an end user would choose the account that the integration's client opens. */
-function requireApplicationsConfig(credentials: Credentials, wished: Record<string, string>): void {
+/** Whether the integration's client opens the account that the configuration names. */
+function opensAccounts(credentials: Credentials): boolean {
+  return modeNamed(credentials.type).clientOpensAccounts === true && ownClientOf(credentials) === undefined;
+}
+
+/** The configuration without what an end user has chosen, now or for a connection with a client of its own. */
+function readApplicationsConfig(target: Target, wished: Record<string, string>): Record<string, string> {
+  const { current } = target;
   const [name] = Object.keys(wished);
-  const isFixed = modeNamed(credentials.type).clientOpensAccounts && ownClientOf(credentials) === undefined;
-  if (!isFixed || name === undefined) return;
-  const message = 'must be set by the application, in integrations_config_defaults of the session';
-  throw fieldError('invalid_query_params', [`params[${name}]`], message);
+  if (name !== undefined) {
+    const message = 'must be set by the application, in integrations_config_defaults of the session';
+    throw fieldError('invalid_query_params', [`params[${name}]`], message);
+  }
+  const isChosen = current !== undefined && ownClientOf(current.credentials) !== undefined;
+  return readConfig(isChosen ? { ...target, current: undefined } : target, {});
 }
 
 function readForm(

@@ -117,9 +117,13 @@ async function eventsOf(prefix: string): Promise<string[]> {
   const rows = await trellis.db.query<{ type: string }>('select type from event order by created_at, id');
   return rows.map(({ type }) => type).filter((type) => type.startsWith(prefix));
 }
-async function fillIn(route: string, body: object, query = '') {
-  const session = await trellis.call('POST', '/connect/sessions', { body: { end_user: { id: 'ada' } } });
-  const { token } = session.body.data as { token: string };
+async function openSession(more: object = {}): Promise<string> {
+  const body = { end_user: { id: 'ada' }, ...more };
+  const session = await trellis.call('POST', '/connect/sessions', { body });
+  return (session.body.data as { token: string }).token;
+}
+async function fillIn(route: string, body: object, query = '', more: object = {}) {
+  const token = await openSession(more);
   return trellis.call('POST', `${route}?connect_session_token=${token}${query}`, { key: undefined, body });
 }
 
@@ -228,6 +232,39 @@ test('a provider that repeats the secret in its code is not quoted', async () =>
   const { payload } = refused.body.error as { payload: object };
   assert.deepEqual(payload, { status: 400, error: 'unknown_error' });
   assert.ok(!refused.text.includes(body.client_secret));
+});
+
+test("the application alone chooses the tenant that the integration's client opens", async () => {
+  const own = { client_id: 'me', client_secret: 'secret-of-my-own-client' };
+  const fixed = { integrations_config_defaults: { tenants: { connection_config: { tenant: 'fixed' } } } };
+  for (const [body, query, more, status, tenants] of [
+    [{}, '&params[tenant]=others', {}, 400, []],
+    [{}, '&params[tenant]=others', fixed, 400, []],
+    [{}, '', {}, 400, []],
+    [{}, '', fixed, 200, ['fixed']],
+    [own, '&params[tenant]=mine', {}, 200, ['mine']],
+  ] as const) {
+    const before = asked.length;
+    const made = await fillIn('/oauth2/auth/tenants', body, query, more);
+    assert.equal(made.status, status, made.text);
+    if (status === 400) assert.equal(codeOf(made), 'invalid_query_params');
+    assert.deepEqual(asked.slice(before), tenants);
+  }
+  // The tenant of a connection with a client of its own was chosen by its end user.
+  const mine = await fillIn('/oauth2/auth/tenants', own, '&params[tenant]=others');
+  const reconnect = { integration_id: 'tenants', connection_id: mine.body.connectionId };
+  const session = await trellis.call('POST', '/connect/sessions/reconnect', { body: reconnect });
+  const { token } = session.body.data as { token: string };
+  const path = `/oauth2/auth/tenants?connect_session_token=${token}`;
+  const before = asked.length;
+  const renewed = await trellis.call('POST', path, { key: undefined, body: {} });
+  assert.deepEqual([renewed.status, codeOf(renewed)], [400, 'invalid_query_params'], renewed.text);
+  assert.deepEqual(asked.slice(before), []);
+  assert.equal((await trellis.call('POST', path, { key: undefined, body: own })).status, 200);
+  const key = await openSession({ allowed_integrations: ['tenants'] });
+  const { body } = await trellis.call('GET', '/connect/session/choices', { key });
+  const [choice] = (body.data as { choices: { fields: object[] }[] }).choices;
+  assert.deepEqual(choice?.fields, []);
 });
 
 describe('while credentials are tried', () => {
