@@ -101,6 +101,22 @@ test('statements that run with the commit are part of the transaction, whichever
   );
 });
 
+test('a transaction whose work ignores a failed statement is not reported as committed', async () => {
+  const { db } = database;
+  await db.query('create table ignored (n integer)');
+  for (const statement of ['select 1 / 0', 'select nothing'])
+    await assert.rejects(
+      db.transaction(async (tx) => {
+        await tx.query('insert into ignored values (1)');
+        await tx.query(statement).catch(() => {});
+        return 'committed';
+      }),
+      /aborted/,
+    );
+  assert.deepEqual(await db.query('select from ignored'), []);
+  assert.equal(await db.transaction(async () => 'no statement'), 'no statement');
+});
+
 test('a snapshot sees one moment and refuses to write', async () => {
   await database.db
     .transaction(async (tx) => {

@@ -261,7 +261,13 @@ async function transact<T>(
     runWithCommit: (statement) => last.push(statement),
   });
   if (last.length > 0) await begun();
-  if (beginning !== undefined) await client.query([...last, 'commit'].join(';\n')).catch(throwReadable);
+  if (beginning === undefined) return result;
+  const ended: pg.QueryResult | pg.QueryResult[] = await client
+    .query([...last, 'commit'].join(';\n'))
+    .catch(throwReadable);
+  // A statement failed, and `work` ignored it: PostgreSQL answers `commit` with a rollback, and without an error.
+  if ([ended].flat().at(-1)?.command !== 'COMMIT')
+    throw new Error('the transaction is aborted: nothing is stored');
   return result;
 }
 
