@@ -31,6 +31,7 @@ type AwsRoleCredentials = {
   readonly raw: JsonObject;
 };
 
+const issuedKey = z.object(awsKey);
 const { session_token: sessionToken, ...keyFields } = awsKey;
 const importSchema = z
   .strictObject({
@@ -164,15 +165,16 @@ async function assumeRole(context: Context): Promise<TokenOutcome> {
       const seen = { httpStatus: status, raw: {}, retryAfterMs, sent, error };
       return { ok: false, fault: judged(faultOfAnswer(codes, seen), context) };
     }
-    const [id, secret, token, expiration] = [
-      'AccessKeyId',
-      'SecretAccessKey',
-      'SessionToken',
-      'Expiration',
-    ].map((name) => tag(text, name));
-    const lifeS = secondsUntil(expiration, now);
-    if (id === undefined || secret === undefined || token === undefined || !lifeS)
+    // Other characters would fail in the headers of each later request.
+    const read = issuedKey.safeParse({
+      access_key_id: tag(text, 'AccessKeyId'),
+      secret_access_key: tag(text, 'SecretAccessKey'),
+      session_token: tag(text, 'SessionToken'),
+    });
+    const lifeS = secondsUntil(tag(text, 'Expiration'), now);
+    if (!read.success || !lifeS)
       return { ok: false, fault: { kind: 'protocol', error: 'invalid_answer', httpStatus: status } };
+    const { access_key_id: id, secret_access_key: secret, session_token: token } = read.data;
     return {
       ok: true,
       tokens: {
