@@ -915,6 +915,16 @@ describe('webhooks of one provider in several forms', () => {
       statuses.add(answer.status);
     }
     assert.deepEqual([...statuses].sort(), [401, 503]);
+    // However many of them they name, and for however long, the certificate that was read is not lost.
+    for (let minute = 0; minute < 7; minute++) {
+      bench.advance(minute === 6 ? 3600_000 : 61_000);
+      for (let count = 0; count < 21; count++) {
+        const url = `https://api.paypal.com/v1/notifications/certs/MORE-${minute}-${count}`;
+        await send('paypal', { body, headers: { ...sign(), 'paypal-cert-url': url } });
+      }
+      const { status, text } = await send('paypal', { body, headers: sign() });
+      assert.equal(status, 200, `minute ${minute}: ${text}`);
+    }
     bench.advance(2 * 86_400_000);
     assert.equal(
       (await send('paypal', { body, headers: sign() })).status,

@@ -27,7 +27,7 @@ const maxCached = 100;
 /** The maximum number of certificates that are read in a minute, since any sender can name one. */
 const maxReads = 20;
 
-type Certificate = { readAt: number; text: string | undefined };
+type Certificate = { readAt: number; certificate: X509Certificate | undefined };
 
 export function createPublishedKeys({
   fetchFor,
@@ -37,38 +37,59 @@ export function createPublishedKeys({
   now: () => Date;
 }): PublishedKeys {
   const certificates = new Map<string, Promise<Certificate>>();
+  /** When a certificate was missing. Apart from the others, which invented names must not push out. */
+  const missing = new Map<string, number>();
   const issuers = new Map<string, IssuerKeys>();
   let reads: number[] = [];
 
-  /** Undefined if the provider has no such certificate. */
-  async function certificateAt(url: string, { isTest }: { isTest: boolean }): Promise<string | undefined> {
+  /**
+   * Undefined if the provider has no such certificate. A certificate that was read before is used if it cannot be read
+   * again now.
+   */
+  async function certificateAt(
+    url: string,
+    { isTest }: { isTest: boolean },
+  ): Promise<X509Certificate | undefined> {
     const key = `${isTest} ${url}`;
     const at = now().getTime();
+    const missingAt = missing.get(key);
+    if (missingAt !== undefined && at - missingAt < cachedMs) return undefined;
     const known = await certificates.get(key)?.catch(() => undefined);
-    if (known !== undefined && at - known.readAt < cachedMs) return known.text;
+    if (known !== undefined && at - known.readAt < cachedMs) return known.certificate;
     reads = reads.filter((time) => at - time < 60_000);
-    if (reads.length >= maxReads) throw unavailable();
+    if (reads.length >= maxReads) {
+      if (known?.certificate !== undefined) return known.certificate;
+      throw unavailable();
+    }
     reads.push(at);
-    if (certificates.size >= maxCached) certificates.clear();
-    const reading = read(url, { isTest }).then((text) => ({ readAt: at, text }));
+    const [oldest] = certificates.keys();
+    if (certificates.size >= maxCached) certificates.delete(oldest!);
+    const reading = read(url, { isTest }).then((certificate) => ({ readAt: at, certificate }));
     certificates.set(key, reading);
-    return reading.then(
-      ({ text }) => text,
-      (error: unknown) => {
+    try {
+      const { certificate } = await reading;
+      if (certificate === undefined) {
         certificates.delete(key);
-        throw unavailable(error);
-      },
-    );
+        if (missing.size >= maxCached) missing.clear();
+        missing.set(key, at);
+      }
+      return certificate;
+    } catch (error) {
+      certificates.delete(key);
+      if (known?.certificate === undefined) throw unavailable(error);
+      certificates.set(key, Promise.resolve(known));
+      return known.certificate;
+    }
   }
 
-  async function read(url: string, { isTest }: { isTest: boolean }): Promise<string | undefined> {
+  async function read(url: string, { isTest }: { isTest: boolean }): Promise<X509Certificate | undefined> {
     const signal = AbortSignal.timeout(timeoutMs);
     const headers = { accept: 'application/x-pem-file, */*' };
     const answer = await fetchFor({ isTest })(url, { method: 'GET', headers, redirect: 'manual', signal });
     const { bytes, isTooLarge } = await readBody(answer.body, maxCertificateBytes);
     if (answer.status >= 500 || answer.status === 429)
       throw new Error(`the certificate answers ${answer.status}`);
-    return answer.status === 200 && !isTooLarge ? bytes.toString('utf8') : undefined;
+    return answer.status === 200 && !isTooLarge ? certificateIn(bytes) : undefined;
   }
 
   return {
@@ -97,16 +118,21 @@ function isBelow(url: string, start: string): boolean {
   return url.startsWith(start) && /^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$/.test(url.slice(start.length));
 }
 
-/** The public key of a certificate in PEM that is valid now. */
-function keyOf(text: string | undefined, at: Date): Published | undefined {
-  if (text === undefined) return undefined;
+/** Undefined for a text that is no certificate in PEM. */
+function certificateIn(text: Buffer): X509Certificate | undefined {
   try {
-    const { validFromDate, validToDate, publicKey } = new X509Certificate(text);
-    const isValid = validFromDate <= at && at <= validToDate && publicKey.asymmetricKeyType === 'rsa';
-    return isValid ? publicKey : undefined;
+    return new X509Certificate(text);
   } catch {
     return undefined;
   }
+}
+
+/** The public key of a certificate that is valid now. */
+function keyOf(certificate: X509Certificate | undefined, at: Date): Published | undefined {
+  if (certificate === undefined) return undefined;
+  const { validFromDate, validToDate, publicKey } = certificate;
+  const isValid = validFromDate <= at && at <= validToDate && publicKey.asymmetricKeyType === 'rsa';
+  return isValid ? publicKey : undefined;
 }
 
 async function isSigned(keys: IssuerKeys, token: string): Promise<'signed' | undefined> {
