@@ -7,7 +7,6 @@
  */
 import * as oauth from 'oauth4webapi';
 import { z } from 'zod';
-import { placeholdersOf } from '../providers/template.ts';
 import { clientKeyFault, clientKeyRuleFaults } from './client-key.ts';
 import type { RenewableMode } from './mode.ts';
 import {
@@ -21,6 +20,7 @@ import {
   address,
   clientAuth,
   clientOf,
+  isOfConnection,
   type Network,
   type OAuthContext,
   serverOf,
@@ -199,11 +199,6 @@ function judged(
   return isOwnClient
     ? { ...fault, kind: 'dead_grant' }
     : { ...fault, kind: 'client_misconfigured', ...ofOne };
-}
-
-/** Whether a template contains a setting of the connection. */
-function isOfConnection(template: string): boolean {
-  return placeholdersOf(template).some(({ source }) => source === 'connectionConfig');
 }
 
 function credentialsAfter(tokens: Tokens, previous: ClientCredentials): ClientCredentials {

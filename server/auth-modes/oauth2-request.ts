@@ -8,7 +8,13 @@
 import * as oauth from 'oauth4webapi';
 import type { Fetch } from '../outbound/outbound.ts';
 import { type ProviderDefinition, templateFields } from '../providers/definition.ts';
-import { fillAddress, fillHeader, isFillable, type TemplateValues } from '../providers/template.ts';
+import {
+  fillAddress,
+  fillHeader,
+  isFillable,
+  placeholdersOf,
+  type TemplateValues,
+} from '../providers/template.ts';
 import { clientCertificate, privateKeyJwt, UnusableClientKeyError } from './client-key.ts';
 import { faultOfAnswer, faultOfSilence, protocolFault, type TokenFault } from './token-fault.ts';
 import {
@@ -71,6 +77,11 @@ export function tokenParams(
 /** An address of the definition, filled. Throws TemplateError. */
 export function address({ definition, values = {} }: OAuthContext, template: string): string {
   return fillAddress(template, { values, fields: templateFields(definition) });
+}
+
+/** Whether a template contains a setting of the connection. */
+export function isOfConnection(template: string): boolean {
+  return placeholdersOf(template).some(({ source }) => source === 'connectionConfig');
 }
 
 /**

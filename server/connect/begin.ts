@@ -18,6 +18,7 @@ import {
   type ConnectQuery,
   getTarget,
   planScopes,
+  provesClientFault,
   readConfig,
   readConnectQuery,
   type ScopePlan,
@@ -174,7 +175,8 @@ async function failedToBegin(
   { target: { session, integration }, ownClient, fault }: Start & { fault: TokenFault },
 ): Promise<ConnectFault> {
   const { db, log, activity } = deps;
-  if (ownClient === undefined) await recordClientVerdict(deps, { integration, fault });
+  if (ownClient === undefined && provesClientFault(integration))
+    await recordClientVerdict(deps, { integration, fault });
   const error = loggedFault(deps, { integration, ownClient, fault, step: 'begin' });
   const at = deps.now();
   const { key, isTest, provider } = integration;

@@ -15,7 +15,7 @@ import { flowEnded, foreignBrowser, loggedFault, recordFailure, unknownState } f
 import { type AuthorizationResult, checkAccount, isSameAccount, type Saved, saveConnection } from './save.ts';
 import { getSession, type SessionSettings } from './sessions.ts';
 import { errorMessage, notifyClient, successMessage } from './socket.ts';
-import { authorizationOf, type ConnectDeps, getTarget, type Target } from './target.ts';
+import { authorizationOf, type ConnectDeps, getTarget, provesClientFault, type Target } from './target.ts';
 
 /** An authorization that made or renewed a connection, or that must be repeated. */
 type Finished = (Saved & { kind: 'saved'; integration: Integration }) | { kind: 'again'; location: string };
@@ -213,7 +213,8 @@ async function exchange(
     kept: attempt.kept,
     now: deps.now(),
   });
-  if (!params.has('error') && ownClient === undefined) {
+  const isVerdict = outcome.ok || provesClientFault(integration);
+  if (!params.has('error') && ownClient === undefined && isVerdict) {
     await recordClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
   }
   if (!outcome.ok) {

@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Activity } from '../activity/writer.ts';
 import { modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import { clientText } from '../auth-modes/oauth2-credentials.ts';
+import { isOfConnection } from '../auth-modes/oauth2-request.ts';
 import type { Brand } from '../brand.ts';
 import { missingScopesOf } from '../connections/health/health.ts';
 import type { ConnectionHooks } from '../connections/store/hooks.ts';
@@ -108,6 +109,14 @@ export function authorizationOf({ provider }: Integration) {
     'invalid_auth_mode',
     `${provider.display_name} has the authorization mode ${name}, which has no page at the provider.`,
   );
+}
+
+/**
+ * Whether a refusal during an authorization proves that the provider refuses the integration's client. Not at an address
+ * that the end user has chosen, where another server or tenant answers, which may not know the client.
+ */
+export function provesClientFault({ provider: { token, oauth1 } }: Integration): boolean {
+  return ![token?.url, oauth1?.request_url].some((url) => url !== undefined && isOfConnection(url));
 }
 
 function renewedBy({ environmentId, settings: { reconnect } }: Session) {

@@ -39,6 +39,22 @@ api:
   base_url: \${integrationConfig.base_url}
 `;
 
+/** The same with an authorization of the end user. */
+const pages = (tenant: string) => `
+display_name: Pages
+categories: [other]
+docs: https://example.com
+logo: private-api-key.svg
+auth_mode: OAUTH2
+integration_config:
+  base_url: { title: Base address, description: Where the API starts., format: uri }
+connection_config:
+  tenant: { title: Tenant, description: Whose data it is., pattern: '[a-z]+' }
+authorization: { url: "\${integrationConfig.base_url}/${tenant}/authorize" }
+token: { url: "\${integrationConfig.base_url}/${tenant}/token" }
+api: { base_url: "\${integrationConfig.base_url}" }
+`;
+
 /** What each tenant's token address answers, where that is not a token. */
 const refusals = new Map<string, { status: number; error: string }>();
 /** Called while a trial is on its way; once. */
@@ -72,6 +88,8 @@ before(async () => {
   directory = await mkdtemp(join(tmpdir(), 'trellis-tenants-'));
   await cp(providersDirectory, directory, { recursive: true });
   await writeFile(join(directory, 'tenants.yaml'), tenants);
+  await writeFile(join(directory, 'pages.yaml'), pages(`\${connectionConfig.tenant}`));
+  await writeFile(join(directory, 'one-page.yaml'), pages('all'));
   const catalog = loadCatalog(directory, authModes);
   trellis = await openTrellis({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' }, { catalog });
   await integrate('tenants', 'tenants', { credentials: client });
@@ -265,6 +283,29 @@ test("the application alone chooses the tenant that the integration's client ope
   const { body } = await trellis.call('GET', '/connect/session/choices', { key });
   const [choice] = (body.data as { choices: { fields: object[] }[] }).choices;
   assert.deepEqual(choice?.fields, []);
+});
+
+test('a refusal at the address that an end user has chosen is no fault of the integration', async () => {
+  for (const [name, fault] of [
+    ['pages', undefined],
+    ['one-page', 'client_refused'],
+  ] as const) {
+    await integrate(name, name, { credentials: client });
+    const token = await openSession({ allowed_integrations: [name] });
+    const query = `connect_session_token=${token}&params[tenant]=strange`;
+    const begun = await fetch(`${trellis.baseUrl}/oauth/connect/${name}?${query}`, { redirect: 'manual' });
+    const state = new URL(begun.headers.get('location') ?? '').searchParams.get('state');
+    const cookie = begun.headers
+      .getSetCookie()
+      .map((line) => line.split(';', 1)[0])
+      .join('; ');
+    for (const tenant of ['strange', 'all']) refusals.set(tenant, { status: 401, error: 'invalid_client' });
+    const path = `/oauth/callback?state=${state}&code=invented`;
+    const done = await fetch(`${trellis.baseUrl}${path}`, { headers: { cookie } });
+    refusals.clear();
+    assert.equal(done.ok, false, await done.text());
+    assert.equal(await faultOf(name), fault, name);
+  }
 });
 
 describe('while credentials are tried', () => {
