@@ -9,7 +9,7 @@ import { withDatabase } from './database.ts';
 import { type JsonOption, log, printJson } from './terminal.ts';
 
 /** Nodes find the names of datasets in `dataset_name` from this migration on. */
-const namesMigration = 65;
+const namesMigration = 67;
 
 /** `trellis cluster distribute`: exits with 0 also if the records are distributed already. */
 export async function distributeCommand(): Promise<number> {
