@@ -17,6 +17,12 @@ export type AnyCommand = Typed.CommandUnknownOpts;
 
 type Table = { program: Typed.Command; context: CommandContext; end: (exitCode: number) => void };
 
+/** The auth modes of `trellis provider new`. */
+export const newProviderModes = [
+  ...(['OAUTH2', 'OAUTH2_CC', 'OAUTH1', 'API_KEY', 'BASIC'] as const),
+  ...(['TWO_STEP', 'JWT', 'AWS_SIGV4', 'AWS_ROLE', 'NONE'] as const),
+] as const;
+
 const exitCodes = 'Exit codes: 0 for success, 1 for a failure, 2 for wrong usage.';
 const keyNote = 'TRELLIS_SECRET_KEY is a secret key of the environment to use. There is no option for it.\n';
 
@@ -202,15 +208,16 @@ function addServiceCommands({ program, end }: Table): void {
     .description('write a definition from a few answers, test its OAuth flow, and name what is missing')
     .argument('<name>', 'the name of the provider, which is that of the file')
     .addOption(
-      new Option('--mode <mode>', 'how a connection authenticates; default: typed').choices([
-        ...['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'JWT'],
-      ] as const),
+      new Option('--mode <mode>', 'how a connection authenticates; default: typed').choices(newProviderModes),
     )
     .option('--title <text>', 'its name as people see it; default: typed')
     .option('--docs <url>', 'its documentation; default: typed')
     .option('--api <url>', 'the base address of its API; default: typed')
     .option('--authorization <url>', 'its authorization page; default: typed')
-    .option('--token <url>', 'its token endpoint, or the address of the sign-in; default: typed')
+    .option('--token <url>', 'its token endpoint, the address of the sign-in, or that of STS; default: typed')
+    .option('--request <url>', 'its endpoint for temporary credentials of OAuth 1.0a; default: typed')
+    .option('--service <name>', 'the service that AWS signatures are for; default: typed')
+    .option('--region <name>', 'the region that AWS signatures are for; default: typed')
     .option('--header <name>', 'the header with an API key; default Authorization')
     .option('--out <directory>', 'where the file is written; default: here')
     .action(async (name, options) =>

@@ -1,10 +1,17 @@
 import assert from 'node:assert/strict';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { stripVTControlCharacters } from 'node:util';
 import { shippedCatalog as catalog } from '../../test/support/catalog.ts';
-import { runCommand } from '../../test/support/command.ts';
+import { runCommand, surroundings } from '../../test/support/command.ts';
+import { authModes } from '../auth-modes/modes.ts';
+import { newProviderModes } from './commands.ts';
+
+const main = join(import.meta.dirname, 'main.ts');
 
 let directory: string;
 before(async () => {
@@ -21,6 +28,32 @@ const basics = [
   'https://api.acme.example/v1',
 ];
 const token = ['--token', 'https://acme.example/token'];
+const scope = ['--service', 'sqs', '--region', 'eu-west-1'];
+/** Modes whose calls have no credentials at a fixed place. */
+const signed = ['OAUTH1', 'AWS_SIGV4', 'AWS_ROLE', 'NONE'];
+const hasScript = spawnSync('script', ['--version']).status === 0;
+
+/** Runs a command at a pseudo-terminal, and answers each question after it is shown. */
+async function typeAt(args: string[], answers: string[]): Promise<{ code: number | null; shown: string }> {
+  const line = [process.execPath, main, ...args].map((arg) => `'${arg}'`).join(' ');
+  const child = spawn('script', ['--quiet', '--return', '--command', line, '/dev/null'], {
+    env: surroundings,
+  });
+  const left = [...answers];
+  let shown = '';
+  let asked = '';
+  child.stdout.on('data', (bytes: Buffer) => {
+    shown += bytes;
+    asked += bytes;
+    // A prompt ends with a colon and a space, perhaps before codes that move the cursor.
+    const isPrompt = stripVTControlCharacters(asked).endsWith(': ');
+    if (!isPrompt || left.length === 0) return;
+    asked = '';
+    child.stdin.write(`${left.shift()}\n`);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, shown: stripVTControlCharacters(shown) };
+}
 const run = (name: string, ...more: string[]) =>
   runCommand(['provider', 'new', name, ...basics, '--out', directory, ...more], {});
 const textOf = (name: string) => readFile(join(directory, `${name}.yaml`), 'utf8');
@@ -41,16 +74,52 @@ test('an OAuth definition is written, its flow is tested, and missing parts are 
 });
 
 test('the definition of each other mode is valid, and shows where credentials go', async () => {
-  for (const mode of ['OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'JWT']) {
+  const more: Record<string, string[]> = {
+    OAUTH2_CC: token,
+    OAUTH1: [
+      ...['--request', 'https://acme.example/request', '--authorization', 'https://acme.example/authorize'],
+      ...token,
+    ],
+    TWO_STEP: token,
+    JWT: token,
+    AWS_SIGV4: scope,
+    AWS_ROLE: ['--token', 'https://sts.eu-west-1.amazonaws.com/', ...scope],
+  };
+  const modes = [...authModes.keys()];
+  assert.deepEqual([...newProviderModes].toSorted(), modes.toSorted());
+  for (const mode of modes.filter((name) => name !== 'OAUTH2')) {
     const name = `own-${mode.toLowerCase().replace('_', '-')}`;
-    const isWithoutToken = mode === 'API_KEY' || mode === 'BASIC';
-    const { code, stdout, stderr } = await run(name, '--mode', mode, ...(isWithoutToken ? [] : token));
+    const { code, stdout, stderr } = await run(name, '--mode', mode, ...(more[mode] ?? []));
     assert.deepEqual([code, stderr], [0, ''], mode);
-    assert.match(stdout, /A call of https:\/\/api\.acme\.example\/v1 has the header Authorization: /);
+    if (!signed.includes(mode))
+      assert.match(stdout, /A call of https:\/\/api\.acme\.example\/v1 has the header Authorization: /);
     assert.equal(catalog.read({ name, text: await textOf(name) }).definition.auth_mode, mode);
   }
   const keyed = await run('own-keyed', '--mode', 'API_KEY', '--header', 'X-Key');
   assert.match(keyed.stdout, /has the header X-Key: \$\{credentials\.apiKey\}/);
+});
+
+test('a person at a terminal types what the options lack', {
+  skip: hasScript ? false : 'no script(1)',
+}, async () => {
+  const answers = [
+    'OAUTH1',
+    ...['Acme classic', 'https://acme.example/docs', 'https://api.acme.example'],
+    ...['https://acme.example/request', 'https://acme.example/authorize', ' https://acme.example/token '],
+  ];
+  const { code, shown } = await typeAt(['provider', 'new', 'own-typed', '--out', directory], answers);
+  assert.equal(code, 0, shown);
+  assert.match(shown, /Auth mode \(OAUTH2, .*, NONE\): /);
+  assert.match(shown, /endpoint for temporary credentials: /);
+  assert.doesNotMatch(shown, /Region/, 'only what the mode has');
+  const { definition } = catalog.read({ name: 'own-typed', text: await textOf('own-typed') });
+  assert.deepEqual(
+    [definition.display_name, definition.oauth1?.request_url, definition.token?.url],
+    ['Acme classic', 'https://acme.example/request', 'https://acme.example/token'],
+  );
+  const unknown = await typeAt(['provider', 'new', 'own-unknown', '--out', directory], ['SAML']);
+  assert.equal(unknown.code, 1, unknown.shown);
+  assert.match(unknown.shown, /Missing: --mode, --title, --docs, --api\./);
 });
 
 test('answers that are missing or wrong are named', async () => {

@@ -23,28 +23,17 @@ import { revokeToken } from '../auth-modes/revocation.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { CatalogError, openCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { newProviderModes } from './commands.ts';
 
-/** The modes that a few answers describe. */
-const newModes = ['OAUTH2', 'OAUTH2_CC', 'API_KEY', 'BASIC', 'TWO_STEP', 'JWT'] as const;
-type NewMode = (typeof newModes)[number];
+type NewMode = (typeof newProviderModes)[number];
 export type NewProviderOptions = {
   mode?: NewMode | undefined;
-  title?: string | undefined;
-  docs?: string | undefined;
-  api?: string | undefined;
-  authorization?: string | undefined;
-  token?: string | undefined;
   header?: string | undefined;
   out?: string | undefined;
-};
-type Answers = {
+} & { [answer in keyof typeof questions]?: string | undefined };
+type Answers = Omit<NewProviderOptions, 'mode' | 'header' | 'out'> & {
   mode: NewMode;
-  title: string;
-  docs: string;
-  api: string;
-  authorization: string;
-  token: string;
-  header: string | undefined;
+  header?: string | undefined;
 };
 
 /** Exits with 1 if the definition is wrong or its flow fails. The file is written in any case, except over another one. */
@@ -75,57 +64,69 @@ export async function newProviderCommand(name: string, options: NewProviderOptio
   return isWorking ? 0 : 1;
 }
 
-const questions: Record<keyof Omit<Answers, 'header'>, string> = {
-  mode: `Auth mode (${newModes.join(', ')})`,
+const questions = {
   title: 'Name as people see it',
   docs: "Address of the provider's documentation",
   api: 'Base address of the API',
+  request: 'Address of the endpoint for temporary credentials',
   authorization: 'Address of the authorization page',
-  token: 'Address of the token endpoint, or of the sign-in',
+  token: 'Address of the token endpoint, of the sign-in, or of STS',
+  service: 'Service that signatures are for',
+  region: 'Region that signatures are for',
 };
+type Question = keyof typeof questions;
 
 /** Asks for what the options lack, if a person types. Undefined if something is missing. */
-async function completeAnswers({
-  header,
-  out: _out,
-  ...given
-}: NewProviderOptions): Promise<Answers | undefined> {
-  const answers: Partial<Record<keyof typeof questions, string | undefined>> = { ...given };
-  const needed = (): (keyof typeof questions)[] => [
-    ...(['mode', 'title', 'docs', 'api'] as const),
-    ...(answers.mode === 'OAUTH2' ? (['authorization'] as const) : []),
-    ...(answers.mode === 'API_KEY' || answers.mode === 'BASIC' ? [] : (['token'] as const)),
-  ];
-  if (process.stdin.isTTY) {
-    const terminal = createInterface({ input: process.stdin, output: process.stdout });
-    for (const key of ['mode', 'title', 'docs', 'api', 'authorization', 'token'] as const)
-      if (answers[key] === undefined && needed().includes(key))
-        answers[key] = (await terminal.question(`${questions[key]}: `)).trim();
-    terminal.close();
-  }
-  const lacking = needed().filter((key) => !answers[key]);
-  if (!newModes.some((mode) => mode === answers.mode)) lacking.unshift('mode');
-  if (lacking.length > 0) {
-    console.error(`Missing: ${[...new Set(lacking)].map((key) => `--${key}`).join(', ')}.`);
-    return undefined;
-  }
-  return { authorization: '', token: '', ...answers, header } as Answers;
+async function completeAnswers({ out: _out, ...given }: NewProviderOptions): Promise<Answers | undefined> {
+  const answers: NewProviderOptions = { ...given };
+  const terminal = process.stdin.isTTY
+    ? createInterface({ input: process.stdin, output: process.stdout })
+    : undefined;
+  const ask = async (question: string) => (await terminal?.question(`${question}: `))?.trim() || undefined;
+  const typed = answers.mode ?? (await ask(`Auth mode (${newProviderModes.join(', ')})`));
+  const mode = newProviderModes.find((name) => name === typed);
+  const needed: Question[] = ['title', 'docs', 'api', ...(mode === undefined ? [] : newModes[mode].asks)];
+  if (mode !== undefined) for (const key of needed) answers[key] ??= await ask(questions[key]);
+  terminal?.close();
+  const lacking = [...(mode === undefined ? ['mode'] : []), ...needed.filter((key) => !answers[key])];
+  if (mode !== undefined && lacking.length === 0) return { ...answers, mode };
+  console.error(`Missing: ${lacking.map((key) => `--${key}`).join(', ')}.`);
+  return undefined;
 }
 
-function definitionText({ mode, title, docs, api, authorization, token, header }: Answers): string {
-  // biome-ignore-start lint/suspicious/noTemplateCurlyInString: templates of definitions
-  const ofMode: Record<NewMode, object> = {
-    OAUTH2: { authorization: { url: authorization }, token: { url: token } },
-    OAUTH2_CC: { token: { url: token } },
-    API_KEY: {
+// biome-ignore-start lint/suspicious/noTemplateCurlyInString: templates of definitions
+/** What a definition of the mode asks for besides title, documentation and API, and its sections of the mode. */
+const newModes: Record<NewMode, { asks: Question[]; sections: (answers: Answers) => object }> = {
+  OAUTH2: {
+    asks: ['authorization', 'token'],
+    sections: ({ authorization, token }) => ({
+      authorization: { url: authorization },
+      token: { url: token },
+    }),
+  },
+  OAUTH2_CC: { asks: ['token'], sections: ({ token }) => ({ token: { url: token } }) },
+  OAUTH1: {
+    asks: ['request', 'authorization', 'token'],
+    sections: ({ request, authorization, token }) => ({
+      authorization: { url: authorization },
+      oauth1: { request_url: request },
+      token: { url: token },
+    }),
+  },
+  API_KEY: {
+    asks: [],
+    sections: ({ header }) => ({
       placement: [
         header === undefined
           ? { in: 'header', name: 'Authorization', value: 'Bearer ${credentials.apiKey}' }
           : { in: 'header', name: header, value: '${credentials.apiKey}' },
       ],
-    },
-    BASIC: {},
-    TWO_STEP: {
+    }),
+  },
+  BASIC: { asks: [], sections: () => ({}) },
+  TWO_STEP: {
+    asks: ['token'],
+    sections: ({ token }) => ({
       credentials: {
         username: { title: 'User name', description: 'The name of your user.' },
         password: { title: 'Password', description: 'Your password.', secret: true },
@@ -135,8 +136,11 @@ function definitionText({ mode, title, docs, api, authorization, token, header }
         json: { username: '${credentials.username}', password: '${credentials.password}' },
         answer: { token: 'token', expires_in: 'expires_in' },
       },
-    },
-    JWT: {
+    }),
+  },
+  JWT: {
+    asks: ['token'],
+    sections: ({ token }) => ({
       token: { url: token },
       assertion: {
         use: 'grant',
@@ -147,15 +151,40 @@ function definitionText({ mode, title, docs, api, authorization, token, header }
       credentials: {
         issuerId: { title: 'Client ID', description: 'The ID of the client that owns the key.' },
       },
-    },
-  };
-  // biome-ignore-end lint/suspicious/noTemplateCurlyInString: as above
+    }),
+  },
+  AWS_SIGV4: {
+    asks: ['service', 'region'],
+    sections: ({ service, region }) => ({ signature: { service, region } }),
+  },
+  AWS_ROLE: {
+    asks: ['token', 'service', 'region'],
+    sections: ({ token, service, region }) => ({
+      connection_config: {
+        role_arn: {
+          title: 'Role ARN',
+          description: 'The role to assume.',
+          pattern: String.raw`arn:aws:iam::\d{12}:role/[\w+=,.@/-]{1,512}`,
+        },
+      },
+      signature: {
+        ...{ service, region },
+        assume_role: { url: token, role_arn: '${connectionConfig.role_arn}' },
+      },
+    }),
+  },
+  NONE: { asks: [], sections: () => ({}) },
+};
+// biome-ignore-end lint/suspicious/noTemplateCurlyInString: as above
+
+function definitionText(answers: Answers): string {
+  const { mode, title, docs, api } = answers;
   return stringify({
     display_name: title,
     categories: ['other'],
     docs,
     auth_mode: mode,
-    ...ofMode[mode],
+    ...newModes[mode].sections(answers),
     api: { base_url: api },
   });
 }

@@ -13,7 +13,8 @@ test('the page of examples has one valid definition for each auth mode', () => {
   assert.deepEqual(modes.toSorted(), [...authModes.keys()].toSorted());
 });
 
-test('the texts to begin with in the dashboard are valid definitions of their mode', () => {
-  for (const [mode, { text }] of Object.entries(definitionExamples))
+test('the dashboard has one valid definition to begin with for each auth mode', () => {
+  assert.deepEqual(Object.keys(definitionExamples).toSorted(), [...authModes.keys()].toSorted());
+  for (const [mode, text] of Object.entries(definitionExamples))
     assert.equal(catalog.read({ name: 'own-example', text }).definition.auth_mode, mode);
 });

@@ -25,6 +25,7 @@ import { Page } from '../../ui/Page.tsx';
 import { AnchorLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
+import { authLabels } from './auth-labels.ts';
 import {
   ClientFields,
   type ClientValues,
@@ -181,7 +182,9 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
           )}
           <Group gap={6} wrap="nowrap">
             <Text size="xs" c="dimmed" truncate>
-              {[AUTH[provider.auth_mode] ?? provider.auth_mode, ...(provider.categories ?? [])].join(' · ')}
+              {[authLabels[provider.auth_mode] ?? provider.auth_mode, ...(provider.categories ?? [])].join(
+                ' · ',
+              )}
             </Text>
             {provider.has_sandbox === true && (
               <Badge color="violet" size="sm" flex="none">
@@ -204,20 +207,6 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
     </Card>
   );
 }
-
-/** How users authenticate, by auth mode. */
-const AUTH: Record<string, string> = {
-  OAUTH2: 'OAuth',
-  OAUTH1: 'OAuth 1.0a',
-  OAUTH2_CC: 'Client credentials',
-  API_KEY: 'API key',
-  BASIC: 'User and password',
-  TWO_STEP: 'Sign-in (two-step)',
-  JWT: 'Private key',
-  AWS_SIGV4: 'AWS access key',
-  AWS_ROLE: 'AWS role',
-  NONE: 'No credentials',
-};
 
 /** Categories with fewer providers have no chip; the search finds them. */
 const minProviders = 9;

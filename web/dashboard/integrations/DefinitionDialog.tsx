@@ -7,6 +7,7 @@ import { Confirm } from '../../ui/Confirm.tsx';
 import { FormDialog } from '../../ui/Dialog.tsx';
 import { GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
+import { authLabels } from './auth-labels.ts';
 import { definitionExamples } from './definition-examples.ts';
 import { createProvider, deleteProvider, providerQuery, replaceProvider } from './queries.ts';
 
@@ -16,7 +17,7 @@ export function NewDefinitionDialog({ onClose }: { onClose: (name?: string) => v
   const queries = useQueryClient();
   const [example, setExample] = useState('OAUTH2');
   const form = useForm({
-    initialValues: { name: 'own-', definition: definitionExamples.OAUTH2?.text ?? '' },
+    initialValues: { name: 'own-', definition: definitionExamples.OAUTH2 ?? '' },
     validate: {
       name: (name) =>
         /^own-[a-z0-9][a-z0-9-]*$/.test(name) ? null : 'own- and lower-case letters, digits and hyphens',
@@ -46,11 +47,14 @@ export function NewDefinitionDialog({ onClose }: { onClose: (name?: string) => v
           description="Replaces the text below"
           inputWrapperOrder={['label', 'input', 'description']}
           allowDeselect={false}
-          data={Object.entries(definitionExamples).map(([value, { label }]) => ({ value, label }))}
+          data={Object.keys(definitionExamples).map((value) => ({
+            value,
+            label: authLabels[value] ?? value,
+          }))}
           value={example}
           onChange={(mode) => {
             setExample(mode ?? example);
-            form.setFieldValue('definition', definitionExamples[mode ?? example]?.text ?? '');
+            form.setFieldValue('definition', definitionExamples[mode ?? example] ?? '');
           }}
         />
       </Group>
