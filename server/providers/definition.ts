@@ -502,58 +502,75 @@ export const webhookSchema = z.strictObject({
   answer_body: z.enum(['json', 'none']).default('json'),
 });
 
-const channelPath = z.string().regex(/^\/[A-Za-z0-9_./{}?=&-]*$/, 'is no path');
+const channelPath = z.string().startsWith('/', 'is no path');
 const channelMethod = z.enum(['GET', 'POST', 'PUT', 'PATCH', 'DELETE']);
 const channelBody = z.record(z.string(), z.json());
+const channelValues = ['target', 'address', 'id', 'token', 'resource', 'expires_at', 'expires_ms'];
 
 /**
  * Push channels: for a while, a provider reports changes to an address that it received. Paths and bodies have the
- * placeholders `{target}`, `{address}`, `{id}` (of the channel), `{token}` (its secret), `{expires_at}` (RFC 3339),
- * `{expires_ms}` (since 1970) and, after the creation, `{resource}`, the provider's ID.
+ * placeholders `{target}`, `{address}`, `{id}` (of the channel), `{token}` (random), `{expires_at}` (RFC 3339),
+ * `{expires_ms}` (since 1970) and, after the creation, `{resource}`, the provider's ID; and those of addresses, such as
+ * `${integrationConfig.topic}`. If one of these has no value, no channel is requested.
  */
-const channelsSchema = z.strictObject({
-  base_url: z.url({ protocol: /^https?$/ }),
+const channelFields = z.strictObject({
+  base_url: z.string(),
   /** A grant needs one of these scopes; empty: none is needed. */
   scopes: z.array(z.string()).default([]),
   /** Fields of a connection's metadata with the resources to watch: an ID or a list of IDs. */
   metadata: z.array(z.string()).default([]),
+  /** The method of a request for a channel. */
+  method: z.enum(['POST', 'PUT']).default('POST'),
   /** The channel of one resource, with its ID as `{target}`, and its longest lifetime. */
-  target: z.strictObject({
-    path: channelPath,
-    life_s: seconds,
-    /** The IDs that are requested. */
-    pattern: pattern.default('[A-Za-z0-9_-]{1,200}'),
-  }),
-  /** The channel of the whole account, from a page token `{page}` that is requested first. */
+  target: z
+    .strictObject({
+      path: channelPath,
+      life_s: seconds,
+      /** The IDs that are requested. */
+      pattern: pattern.default('[A-Za-z0-9_-]{1,200}'),
+    })
+    .optional(),
+  /** The channel of the whole account, if no resource is named. `lookup` is a GET for further placeholders: name and field. */
   account: z
     .strictObject({
-      path: channelPath.includes('{page}'),
-      page: z.strictObject({ path: channelPath, field: z.string().min(1) }),
+      path: channelPath,
       life_s: seconds,
+      lookup: z.strictObject({ path: channelPath, fields: z.record(z.string(), fieldPath) }).optional(),
     })
     .optional(),
   /** The body of a request for a channel. */
   body: channelBody,
   /** Members of the body that replace others for targets that match. */
   body_for: z.array(z.strictObject({ target: pattern, body: channelBody })).default([]),
+  /** The secret that verifies messages, if neither `response.secret` nor `handshake` has it. */
+  secret: z.string().includes('{token}').default('{token}'),
+  /** Whether messages may also be signed with the integration's webhook secret. */
+  accepts_webhook_secret: z.boolean().default(false),
   /**
-   * The fields of its response. Without `expires_at`, the channel lives for `life_s`. `secret` is the key of its messages,
-   * if the provider makes it.
+   * The fields of its response. Without `resource`, the provider's ID is that of the channel; with `resource_pattern`, it
+   * is the part of the field that matches. Without `expires_at`, the channel lives for `life_s`. `secret` is the key of its
+   * messages, if the provider makes it.
    */
-  response: z.strictObject({
-    resource: fieldPath,
-    expires_at: fieldPath.optional(),
-    secret: fieldPath.optional(),
-  }),
+  response: z
+    .strictObject({
+      resource: fieldPath.optional(),
+      resource_pattern: pattern.optional(),
+      expires_at: fieldPath.optional(),
+      secret: fieldPath.optional(),
+    })
+    .prefault({}),
   /** The request that extends a channel, or finds out that it is gone. Without it, a new channel replaces the previous one. */
   renewal: z
     .strictObject({ method: channelMethod, path: channelPath, body: channelBody.optional() })
     .optional(),
-  stop: z.strictObject({
-    method: channelMethod.default('POST'),
-    path: channelPath,
-    body: channelBody.optional(),
-  }),
+  /** Without it, a channel is not stopped, and expires. */
+  stop: z
+    .strictObject({
+      method: channelMethod.default('POST'),
+      path: channelPath,
+      body: channelBody.optional(),
+    })
+    .optional(),
   /**
    * The headers of a message that has no content. Without them, messages are webhooks with the proof of `webhook`, under the
    * secret of their channel; the address of each channel has its ID as the query parameter `channel`.
@@ -574,6 +591,33 @@ const channelsSchema = z.strictObject({
   /** Reasons of an error that an early retry does not change. */
   lasting: z.array(z.string()).default([]),
 });
+export type ChannelRules = z.output<typeof channelFields>;
+
+const channelsSchema = channelFields
+  .refine(({ target, account }) => (target ?? account) !== undefined, {
+    path: ['target'],
+    message: 'is required, or `account`',
+  })
+  .superRefine((channels, context) => {
+    const known = [...channelValues, ...Object.keys(channels.account?.lookup?.fields ?? {})];
+    for (const [path, text] of channelTexts(channels))
+      for (const [, name = ''] of text.matchAll(/(?<!\$)\{(\w*)\}/g))
+        if (!known.includes(name))
+          context.addIssue({ code: 'custom', path, message: `"{${name}}" is no placeholder of a channel` });
+  });
+
+type Texts = [(string | number)[], string][];
+
+/** The texts of push channels that have placeholders, with their paths. */
+function channelTexts({ target, account, body, body_for, secret, renewal, stop }: ChannelRules): Texts {
+  const request = (of?: { path: string; body?: object | undefined }) =>
+    of && { path: of.path, body: of.body };
+  return stringsIn({
+    ...{ target: request(target), account: { ...request(account), lookup: request(account?.lookup) } },
+    ...{ body, body_for: body_for.map((of) => ({ body: of.body })), secret },
+    ...{ renewal: request(renewal), stop: request(stop) },
+  });
+}
 
 /**
  * Parameters of an authorization request that definitions must not set (RFC 5849 §2.2, RFC 6749 §4.1.1, RFC 7636, RFC
@@ -933,7 +977,6 @@ export type AuthModeTable = ReadonlyMap<string, AuthModeRules>;
 type DefinitionFields = z.output<typeof fields>;
 /** A definition of the catalogue; `name` is the name of its file. */
 export type ProviderDefinition = DefinitionFields & { readonly name: string };
-export type ChannelRules = z.output<typeof channelsSchema>;
 export type WebhookRules = z.output<typeof webhookSchema>;
 export type WebhookSignature = z.output<typeof proof>;
 export type WebhookPlace = z.output<typeof place>;
@@ -969,14 +1012,16 @@ export function addressesOf(definition: DefinitionFields): [string[], string][] 
     [['userinfo', 'url'], definition.userinfo?.url],
     [['api', 'base_url'], definition.api.base_url],
     [['verification', 'base_url'], definition.verification?.base_url],
+    [['channels', 'base_url'], definition.channels?.base_url],
   ];
   return found.filter((entry): entry is [string[], string] => entry[1] !== undefined);
 }
 
-function textsOf(definition: DefinitionFields): [(string | number)[], string][] {
-  const texts: [(string | number)[], string][] = Object.entries(definition.api.headers).map(
-    ([name, value]) => [['api', 'headers', name], value],
-  );
+function textsOf(definition: DefinitionFields): Texts {
+  const texts: Texts = Object.entries(definition.api.headers).map(([name, value]) => [
+    ['api', 'headers', name],
+    value,
+  ]);
   for (const [index, { name, value }] of definition.placement.entries()) {
     texts.push([['placement', index, 'name'], name], [['placement', index, 'value'], value]);
   }
@@ -995,20 +1040,25 @@ function textsOf(definition: DefinitionFields): [(string | number)[], string][] 
   for (const name of ['role_arn', 'external_id'] as const)
     if (role?.[name] !== undefined) texts.push([['signature', 'assume_role', name], role[name]]);
   const { renewal, ...login } = definition.login ?? {};
-  return [...texts, ...stringsIn(login, ['login']), ...stringsIn(renewal, ['login', 'renewal'])];
+  const { channels } = definition;
+  for (const [path, text] of channels ? channelTexts(channels) : [])
+    texts.push([['channels', ...path], text]);
+  return [...texts, ...loginTexts(login, ['login']), ...loginTexts(renewal, ['login', 'renewal'])];
+}
+
+/** The texts in a value, with their paths below `at`. */
+function stringsIn(value: unknown, at: (string | number)[] = []): Texts {
+  if (typeof value === 'string') return [[at, value]];
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, inner]) => stringsIn(inner, [...at, name]));
 }
 
 /** The texts in headers and body of a login, with their paths. */
-function stringsIn(
+function loginTexts(
   { headers, basic, form, json }: Partial<LoginRequest> = {},
   at: (string | number)[],
-): [(string | number)[], string][] {
-  const walk = (value: unknown, path: (string | number)[]): [(string | number)[], string][] => {
-    if (typeof value === 'string') return [[path, value]];
-    if (typeof value !== 'object' || value === null) return [];
-    return Object.entries(value).flatMap(([name, inner]) => walk(inner, [...path, name]));
-  };
-  return walk({ headers, basic, form, json }, at);
+): Texts {
+  return stringsIn({ headers, basic, form, json }, at);
 }
 
 function isPattern(text: string): boolean {

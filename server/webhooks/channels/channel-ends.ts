@@ -9,7 +9,7 @@ import type { ConnectionReader } from '../../connections/store/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
-import { callWithRenewal, type ProviderCall, type StopOutcome, stopChannel } from './channel-request.ts';
+import { type CallFault, callWithRenewal, type ProviderCall, stopChannel } from './channel-request.ts';
 import * as store from './channel-store.ts';
 
 export type EndDeps = {
@@ -47,10 +47,8 @@ async function endAllOf(deps: EndDeps, connection: number, signal: AbortSignal):
   const { db, log, now } = deps;
   try {
     const channels = await db.transaction((tx) => store.takeAllOf(tx, { connection, at: now() }));
-    const ends = await Promise.all(
-      channels.map((channel) => stop(deps, { channel, signal }).catch(() => 'unanswered')),
-    );
-    const failed = ends.filter((end) => end !== 'over').length;
+    const ends = await Promise.allSettled(channels.map((channel) => stop(deps, { channel, signal })));
+    const failed = ends.filter((end) => end.status === 'rejected' || !end.value.ok).length;
     if (failed > 0) log.warn({ failed }, 'push channels of a deleted connection were not stopped and expire');
   } catch (error) {
     log.warn({ err: error }, 'a connection is deleted, but its push channels could not be stopped');
@@ -65,26 +63,22 @@ export async function endChannel(
   const { db, now } = deps;
   const outcome = await stop(deps, { channel, signal }).catch((error: unknown) => {
     // The connection does not work or is suspended, which is reported elsewhere.
-    if (error instanceof AppError && error.code !== 'unavailable') return 'later' as const;
+    if (error instanceof AppError && error.code !== 'unavailable') return undefined;
     throw error;
   });
-  if (outcome === 'over') await store.deleteChannel(db, channel.id);
+  if (outcome?.ok) await store.deleteChannel(db, channel.id);
   else await store.postponeEnd(db, { id: channel.id, until: new Date(now().getTime() + againMs) });
-  return outcome === 'unanswered' ? outcome : 'answered';
+  return outcome?.ok === false && outcome.fault.code === 'channel_unanswered' ? 'unanswered' : 'answered';
 }
 
 async function stop(
   deps: EndDeps,
   { channel, signal }: { channel: store.Channel; signal: AbortSignal },
-): Promise<StopOutcome> {
+): Promise<{ ok: true } | CallFault> {
   const connection = await deps.reader.get(channel);
   const rules = connection.integration.provider.channels;
   // The provider's definition has no channels any more.
-  if (rules === undefined) return 'over';
-  const credentials = await deps.credentials.fresh(connection);
-  const to = { connection, credentials, rules, fetch: deps.fetchFor(connection.integration), signal };
-  return callWithRenewal(deps.credentials, to, {
-    call: (renewed) => stopChannel(renewed, channel),
-    isTokenRefused: (outcome) => outcome === 'token_refused',
-  });
+  if (rules === undefined) return { ok: true };
+  const to = { connection, rules, fetch: deps.fetchFor(connection.integration), signal };
+  return callWithRenewal(deps.credentials, to, (call) => stopChannel(call, channel));
 }

@@ -12,11 +12,17 @@ import { AppError } from '../../errors.ts';
 import { queueSyncsSoon } from '../../functions/runs/queue.ts';
 import type { Integration } from '../../integrations/store.ts';
 import type { Logger } from '../../log.ts';
-import type { ChannelRules } from '../../providers/definition.ts';
-import { answerUnproved, type ReceiveDeps, receive, type WebhookAnswer } from '../inbound/receive.ts';
+import type { ChannelRules, WebhookRules } from '../../providers/definition.ts';
+import {
+  answerUnproved,
+  type ReceiveDeps,
+  receive,
+  secretsOf,
+  type WebhookAnswer,
+} from '../inbound/receive.ts';
 import { faultOfSignature, type Sent } from '../inbound/signature.ts';
 import { readPayload, textsAt } from '../inbound/webhook-payload.ts';
-import { digestOf, endOrphan, findChannel, renewSoon, setNoticed, setSecret } from './channel-store.ts';
+import { digestOf, findChannel, renewSoon, setNoticed, setResource, setSecret } from './channel-store.ts';
 
 type MessageDeps = {
   db: Db;
@@ -64,7 +70,7 @@ export async function receiveMessage(
   if (channel.state !== 'open') {
     const resourceId = header('resource');
     if (channel.state === 'asked' && resourceId !== '' && resourceId.length <= 255)
-      await endOrphan(db, { id, resourceId, at });
+      await setResource(db, { id, resourceId });
     throw refusal();
   }
   const type = header('type');
@@ -111,14 +117,18 @@ export async function receiveChannelWebhook(
   if (test !== undefined) return test;
   if (channel.state !== 'open') {
     if (channel.state === 'asked')
-      await endLost(deps, { rules, channel: { id, secret }, integration, sent, at });
+      await learnResource(deps, { rules, webhook, channel: { id, secret }, sent });
     throw refusal();
   }
   if (typeof secret !== 'string') throw refusal();
   return receive(deps, {
     ...{ integration, sent },
     channel: {
-      ...{ secret, connection: { id: channel.connection, environmentId: channel.environmentId } },
+      secrets: [
+        secret,
+        ...(rules.accepts_webhook_secret ? secretsOf(integration, { proof: webhook.proof, at }) : []),
+      ],
+      ...{ connection: { id: channel.connection, environmentId: channel.environmentId } },
       async onAccepted({ type, payload }) {
         const { connection, target } = channel;
         const isAboutChannel = rules.lifecycle && textsAt(rules.lifecycle, { sent, payload }).length > 0;
@@ -132,20 +142,16 @@ export async function receiveChannelWebhook(
   });
 }
 
-/** Ends a channel whose creation response was lost, if this message has its ID at the provider. */
-async function endLost(
+/**
+ * Stores the provider's ID of a channel whose creation response is missing, if this message has it. `watches.ts` then stops the
+ * channel.
+ */
+async function learnResource(
   { db, now }: ReceiveDeps,
-  of: {
-    rules: ChannelRules;
-    channel: { id: string; secret: unknown };
-    integration: Integration;
-    sent: Sent;
-    at: Date;
-  },
+  of: { rules: ChannelRules; webhook: WebhookRules; channel: { id: string; secret: unknown }; sent: Sent },
 ): Promise<void> {
-  const { rules, channel, integration, sent, at } = of;
-  const { webhook } = integration.provider;
-  if (rules.resource === undefined || webhook === undefined) return;
+  const { rules, webhook, channel, sent } = of;
+  if (rules.resource === undefined) return;
   const payload = readPayload(sent, webhook);
   // A secret that the provider made was lost with the response. The sender knows the channel's ID, which is secret, too.
   if (typeof channel.secret === 'string') {
@@ -154,7 +160,7 @@ async function endLost(
   }
   const [resourceId] = textsAt(rules.resource, { sent, payload });
   if (resourceId !== undefined && resourceId.length <= 255)
-    await endOrphan(db, { id: channel.id, resourceId, at });
+    await setResource(db, { id: channel.id, resourceId });
 }
 
 /** Queues the runs for a message that came while a run went on. */

@@ -1,12 +1,20 @@
 /** Calls to a provider that open, renew and stop push channels. Does not own: their effects (`watches.ts`, `channel-ends.ts`). */
 import type { Credentials } from '../../auth-modes/modes.ts';
-import { placeCredentials } from '../../auth-modes/place.ts';
+import { placeCredentials, withQuery } from '../../auth-modes/place.ts';
 import type { CredentialSource } from '../../connections/refresh/credentials.ts';
 import { type LiveConnection, templateValues } from '../../connections/store/reader.ts';
 import { AppError } from '../../errors.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
 import { readBody } from '../../outbound/read-body.ts';
-import type { ChannelRules } from '../../providers/definition.ts';
+import { type ChannelRules, templateFields } from '../../providers/definition.ts';
+import {
+  fillAddress,
+  fillText,
+  isFillable,
+  TemplateError,
+  type TemplateFields,
+  type TemplateValues,
+} from '../../providers/template.ts';
 import { fieldsAt } from '../inbound/signature.ts';
 import type { WatchFault } from './channel-store.ts';
 
@@ -18,136 +26,164 @@ export type ProviderCall = {
   signal: AbortSignal;
 };
 
-export type Opened =
-  /** `secret`: the key of messages, if the provider has made one. */
-  { ok: true; resourceId: string; expiresAt: Date; secret?: string | undefined } | Refused;
 /**
- * `isRefused`: the provider has no such channel. `isLasting`: a soon repetition is useless. `isGone`: the channel that was to be
- * renewed does not exist.
+ * `fault.code` is `channel_unanswered` if it is unknown whether the provider has done what was requested. `isLasting`: a soon
+ * repetition is useless.
  */
-type Refused = {
+export type CallFault = {
   ok: false;
   fault: WatchFault;
-  isRefused: boolean;
+  status?: number;
   isLasting: boolean;
   isTokenRefused: boolean;
-  isGone?: boolean;
 };
+/** `secret`: the key of messages, if the provider has made one. */
+export type Opened =
+  | { ok: true; resourceId: string; expiresAt: Date; secret?: string | undefined }
+  | CallFault;
 
 const requestMs = 15_000;
 const maxBytes = 64 * 1024;
 
 /** Calls the provider, and once more with renewed credentials if it refuses the token. Each call has its own time limit. */
-export async function callWithRenewal<T>(
-  source: Pick<CredentialSource, 'renewed'>,
-  to: ProviderCall,
-  by: { call: (to: ProviderCall) => Promise<T>; isTokenRefused: (outcome: T) => boolean },
+export async function callWithRenewal<T extends { ok: true } | CallFault>(
+  source: Pick<CredentialSource, 'fresh' | 'renewed'>,
+  to: Omit<ProviderCall, 'credentials'>,
+  call: (to: ProviderCall) => Promise<T>,
 ): Promise<T> {
   const limited = () => AbortSignal.any([to.signal, AbortSignal.timeout(requestMs)]);
-  const outcome = await by.call({ ...to, signal: limited() });
-  if (!by.isTokenRefused(outcome)) return outcome;
-  const credentials = await source.renewed(to.connection, to.credentials);
-  return credentials === undefined ? outcome : by.call({ ...to, credentials, signal: limited() });
+  const credentials = await source.fresh(to.connection);
+  const outcome = await call({ ...to, credentials, signal: limited() });
+  if (outcome.ok || !outcome.isTokenRefused) return outcome;
+  const renewed = await source.renewed(to.connection, credentials);
+  return renewed === undefined ? outcome : call({ ...to, credentials: renewed, signal: limited() });
 }
 
-/** Requests a channel. An empty `target` is the whole account. Throws TemplateError, and AppError for a forbidden address. */
-export async function openChannel(
-  to: ProviderCall,
-  {
-    now,
-    ...channel
-  }: { id: string; token: string; target: string; address: string; expiresAt: Date; now: Date },
-): Promise<Opened> {
-  const { rules } = to;
-  const { target, expiresAt } = channel;
-  const values = valuesOf(channel);
-  let path = filledPath(rules.target.path, values);
-  if (target === '') {
-    const { account } = rules;
-    if (account === undefined) throw new Error('The provider watches no whole account.');
-    const page = await call(to, { method: 'GET', path: account.page.path });
-    if (!page.ok) return page;
-    path = filledPath(account.path, { page: String(page.json[account.page.field] ?? '') });
-  }
-  const special = rules.body_for.find((one) => new RegExp(one.target, 'u').test(target));
-  const body = filled({ ...rules.body, ...special?.body }, values) as object;
-  const answer = await call(to, { method: 'POST', path, body });
-  if (!answer.ok) return answer;
-  const { response } = rules;
-  const resourceId = textAt(answer.json, response.resource);
-  const secret = response.secret === undefined ? undefined : textAt(answer.json, response.secret);
-  const endsAt = endIn(answer.json, { rules, latest: expiresAt });
-  const isClear = resourceId !== '' && secret !== '' && endsAt > now;
-  if (!isClear) return unknown('The provider answered without saying what it watches, and until when.');
-  return { ok: true, resourceId, secret, expiresAt: endsAt };
+/** Whether the settings have each value that a request for a channel needs. */
+export function isRequestable(connection: LiveConnection, { base_url, body }: ChannelRules): boolean {
+  return isFillable(base_url + JSON.stringify(body), templateValues(connection));
 }
 
-type OpenChannel = { id: string; resourceId: string; target: string };
-
-/** Extends a channel until `expiresAt`. The definition has a renewal. */
-export async function renewChannel(
-  to: ProviderCall,
-  { now, ...channel }: OpenChannel & { expiresAt: Date; now: Date },
-): Promise<Opened> {
-  const { rules } = to;
-  if (rules.renewal === undefined) throw new Error('The provider renews no channel.');
-  const values = valuesOf(channel);
-  const { method, path, body } = rules.renewal;
-  const answer = await call(to, {
-    method,
-    path: filledPath(path, values),
-    body: body && (filled(body, values) as object),
-  });
-  if (!answer.ok) return { ...answer, isGone: answer.status === 404 || answer.status === 410 };
-  const endsAt = endIn(answer.json, { rules, latest: channel.expiresAt });
-  if (!(endsAt > now)) return unknown('The provider answered without saying until when it watches.');
-  return { ok: true, resourceId: channel.resourceId, expiresAt: endsAt };
-}
-
-/** `over`: the channel was stopped, or the provider has none of this ID. */
-export type StopOutcome = 'over' | 'token_refused' | 'refused' | 'unanswered';
-
-export async function stopChannel(to: ProviderCall, channel: OpenChannel): Promise<StopOutcome> {
-  const values = valuesOf(channel);
-  const { method, path, body } = to.rules.stop;
-  const answer = await call(to, {
-    method,
-    path: filledPath(path, values),
-    body: body && (filled(body, values) as object),
-  });
-  if (answer.ok || answer.status === 404 || answer.status === 410) return 'over';
-  if (answer.isTokenRefused) return 'token_refused';
-  return answer.isRefused ? 'refused' : 'unanswered';
-}
-
-type Values = Record<string, string>;
-
-function valuesOf(of: {
+/** What a call needs of a channel. An empty `target` is the whole account. */
+type ChannelValues = {
   id: string;
   target: string;
   token?: string;
   address?: string;
   resourceId?: string;
   expiresAt?: Date;
-}): Values {
-  const { id, target, token = '', address = '', resourceId: resource = '', expiresAt } = of;
+};
+
+/** Requests a channel. Throws TemplateError, and AppError for a forbidden address. */
+export async function openChannel(
+  to: ProviderCall,
+  { now, ...channel }: Required<Omit<ChannelValues, 'resourceId'>> & { now: Date },
+): Promise<Opened> {
+  const { rules } = to;
+  const { id, target, expiresAt } = channel;
+  const values = valuesOf(channel);
+  const place = target === '' ? rules.account : rules.target;
+  if (place === undefined) throw new Error('The provider has no such channel.');
+  const lookup = target === '' ? rules.account?.lookup : undefined;
+  if (lookup !== undefined) {
+    const found = await call(to, { method: 'GET', path: lookup.path, values });
+    if (!found.ok) return found;
+    for (const [name, path] of Object.entries(lookup.fields)) {
+      values[name] = textAt(found.json, path);
+      if (values[name] === '') return unanswered('The provider answered without what a channel needs.');
+    }
+  }
+  const special = rules.body_for.find((one) => new RegExp(one.target, 'u').test(target));
+  const body = { ...rules.body, ...special?.body };
+  const answer = await call(to, { method: rules.method, path: place.path, body, values });
+  if (!answer.ok) return answer;
+  if (answer.json === undefined) return unanswered('The provider answered without JSON.');
+  const { response } = rules;
+  const named = response.resource === undefined ? id : textAt(answer.json, response.resource);
+  const resourceId =
+    response.resource_pattern === undefined
+      ? named
+      : (new RegExp(response.resource_pattern, 'u').exec(named)?.[0] ?? '');
+  const secret = response.secret === undefined ? undefined : textAt(answer.json, response.secret);
+  const endsAt = endIn(answer.json, { rules, latest: expiresAt });
+  if (resourceId !== '' && secret !== '' && endsAt > now)
+    return { ok: true, resourceId, secret, expiresAt: endsAt };
+  return unanswered('The provider answered without saying what it watches, and until when.');
+}
+
+/** Extends a channel until `expiresAt`. */
+export async function renewChannel(
+  to: ProviderCall,
+  {
+    now,
+    renewal,
+    ...channel
+  }: ChannelValues & {
+    resourceId: string;
+    expiresAt: Date;
+    now: Date;
+    renewal: NonNullable<ChannelRules['renewal']>;
+  },
+): Promise<Opened> {
+  const answer = await call(to, { ...renewal, values: valuesOf(channel) });
+  if (!answer.ok) return answer;
+  const endsAt = endIn(answer.json, { rules: to.rules, latest: channel.expiresAt });
+  if (!(endsAt > now)) return unanswered('The provider answered without saying until when it watches.');
+  return { ok: true, resourceId: channel.resourceId, expiresAt: endsAt };
+}
+
+/** `ok` also if the provider has no such channel, or stops none. */
+export async function stopChannel(
+  to: ProviderCall,
+  channel: ChannelValues,
+): Promise<{ ok: true } | CallFault> {
+  const { stop } = to.rules;
+  if (stop === undefined) return { ok: true };
+  const answer = await call(to, { ...stop, values: valuesOf(channel) });
+  return answer.ok || isGone(answer) ? { ok: true } : answer;
+}
+
+/** Whether the provider has answered that the channel does not exist. */
+export const isGone = ({ status }: CallFault): boolean => status === 404 || status === 410;
+
+type Values = Record<string, string>;
+
+function valuesOf({ resourceId: resource = '', expiresAt, ...texts }: ChannelValues): Values {
   return {
-    ...{ id, target, token, address, resource },
+    ...{ token: '', address: '', ...texts, resource },
     expires_at: expiresAt?.toISOString() ?? '',
     expires_ms: String(expiresAt?.getTime() ?? ''),
   };
 }
 
-function filledPath(path: string, values: Values): string {
-  return path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(values[name] ?? ''));
+/** The secret of a channel that the service has made. */
+export const ownSecret = ({ secret }: ChannelRules, token: string): string =>
+  secret.replaceAll('{token}', token);
+
+const placeholder = /\$\{[^}]*\}|\{(\w+)\}/g;
+
+/** One pass, so that a value with the text of a placeholder stays as it is. */
+function filledText(
+  template: string,
+  { values, settings }: Filling,
+  encode = (value: string) => value,
+): string {
+  return template.replaceAll(placeholder, (text, name?: string) =>
+    encode(name === undefined ? fillText(text, settings) : (values[name] ?? '')),
+  );
 }
 
-function filled(template: unknown, values: Values): unknown {
-  if (typeof template === 'string')
-    return template.replaceAll(/\{(\w+)\}/g, (_, name: string) => values[name] ?? '');
-  if (Array.isArray(template)) return template.map((item) => filled(item, values));
+function encodeSegment(value: string): string {
+  if (value === '.' || value === '..')
+    throw new TemplateError('a part of the path must not be a dot segment');
+  return encodeURIComponent(value);
+}
+
+function filled(template: unknown, filling: Filling): unknown {
+  if (typeof template === 'string') return filledText(template, filling);
+  if (Array.isArray(template)) return template.map((item) => filled(item, filling));
   if (typeof template !== 'object' || template === null) return template;
-  return Object.fromEntries(Object.entries(template).map(([name, value]) => [name, filled(value, values)]));
+  return Object.fromEntries(Object.entries(template).map(([name, value]) => [name, filled(value, filling)]));
 }
 
 /** Empty if there is none. IDs of providers have at most 255 characters. */
@@ -166,28 +202,31 @@ function endIn(json: unknown, { rules, latest }: { rules: ChannelRules; latest: 
   return end > latest ? latest : end;
 }
 
-type CallFault = Refused & { status: number | undefined };
-type Called = { ok: true; json: Record<string, unknown> } | CallFault;
+type Filling = { values: Values; settings: { values: TemplateValues; fields: TemplateFields } };
+/** `json` is undefined if the response is not a JSON object. */
+type Called = { ok: true; json: Record<string, unknown> | undefined } | CallFault;
 
 async function call(
   { connection, credentials, rules, fetch, signal }: ProviderCall,
-  { method, path, body }: { method: string; path: string; body?: object | undefined },
+  { method, path, body, values }: { method: string; path: string; body?: object | undefined; values: Values },
 ): Promise<Called> {
-  const placed = placeCredentials({
-    ...{ definition: connection.integration.provider, credentials },
-    values: templateValues(connection),
-  });
+  const definition = connection.integration.provider;
+  const settings = { values: templateValues(connection), fields: templateFields(definition) };
+  const placed = placeCredentials({ definition, credentials, values: settings.values });
+  const base = fillAddress(rules.base_url, settings).replace(/\/+$/, '');
+  const url = withQuery(base + filledText(path, { values, settings }, encodeSegment), placed.query);
+  const content = body && JSON.stringify(filled(body, { values, settings }));
   let status: number;
   let text: string;
   try {
-    const answer = await fetch(rules.base_url + path, {
+    const answer = await fetch(url, {
       method,
       headers: {
         ...placed.headers,
         accept: 'application/json',
-        ...(body && { 'content-type': 'application/json' }),
+        ...(content && { 'content-type': 'application/json' }),
       },
-      ...(body && { body: JSON.stringify(body) }),
+      ...(content && { body: content }),
       redirect: 'manual',
       signal,
     });
@@ -197,42 +236,36 @@ async function call(
   } catch (error) {
     for (let cause = error; cause instanceof Error; cause = cause.cause)
       if (cause instanceof AppError) throw cause;
-    return unknown('The provider did not answer.');
+    return unanswered('The provider did not answer.');
   }
   const json = objectIn(text);
   if (status >= 200 && status < 300) return { ok: true, json };
-  if (status < 400 || status >= 500) return unknown(`The provider answered with status ${status}.`, status);
+  if (status < 400 || status >= 500) return unanswered(`The provider answered with status ${status}.`);
   const reason = reasonIn(json);
+  const isLasting = reason !== undefined && rules.lasting.includes(reason);
+  const message = `The provider refused the channel: status ${status}${reason === undefined ? '' : `, ${reason}`}.`;
   return {
-    ok: false,
-    fault: {
-      code: 'channel_refused',
-      message: `The provider refused the channel: status ${status}${reason === undefined ? '' : `, ${reason}`}.`,
-    },
-    ...{ isRefused: true, isLasting: reason !== undefined && rules.lasting.includes(reason), status },
-    isTokenRefused: status === 401 && (reason === undefined || !rules.lasting.includes(reason)),
+    ...{ ok: false, fault: { code: 'channel_refused', message }, status },
+    ...{ isLasting, isTokenRefused: status === 401 && !isLasting },
   };
 }
 
-function unknown(message: string, status?: number): CallFault {
-  return {
-    ...{ ok: false, fault: { code: 'channel_unanswered', message }, status },
-    ...{ isRefused: false, isLasting: false, isTokenRefused: false },
-  };
+function unanswered(message: string): CallFault {
+  const fault = { code: 'channel_unanswered', message };
+  return { ok: false, fault, isLasting: false, isTokenRefused: false };
 }
 
-function objectIn(text: string): Record<string, unknown> {
+function objectIn(text: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {};
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : undefined;
   } catch {
-    return {};
+    return undefined;
   }
 }
 
 /** Google's `error.errors[0].reason`. Texts of the provider are not passed on. */
-function reasonIn({ error }: Record<string, unknown>): string | undefined {
-  const [first] = (error as { errors?: { reason?: unknown }[] } | undefined)?.errors ?? [];
-  const reason = first?.reason;
+function reasonIn(json: unknown): string | undefined {
+  const [reason] = fieldsAt(json, 'error.errors.reason');
   return typeof reason === 'string' && /^[A-Za-z.]{1,60}$/.test(reason) ? reason : undefined;
 }

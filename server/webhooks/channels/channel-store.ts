@@ -215,14 +215,16 @@ export async function insertChannel(
     watch: Watch;
     at: Date;
     expiresAt: Date;
+    /** Null if only the provider's response has it. */
+    resourceId: string | null;
   },
 ): Promise<void> {
   await tx.query(
-    `insert into channel (id, connection_id, target, token_digest, secret, state, asked_at, expires_at, address)
-     values ($1, $2, $3, $4, $5, 'asked', $6, $7, $8)`,
+    `insert into channel (id, connection_id, target, token_digest, secret, state, asked_at, expires_at, address, resource_id)
+     values ($1, $2, $3, $4, $5, 'asked', $6, $7, $8, $9)`,
     [
       ...[of.id, of.watch.connection, of.watch.target, digestOf(of.token), of.secret, of.at, of.expiresAt],
-      of.address,
+      ...[of.address, of.resourceId],
     ],
   );
 }
@@ -316,14 +318,14 @@ export async function markOpen(
 }
 
 /**
- * Stores why a request made no channel. With `isRefused` the provider has no such channel. Returns whether the last
+ * Stores why a request made no channel. With `isUnanswered` the provider may have the channel. Returns whether the last
  * request did not have the same fault.
  */
 export async function storeFault(
   tx: Tx,
-  of: { id: string | undefined; watch: Watch; fault: WatchFault; nextAt: Date; isRefused: boolean },
+  of: { id: string | undefined; watch: Watch; fault: WatchFault; nextAt: Date; isUnanswered: boolean },
 ): Promise<boolean> {
-  if (of.isRefused && of.id !== undefined)
+  if (!of.isUnanswered && of.id !== undefined)
     await tx.query(`delete from channel where id = $1 and state = 'asked'`, [of.id]);
   const [before] = await tx.query<{ fault: WatchFault | null }>(
     'select fault from watch where id = $1 for update',
@@ -404,17 +406,21 @@ export async function findChannel(
   );
 }
 
-/** Ends a channel whose creation response was lost. A message has revealed its resource ID, so it can be stopped. */
-export async function endOrphan(
+/** Stores the resource ID that a message has revealed of a channel whose creation response is missing. */
+export async function setResource(
   q: Queryable,
-  { id, resourceId, at }: { id: string; resourceId: string; at: Date },
+  { id, resourceId }: { id: string; resourceId: string },
 ): Promise<void> {
+  await q.query(`update channel set resource_id = $2 where id = $1 and state = 'asked'`, [id, resourceId]);
+}
+
+/** Ends channels without a creation response, if they can be stopped. A node may wait for the response for a while. */
+export async function endLost(q: Queryable, at: Date): Promise<void> {
   await q.query(
     `update channel
-     set state = 'ending', resource_id = $2, next_at = $3
-     where id = $1 and state = 'asked' and asked_at < $4`,
-    // A node may still wait for the response until then.
-    [id, resourceId, at, later(at, -takenMs)],
+     set state = 'ending', next_at = $1
+     where state = 'asked' and resource_id is not null and asked_at < $2`,
+    [at, later(at, -takenMs)],
   );
 }
 

@@ -20,7 +20,17 @@ import type { ChannelRules } from '../../providers/definition.ts';
 import { TemplateError } from '../../providers/template.ts';
 import { type EndDeps, endChannel } from './channel-ends.ts';
 import { channelParameter, runNoticed, secretContext } from './channel-notice.ts';
-import { callWithRenewal, type Opened, openChannel, renewChannel } from './channel-request.ts';
+import {
+  type CallFault,
+  callWithRenewal,
+  isGone,
+  isRequestable,
+  type Opened,
+  openChannel,
+  ownSecret,
+  type ProviderCall,
+  renewChannel,
+} from './channel-request.ts';
 import * as store from './channel-store.ts';
 
 type WatchDeps = EndDeps & {
@@ -48,6 +58,7 @@ export function watchJob(deps: WatchDeps): Job<Record<string, never>> {
       await store.endWatching(db, at);
       await store.beginWatching(db, { providers: providers.map(({ name }) => name), isSandboxOn, at });
       await store.deleteExpired(db, at);
+      await store.endLost(db, at);
       const providerCalls = createProviderCalls();
       const rounds = createRounds({ log, signal });
       await rounds(
@@ -88,11 +99,14 @@ async function updateTargets(deps: WatchDeps, place: store.WatchedConnection): P
 }
 
 /** The targets that the metadata names, or the whole account if it names none. */
-function targetsOf({ metadata }: LiveConnection, rules: ChannelRules): string[] {
-  const isTarget = new RegExp(`^(?:${rules.target.pattern})$`, 'u');
+function targetsOf(connection: LiveConnection, rules: ChannelRules): string[] {
+  if (!isRequestable(connection, rules)) return [];
+  const { metadata } = connection;
+  const isTarget = rules.target && new RegExp(`^(?:${rules.target.pattern})$`, 'u');
   const named = rules.metadata
     .flatMap((name) => (Object.hasOwn(metadata, name) ? metadata[name] : []))
-    .filter((id): id is string => typeof id === 'string' && isTarget.test(id));
+    .map((id) => (Number.isSafeInteger(id) ? String(id) : id))
+    .filter((id): id is string => typeof id === 'string' && isTarget?.test(id) === true);
   const targets = [...new Set(named)].slice(0, maxTargets);
   return targets.length > 0 || rules.account === undefined ? targets : [''];
 }
@@ -114,11 +128,12 @@ async function renew(
     );
     return 'answered';
   }
-  const { fault, isRefused, isLasting, id } = outcome;
+  const { fault, isLasting, id } = outcome;
+  const isUnanswered = fault.code === 'channel_unanswered';
   const waitMs = isLasting ? longestWaitMs : Math.min(firstWaitMs * 2 ** watch.attempts, longestWaitMs);
   const nextAt = new Date(at.getTime() + waitMs);
   const isNews = await db.transaction(async (tx) => {
-    const isFirst = await store.storeFault(tx, { id, watch, fault, nextAt, isRefused });
+    const isFirst = await store.storeFault(tx, { id, watch, fault, nextAt, isUnanswered });
     // The other causes concern the installation or the connection, and are reported as such.
     const isOfChannel = fault.code.startsWith('channel_') || fault.code === 'scope_missing';
     const head =
@@ -136,20 +151,17 @@ async function renew(
       { integration, connection, fault: fault.code },
       'no push channel could be created: syncs run only on their schedule',
     );
-  return isRefused ? 'answered' : 'unanswered';
+  return isUnanswered ? 'unanswered' : 'answered';
 }
 
 /** `secret` is sealed. `isExtended`: a channel that was open before. */
 type Requested =
-  | {
-      ok: true;
+  | (Omit<Extract<Opened, { ok: true }>, 'secret'> & {
       id: string;
-      resourceId: string;
       secret: Buffer | undefined;
-      expiresAt: Date;
       isExtended: boolean;
-    }
-  | ({ id: string | undefined } & Extract<Opened, { ok: false }>);
+    })
+  | (Pick<CallFault, 'ok' | 'fault' | 'isLasting'> & { id: string | undefined });
 
 async function requestChannel(deps: WatchDeps, watch: store.Watch, signal: AbortSignal): Promise<Requested> {
   try {
@@ -157,7 +169,7 @@ async function requestChannel(deps: WatchDeps, watch: store.Watch, signal: Abort
     const rules = connection.integration.provider.channels;
     const fault = rules === undefined ? none : faultBefore(deps, { connection, rules });
     if (rules === undefined || fault !== undefined) return refused(fault ?? none);
-    const of = { watch, connection, rules, signal };
+    const of = { watch, connection, rules, fetch: deps.fetchFor(connection.integration), signal };
     return (await extendOpen(deps, of)) ?? (await openStored(deps, of));
   } catch (error) {
     // Faults of the connection and its credentials are stored with their code and message.
@@ -170,41 +182,33 @@ async function requestChannel(deps: WatchDeps, watch: store.Watch, signal: Abort
 
 const none = { code: 'channel_unknown', message: 'The provider has no push channels.' };
 const refused = (fault: store.WatchFault) => ({
-  ...({ ok: false, id: undefined, fault, isRefused: true, isTokenRefused: false } as const),
+  ...({ ok: false, id: undefined, fault } as const),
   isLasting: fault.code === 'address_not_public' || fault.code === 'scope_missing',
 });
 
-type Renewal = { watch: store.Watch; connection: LiveConnection; rules: ChannelRules; signal: AbortSignal };
+type Renewal = Omit<ProviderCall, 'credentials'> & { watch: store.Watch };
 
 function lifeOf({ watch, rules }: Renewal, at: Date): Date {
-  const lifeS = watch.target === '' ? (rules.account ?? rules.target).life_s : rules.target.life_s;
+  const { life_s: lifeS } = (watch.target === '' ? rules.account : rules.target) ?? { life_s: 0 };
   return new Date(at.getTime() + lifeS * 1000);
 }
-
-async function callOf(deps: WatchDeps, { connection, rules, signal }: Renewal) {
-  const credentials = await deps.credentials.fresh(connection);
-  return { connection, credentials, rules, fetch: deps.fetchFor(connection.integration), signal };
-}
-
-const isTokenRefused = (outcome: Opened) => !outcome.ok && outcome.isTokenRefused;
 
 /** Undefined if a new channel is needed: the provider renews none, there is none, or it is for another address or grant. */
 async function extendOpen(deps: WatchDeps, of: Renewal): Promise<Requested | undefined> {
   const { db, now } = deps;
   const { watch, connection, rules } = of;
-  if (rules.renewal === undefined) return undefined;
+  const { renewal } = rules;
+  if (renewal === undefined) return undefined;
   const at = now();
   const open = await store.findOpen(db, { ...watch, at });
   const isValid = open?.address === addressOf(deps, { ...watch, id: open?.id ?? '', rules });
   if (open === undefined || !isValid || open.askedAt < connection.grantedAt) return undefined;
-  const channel = { ...open, target: watch.target, expiresAt: lifeOf(of, at), now: at };
-  const renewed = await callWithRenewal(deps.credentials, await callOf(deps, of), {
-    call: (to) => renewChannel(to, channel),
-    isTokenRefused,
-  });
-  if (renewed.ok) return { ...renewed, id: open.id, secret: undefined, isExtended: true };
-  if (!renewed.isGone) return { ...renewed, id: undefined };
-  await store.deleteChannel(db, open.id);
+  const { id, resourceId } = open;
+  const channel = { id, resourceId, target: watch.target, expiresAt: lifeOf(of, at), now: at, renewal };
+  const renewed = await callWithRenewal(deps.credentials, of, (to) => renewChannel(to, channel));
+  if (renewed.ok) return { ...renewed, id, secret: undefined, isExtended: true };
+  if (!isGone(renewed)) return { ...renewed, id: undefined };
+  await store.deleteChannel(db, id);
   return undefined;
 }
 
@@ -215,24 +219,25 @@ async function openStored(deps: WatchDeps, of: Renewal): Promise<Requested> {
   const id = randomUUID();
   const token = randomBytes(32).toString('base64url');
   const at = now();
-  const expiresAt = lifeOf(of, at);
-  const address = addressOf(deps, { ...watch, id, rules });
-  const call = await callOf(deps, of);
+  const channel = {
+    ...{ id, token, target: watch.target, expiresAt: lifeOf(of, at) },
+    address: addressOf(deps, { ...watch, id, rules }),
+  };
   const isOurs = rules.headers === undefined && rules.handshake === undefined && !rules.response.secret;
-  const secret = isOurs ? connection.dataKey.sealJson(token, secretContext) : null;
+  const seal = (text: string) => connection.dataKey.sealJson(text, secretContext);
   await db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
-    await store.insertChannel(tx, { id, token, secret, address, watch, at, expiresAt });
+    await store.insertChannel(tx, {
+      ...{ ...channel, watch, at, secret: isOurs ? seal(ownSecret(rules, token)) : null },
+      resourceId: rules.response.resource === undefined ? id : null,
+    });
   });
-  const channel = { id, token, target: watch.target, address, expiresAt, now: at };
-  const opened = await callWithRenewal(deps.credentials, call, {
-    call: (to) => openChannel(to, channel),
-    isTokenRefused,
-  });
+  const opened = await callWithRenewal(deps.credentials, of, (to) =>
+    openChannel(to, { ...channel, now: at }),
+  );
   if (!opened.ok) return { ...opened, id };
-  const made =
-    opened.secret === undefined ? undefined : connection.dataKey.sealJson(opened.secret, secretContext);
-  return { ...opened, id, secret: made, isExtended: false };
+  const { secret } = opened;
+  return { ...opened, id, secret: secret === undefined ? undefined : seal(secret), isExtended: false };
 }
 
 /** Why a request would certainly fail. */

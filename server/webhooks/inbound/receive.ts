@@ -76,7 +76,7 @@ export async function receive(
     throw notFound(integration);
   }
   const at = now();
-  const secrets = channel ? [channel.secret] : secretsOf(integration, { proof: rules.proof, at });
+  const secrets = channel?.secrets ?? secretsOf(integration, { proof: rules.proof, at });
   const refuseFor = (fault: string | undefined) => {
     if (fault === undefined) return;
     log.warn({ integration: integration.key, refused: fault }, 'a webhook was rejected');
@@ -121,9 +121,9 @@ export async function receive(
   return { status: 200, ...(rules.answer_body === 'json' && { body: { status: 'success' } }) };
 }
 
-/** A push channel: its secret verifies the webhooks, and its connection receives them. */
+/** A push channel: one of its secrets verifies the webhooks, and its connection receives them. */
 export type Channel = {
-  secret: string;
+  secrets: string[];
   connection: { id: number; environmentId: number };
   /** Called once the effects of the webhook are stored. */
   onAccepted: (notice: ReadWebhook) => Promise<void>;
@@ -168,7 +168,8 @@ function answerTo(
 const notFound = ({ provider }: Integration) =>
   new AppError('not_found', `${provider.display_name} sends no webhooks to this integration.`);
 
-function secretsOf(
+/** The integration's secrets for the proof, the current one first. */
+export function secretsOf(
   { webhookSecret, formerWebhookSecret: former, client }: Integration,
   { proof, at }: { proof: WebhookSignature; at: Date },
 ): string[] {
