@@ -922,12 +922,13 @@ export function definitionSchema(modes: AuthModeTable) {
     const mode = modes.get(definition.auth_mode);
     const own = templateFields(definition);
     const known = { ...own, credentials: { ...ofCredentials, ...own.credentials } };
-    const addressRules = { fields: known, ownCredentialsOnly: mode?.ownCredentialsOnly === true };
-    for (const [path, template] of addressesOf(definition)) {
-      for (const fault of addressFaults(template, addressRules)) report(path, fault);
-    }
+    let ownCredentialsOnly = mode?.ownCredentialsOnly === true;
     for (const [path, template] of textsOf(definition)) {
       for (const fault of textFaults(template, { fields: known })) report(path, fault);
+      if (hasSecretSetting(template, definition)) ownCredentialsOnly = false;
+    }
+    for (const [path, template] of addressesOf(definition)) {
+      for (const fault of addressFaults(template, { fields: known, ownCredentialsOnly })) report(path, fault);
     }
     for (const [path, message] of mode?.definitionFaults?.(definition) ?? []) report(path, message);
     for (const [name, template] of Object.entries(definition.token?.params ?? {})) {
@@ -1044,6 +1045,16 @@ function textsOf(definition: DefinitionFields): Texts {
   for (const [path, text] of channels ? channelTexts(channels) : [])
     texts.push([['channels', ...path], text]);
   return [...texts, ...loginTexts(login, ['login']), ...loginTexts(renewal, ['login', 'renewal'])];
+}
+
+/** Whether the text has a secret of the integration. */
+function hasSecretSetting(
+  template: string,
+  { integration_config: settings }: Pick<DefinitionFields, 'integration_config'>,
+): boolean {
+  return Object.entries(settings).some(
+    ([name, { secret }]) => secret && template.includes(`\${integrationConfig.${name}}`),
+  );
 }
 
 /** The texts in a value, with their paths below `at`. */

@@ -147,8 +147,8 @@ const FIXED_SUFFIX = /^[A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+){2,}$/;
  * The faults of an address template of a definition. If there are none, no value can change the host.
  *
  * `ownCredentialsOnly`: all secrets sent to the address belong to the connection (API key, basic). Only then may a
- * connection choose a whole host. Otherwise the request contains the integration's client secret, and a whole host may
- * only come from `integrationConfig`.
+ * connection choose a whole host. Otherwise the request contains the integration's client secret or a secret setting, and a
+ * whole host may only come from `integrationConfig`.
  */
 export function addressFaults(
   template: string,
@@ -196,7 +196,7 @@ function faultsOfAddress(
     ) {
       faults.push(
         `${name} would choose the whole host: the template needs a fixed end such as ".example.com", ` +
-          'or the value must come from integrationConfig, since the client secret is sent there',
+          'or the value must come from integrationConfig, since a secret of the integration is sent there',
       );
     }
   }
