@@ -29,6 +29,8 @@ export type Profile = {
   endsBy?: { param: string; in: 'exchange' | 'exchange and refresh' };
   /** `iss` of the callback (RFC 9207). */
   issuer?: string;
+  /** The parameter of the callback with the code. */
+  codeIn: string;
 
   answer: 'json' | 'form';
   /** The field of the response to an exchange that contains the token object. */
@@ -68,6 +70,7 @@ export const standard: Profile = {
   needs: {},
   requestedScopes: { param: 'scope', separator: ' ' },
   offline: {},
+  codeIn: 'code',
   answer: 'json',
   tokenType: 'Bearer',
   life: 'expires_in',

@@ -58,6 +58,13 @@ const gitlab: Departures = { ...challenge, ...claims };
 
 const departures: Record<string, Departures> = {
   google,
+  'amazon-selling-partner': {
+    codeIn: 'spapi_oauth_code',
+    tokenType: 'bearer',
+    grantedScopes: 'absent',
+    refresh: 'repeats',
+    token: { header: 'x-amz-access-token' },
+  },
   airtable: {
     ...basic,
     ...challenge,
@@ -270,6 +277,7 @@ const departures: Record<string, Departures> = {
   webex: { userinfo: { id: '77', displayName: 'Ada' } },
   webflow: { ...lasting, ...numbered, tokenRequest: 'json' },
   'wordpress-com': { ...lasting, tokenType: 'bearer' },
+  workday: { ...basic, grantedScopes: 'absent' },
   wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'absent' },
   x: { ...basic, ...challenge, ...offlineScope('offline.access'), userinfo: { data: { id: '77' } } },
   xero: { ...basic, ...offlineScope('offline_access') },

@@ -130,7 +130,7 @@ class ProfileProvider {
   }
 
   #authorize(query: URLSearchParams): Reply {
-    const { clientIdIn, needs, needsChallenge, requestedScopes, offline, issuer } = this.#profile;
+    const { clientIdIn, needs, needsChallenge, requestedScopes, offline, issuer, codeIn } = this.#profile;
     const { client } = this.#setting;
     const isOwn = query.get(clientIdIn) === client.id && query.get('redirect_uri') === client.redirectUri;
     if (!isOwn || query.get('response_type') !== 'code') return json(400, { error: 'invalid_request' });
@@ -149,7 +149,7 @@ class ProfileProvider {
       const grant: Grant = { scopes, access: new Set(), refresh: undefined, isOffline };
       const code = this.#make('code');
       this.#codes.set(code, { grant, challenge });
-      back.searchParams.set('code', code);
+      back.searchParams.set(codeIn, code);
     }
     return { status: 302, headers: { location: back.href }, text: '' };
   }

@@ -67,11 +67,12 @@ export async function exchangeCode(
       codeVerifier: string | undefined;
     },
 ): Promise<TokenOutcome> {
-  const { definition, callbackParams } = context;
+  const { definition } = context;
   const token = tokenSection(definition);
   const server = serverOf(context, address(context, token.url));
   const client = clientOf(context);
-  const checked = checkCallback(server, client, context);
+  const callbackParams = renamedCode(context);
+  const checked = checkCallback(server, client, { ...context, callbackParams });
   if ('kind' in checked) return { ok: false, fault: checked };
   if (!callbackParams.get('code')) return { ok: false, fault: protocolFault('code_missing') };
   const request = (options: oauth.TokenEndpointRequestOptions) =>
@@ -119,6 +120,21 @@ export async function refreshToken(
     isRenewable: true,
     defaultScopes: undefined,
   });
+}
+
+/** The parameters of a callback with the code under the name of RFC 6749 §4.1.2. */
+function renamedCode({
+  definition,
+  callbackParams,
+}: {
+  definition: ProviderDefinition;
+  callbackParams: URLSearchParams;
+}): URLSearchParams {
+  const name = definition.authorization?.code_param;
+  if (name === undefined) return callbackParams;
+  const params = new URLSearchParams([...callbackParams].filter(([other]) => other !== 'code'));
+  for (const code of callbackParams.getAll(name)) params.append('code', code);
+  return params;
 }
 
 function checkCallback(

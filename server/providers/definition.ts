@@ -764,6 +764,11 @@ const fields = z.strictObject({
         .refine((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name), 'belongs to the protocol')
         .optional(),
       pkce: z.enum(['S256', 'none']).default('S256'),
+      /** The parameter of the callback with the code, if it is not `code`. */
+      code_param: z
+        .string()
+        .regex(/^[a-z_]+$/)
+        .optional(),
     })
     .optional(),
   token: tokenSchema.optional(),

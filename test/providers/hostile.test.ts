@@ -86,7 +86,7 @@ const hostile = fc.oneof(
 
 /** Fields that stand in a path, or in a host before a fixed end: only what an operator sets chooses a whole host. */
 function openFields(definition: ProviderDefinition) {
-  const wholeHost = /^https:\/\/[^/]*\$\{integrationConfig\.(\w+)\}(?=[/?]|$)/;
+  const wholeHost = /^(?:https:\/\/[^/]*)?\$\{integrationConfig\.(\w+)\}(?=[/?]|$)/;
   const templates = addressesOf(definition);
   const isOpen = (name: string) => !templates.some((template) => wholeHost.exec(template)?.[1] === name);
   return {

@@ -10,6 +10,14 @@ test('docs/reference/providers.md lists the providers as they are', () => {
   assert.equal(page, withTable(page, catalog), 'run node scripts/providers.ts');
 });
 
+test('at least 600 providers ship, and the facts of at most 250 were not compared with pages of the provider', () => {
+  const all = catalog.list();
+  assert.ok(all.length >= 600, `${all.length} providers`);
+  const imported = all.filter(({ level }) => level === 'community');
+  assert.ok(imported.length <= 250, `${imported.length} of the level community`);
+  assert.ok(all.filter(({ webhook }) => webhook !== undefined).length >= 30);
+});
+
 test('docs/guides/webhooks.md lists the webhooks as they are', () => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/guides/webhooks.md'), 'utf8');
   assert.equal(page, withWebhooks(page, catalog), 'run node scripts/providers.ts');

@@ -1,9 +1,10 @@
 import type { Catalog } from '../../server/providers/catalog.ts';
-import type {
-  FormField,
-  ProviderDefinition,
-  WebhookPlace,
-  WebhookRules,
+import {
+  type FormField,
+  LEVELS,
+  type ProviderDefinition,
+  type WebhookPlace,
+  type WebhookRules,
 } from '../../server/providers/definition.ts';
 
 const titles = (...forms: Readonly<Record<string, FormField>>[]) =>
@@ -11,13 +12,34 @@ const titles = (...forms: Readonly<Record<string, FormField>>[]) =>
 
 const HEAD = ['| name | provider | auth mode | asks for | level |', '|---|---|---|---|---|'];
 
-/** The list of docs/reference/providers.md: a table for each first category, with what each provider asks for. */
+/** The number of providers by auth mode and level. */
+function levelTable(catalog: Catalog): string {
+  const all = catalog.list();
+  const row = (title: string, of: readonly ProviderDefinition[]) => {
+    const counts = LEVELS.map((level) => of.filter((one) => one.level === level).length);
+    return `| ${[title, ...counts, of.length].join(' | ')} |`;
+  };
+  const byMode = [...Map.groupBy(all, ({ auth_mode }) => auth_mode)].toSorted(
+    ([, a], [, b]) => b.length - a.length,
+  );
+  return [
+    `| auth mode | ${LEVELS.join(' | ')} | all |`,
+    `|---|${'---|'.repeat(LEVELS.length)}---|`,
+    ...byMode.map(([mode, of]) => row(mode, of)),
+    row('all', all),
+  ].join('\n');
+}
+
+/**
+ * The list of docs/reference/providers.md: the numbers by auth mode and level, and a table for each first category, with what
+ * each provider asks for.
+ */
 export function providerTables(catalog: Catalog): string {
   const byCategory = Map.groupBy(catalog.list(), ({ categories: [first = 'other'] }) => first);
-  return [...byCategory.entries()]
+  const tables = [...byCategory.entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([category, all]) => [`## ${titleOf(category)}`, '', ...HEAD, ...all.map(rowOf)].join('\n'))
-    .join('\n\n');
+    .map(([category, all]) => [`## ${titleOf(category)}`, '', ...HEAD, ...all.map(rowOf)].join('\n'));
+  return [levelTable(catalog), ...tables].join('\n\n');
 }
 
 function rowOf(definition: ProviderDefinition): string {
