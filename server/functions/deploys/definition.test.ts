@@ -44,6 +44,11 @@ test('the declarations of a bundle become a definition, with defaults for missin
   }
 });
 
+test('an empty scope is left out', () => {
+  const result = read({ ...sync, scopes: ['', 'files.read'] });
+  assert.deepEqual('definition' in result && result.definition.scopes, ['files.read']);
+});
+
 test('an invalid description of a bundle is refused', () => {
   const hostile: unknown[] = [
     null,

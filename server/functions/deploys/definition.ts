@@ -16,7 +16,8 @@ export const functionName = z
   .string()
   .regex(/^[A-Za-z0-9_-]{1,255}$/, 'must be up to 255 of A-Z a-z 0-9 _ -');
 const modelName = /^[A-Za-z0-9][A-Za-z0-9_-]{0,254}$/;
-const scope = text({ min: 1, max: 1024 });
+/** Empty names, which some functions have, are left out. */
+const scope = text({ max: 1024 });
 const jsonSchema = z.record(z.string(), z.unknown());
 export type JsonSchema = z.infer<typeof jsonSchema>;
 
@@ -133,7 +134,8 @@ export function readDescription(
     description,
     ...{ frequency: null, frequency_s: null, auto_start: false, track_deletes: false, sync_type: null },
     ...{ models: [], models_json_schema: { definitions: {} }, input: null, output: null },
-    ...{ metadata, checkpoint, scopes: scopes ?? [], webhook_subscriptions: [], has_webhook: false },
+    ...{ metadata, checkpoint, webhook_subscriptions: [], has_webhook: false },
+    scopes: scopes?.filter((name) => name !== '') ?? [],
     ...{ event: null, read_only: false, features: [...features], sdk_version: sdkVersion },
   };
   if (data.type === 'action') {
