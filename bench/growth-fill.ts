@@ -62,6 +62,10 @@ const statements = (numbers: (of: keyof ReturnType<typeof rowsOf>) => string, fi
      case when n % 1000 = 7 then 'needs_reauth' else 'active' end, now() - n * interval '1 s', now() - n * interval '1 s',
      now()
    from scale, ${numbers('connections')}`,
+  `insert into connection_name (connection_id, environment_id, created_at, names)
+   select id, environment_id, created_at, names_of(connection)
+   from connection
+   where id > (select connection from scale)`,
   // Deleted connections stay as rows.
   `insert into connection (environment_id, integration_id, connection_id, deleted_at)
    select environment, integrations[1], 'deleted-' || n, now()
@@ -140,7 +144,8 @@ const statements = (numbers: (of: keyof ReturnType<typeof rowsOf>) => string, fi
    from scale, ${numbers('operations')}
    cross join lateral (
      select ${firstMs} + (hashint8(n) & 1048575) * ${days * dayMs - 3_600_000}::bigint / 1048576 as ms
-   ) as at`,
+   ) as at
+   order by ms`,
   `insert into operation_count (
      environment_id, span_s, begins_at, type, status, integration, target, variant, count, histogram
    )

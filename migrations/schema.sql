@@ -200,7 +200,7 @@ create table connection (
 CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_account_email ON public.connection USING btree (environment_id, lower(account_email)) WHERE ((account_email IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
-CREATE INDEX connection_deleted ON public.connection USING btree (id) WHERE (deleted_at IS NOT NULL);
+CREATE INDEX connection_deleted ON public.connection USING btree (deleted_at, id) WHERE (deleted_at IS NOT NULL);
 CREATE INDEX connection_end_user ON public.connection USING btree (environment_id, ((end_user ->> 'id'::text))) WHERE (((end_user ->> 'id'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_end_user_email ON public.connection USING btree (environment_id, lower((end_user ->> 'email'::text))) WHERE (((end_user ->> 'email'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
@@ -221,6 +221,19 @@ CREATE INDEX connection_token_slots ON public.connection USING btree (id) WHERE 
 CREATE INDEX connection_unused ON public.connection USING btree (integration_id, refreshed_at) WHERE ((deleted_at IS NULL) AND (status = 'active'::text));
 CREATE INDEX connection_withheld ON public.connection USING btree (integration_id, withheld_until) WHERE (withheld_until IS NOT NULL);
 CREATE TRIGGER connection_destroys_data_key AFTER DELETE OR UPDATE OF data_key ON public.connection FOR EACH ROW EXECUTE FUNCTION destroy_data_key();
+CREATE TRIGGER connection_is_named AFTER INSERT ON public.connection FOR EACH ROW EXECUTE FUNCTION name_connection();
+CREATE TRIGGER connection_is_renamed AFTER UPDATE OF connection_id, account_id, account_email, end_user, deleted_at ON public.connection FOR EACH ROW WHEN ((((((old.connection_id IS DISTINCT FROM new.connection_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.account_email IS DISTINCT FROM new.account_email)) OR (old.end_user IS DISTINCT FROM new.end_user)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at))) EXECUTE FUNCTION name_connection();
+
+create table connection_name (
+  connection_id bigint not null,
+  environment_id bigint not null,
+  created_at timestamp with time zone not null,
+  names text not null,
+  constraint connection_name_connection_id_fkey FOREIGN KEY (connection_id) REFERENCES connection(id) ON DELETE CASCADE,
+  constraint connection_name_pkey PRIMARY KEY (connection_id)
+);
+CREATE INDEX connection_name_newest ON public.connection_name USING btree (environment_id, created_at DESC, connection_id DESC);
+CREATE INDEX connection_name_trigrams ON public.connection_name USING gin (trigrams(names)) WITH (gin_pending_list_limit='512');
 
 create table consumer (
   id bigint generated always as identity not null,
@@ -1261,6 +1274,34 @@ begin
 end;
 $function$;
 
+CREATE OR REPLACE FUNCTION public.name_connection()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if new.deleted_at is not null then
+    delete from connection_name where connection_id = new.id;
+  else
+    insert into connection_name (connection_id, environment_id, created_at, names)
+    values (new.id, new.environment_id, new.created_at, names_of(new))
+    on conflict on constraint connection_name_pkey do update set names = excluded.names;
+  end if;
+  return null;
+end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.names_of(connection)
+ RETURNS text
+ LANGUAGE sql
+ STABLE
+AS $function$
+  select string_agg(distinct lower(name), chr(10))
+  from unnest(array[
+    $1.connection_id, $1.account_id, $1.account_email, $1.end_user ->> 'id', $1.end_user ->> 'display_name',
+    $1.end_user ->> 'email'
+  ]) as name
+$function$;
+
 CREATE OR REPLACE FUNCTION public.refuse_audit_change()
  RETURNS trigger
  LANGUAGE plpgsql
@@ -1277,4 +1318,12 @@ begin
   end if;
   raise exception 'the audit log is append-only: % is refused', lower(tg_op) using errcode = 'insufficient_privilege';
 end
+$function$;
+
+CREATE OR REPLACE FUNCTION public.trigrams(names text)
+ RETURNS text[]
+ LANGUAGE sql
+ IMMUTABLE PARALLEL SAFE STRICT COST 5000
+AS $function$
+  select array(select substr(names, n, 3) from generate_series(1, length(names) - 2) as n)
 $function$;

@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { openEmptyDatabase, openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import { held, type RowsByVersion, rowsByVersion } from '../../test/support/rows-by-version.ts';
 import { auditSequence, verifyAudit } from '../activity/audit-chain.ts';
+import { countConnections } from '../connections/store/list.ts';
 import { findConnection } from '../connections/store/store.ts';
 import { getEnvironment } from '../environments/store.ts';
 import { readFeed } from '../events/feed.ts';
@@ -95,6 +96,7 @@ async function readAll(db: Db, { number, rows }: { number: number; rows: RowsByV
     vault: rows.vault,
   });
   assert.deepEqual(connection?.credentials, held.credentials);
+  assert.equal(await countConnections(db, { environmentId, search: connectionId }), 1);
   if (number < 6) return;
   const page = await listRecords(db, {
     ...{

@@ -28,6 +28,9 @@ const statements = ({ connections, datasets, rows }: OtherOwners): string[] => [
   `insert into connection (environment_id, integration_id, connection_id, data_key, account_id)
    select ${oneOf(200)}, ${oneOf(400)}, 'other-' || n, gen_random_uuid(), 'account-' || n
    from ${numbers(connections)}`,
+  `insert into connection_name (connection_id, environment_id, created_at, names)
+   select id, environment_id, created_at, names_of(connection)
+   from connection`,
   `insert into dataset (connection, model, variant, last_seq, records)
    select id, 'Row', 'base', case when id <= ${datasets} then 1000 else 0 end, case when id <= ${datasets} then 1000 else 0 end
    from connection

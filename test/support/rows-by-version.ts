@@ -292,5 +292,10 @@ export function rowsByVersion(): RowsByVersion {
     `insert into dataset_outbox (dataset_id, id, sequence, entry) values (1, ${uuid(30)}, 'audit', '${entry}');`,
   );
   after.set(65, 'update connection set is_unverified = true, lacks_scopes = true where deleted_at is null;');
+  after.set(
+    67,
+    `insert into connection_name (connection_id, environment_id, created_at, names)
+     select id, environment_id, created_at, names_of(connection) from connection where id = 1;`,
+  );
   return { vault, after };
 }

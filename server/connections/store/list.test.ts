@@ -14,10 +14,12 @@ import {
   countByIntegration,
   countByStatus,
   countConnections,
+  countNamed,
   listConnections,
   resolved,
   selectCount,
   selectIntegrationCounts,
+  selectNamed,
   selectPage,
   selectStatusCounts,
 } from './list.ts';
@@ -135,6 +137,62 @@ test('the search finds a part of each name, and takes special characters literal
   for (const search of ['%', '_', '\\', 'c_711']) assert.deepEqual(await list({ search }), [], search);
 });
 
+test('a search for a frequent or a rare text finds the same on each page as it counts', async () => {
+  const all = await list({}, { limit: many });
+  for (const search of ['example', 'PERSON 42', 'on 7', '99', '1']) {
+    const found = all.filter((id) =>
+      `${id} Person ${id.slice(1)}`.toLowerCase().includes(search.toLowerCase()),
+    );
+    const expected = search === 'example' ? all : found;
+    assert.ok(expected.length > 50);
+    assert.equal(await count({ search }), expected.length, search);
+    for (const [limit, page] of [
+      ...[
+        [10, 0],
+        [10, 1],
+        [25, 3],
+        [1_000, 1],
+      ],
+      [many, 0],
+    ] as const) {
+      assert.deepEqual(
+        await list({ search }, { limit, page }),
+        expected.slice(limit * page, limit * (page + 1)),
+        search,
+      );
+    }
+  }
+  const [, position] = (
+    await listConnections(database.db, {
+      ...{ vault, filter: filter({ search: 'person 42' }), sort: 'created', limit: 2, page: 0 },
+    })
+  ).map(({ position }) => position);
+  const [first, second, third] = await list({ search: 'person 42' }, { limit: 3 });
+  assert.deepEqual(
+    await list({ search: 'person 42' }, { limit: 1, before: position }),
+    [third],
+    `${first}, ${second}`,
+  );
+  assert.deepEqual(await list({ search: 'person 4207', statuses: ['needs_reauth'] }), []);
+  assert.deepEqual(await list({ search: 'person 4007', statuses: ['needs_reauth'] }), ['c4007']);
+  assert.deepEqual(await list({ search: 'person 4006' }, { sort: 'last_used' }), ['c4006']);
+});
+
+test('a search finds the present name of an account, and no deleted connection', async () => {
+  const { db } = database;
+  const rename = (values: string) => db.query(`update connection set ${values} where connection_id = 'c5'`);
+  await rename(`account_email = 'Zoë@Example.ORG', end_user = '{"id":"u","display_name":"李明"}'`);
+  for (const search of ['zoë@', 'EXAMPLE.org', '李', '李明', 'example.org'])
+    assert.deepEqual(await list({ search }), ['c5'], search);
+  assert.deepEqual(await list({ search: 'person5@' }), []);
+  await rename('credentials_version = credentials_version + 1');
+  await rename(`deleted_at = now(), data_key = null`);
+  assert.deepEqual(await list({ search: 'zoë@' }), []);
+  assert.deepEqual(await db.query(`select from connection_name where names like '%zoë%'`), []);
+  await rename(`deleted_at = null, data_key = gen_random_uuid(), account_email = 'person5@example.com'`);
+  assert.deepEqual(await list({ search: 'person5@' }), ['c5']);
+});
+
 test('by last use the latest come first, those never used last, and pages join without a gap', async () => {
   const all = await list({}, { sort: 'last_used', limit: many });
   assert.equal(new Set(all).size, many - 1);
@@ -207,6 +265,13 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
     [150, selectPage({ ...page, filter: filter(), sort: 'created', before: '1769000000000000-5000' })],
     [150, selectCount(filter({ statuses: ['needs_reauth', 'blocked'] }))],
     [150, selectCount(filter())],
+    ...['example', 'person 4', 'person 4711', 'none such'].flatMap(
+      (search) =>
+        [
+          [150, { compile: () => selectNamed({ ...page, filter: filter({ search }) }) }],
+          [180, { compile: () => countNamed(filter({ search })) }],
+        ] as const,
+    ),
     [150, { compile: () => selectStatusCounts(environmentId) }],
     [150, { compile: () => selectIntegrationCounts(environmentId) }],
     ...(await Promise.all(

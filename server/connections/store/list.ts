@@ -48,7 +48,12 @@ export async function listConnections(
   { vault, ...page }: ConnectionPage & { vault: Vault },
 ): Promise<(ListedConnection & { position: string })[]> {
   const filter = await resolved(db, page.filter);
-  const rows = await db.run(selectPage({ ...page, filter }));
+  const isByName = page.sort === 'created' && isSearchAlone(filter);
+  const rows = await db.run(
+    isByName
+      ? selectPage({ ...page, filter: await findNamed(db, { ...page, filter }), page: 0 })
+      : selectPage({ ...page, filter }),
+  );
   return rows.map(({ madeAtUs, ...row }) => ({
     ...listedFrom(row, vault),
     position: `${madeAtUs}-${row.id}`,
@@ -59,13 +64,117 @@ export async function listConnections(
 const maxCounted = 10_000;
 
 /** The number of connections on all pages, up to `maxCounted`. */
-export async function countConnections(db: Queryable, filter: ConnectionFilter): Promise<number> {
-  const [row] = await db.run(selectCount(await resolved(db, filter)));
+export async function countConnections(db: Queryable, given: ConnectionFilter): Promise<number> {
+  const filter = await resolved(db, given);
+  const [row] = await db.run(
+    isSearchAlone(filter) ? { compile: () => countNamed(filter) } : selectCount(filter),
+  );
   return row?.count ?? 0;
 }
 
 /** Has row IDs of integrations: the planner has statistics about them. */
-type ResolvedFilter = Omit<ConnectionFilter, 'integrationKeys'> & { integrationIds?: number[] | undefined };
+type ResolvedFilter = Omit<ConnectionFilter, 'integrationKeys'> & {
+  integrationIds?: number[] | undefined;
+  /** Only these rows. */
+  ids?: number[] | undefined;
+};
+
+/** Such a search reads names alone, which are in the order of the list. */
+function isSearchAlone(filter: ResolvedFilter): boolean {
+  return filter.search !== undefined && conditionsOf({ ...filter, search: undefined }).length === 1;
+}
+
+/** The newest names, in which a search looks first. */
+const maxNearest = 1_000;
+const newestFirst = sql`order by created_at desc, connection_id desc`;
+
+/** A search in the newest names finds a frequent text, and a rare one by the index of trigrams. */
+export function selectNamed({ filter, limit, page, before }: Omit<ConnectionPage, 'sort'>) {
+  const older = before === undefined ? sql`true` : isBefore(before, sql`(created_at, connection_id)`);
+  const wanted = limit * (page + 1);
+  return sql<{ id: number }>`
+    with nearest as materialized (
+      select connection_id, created_at
+      from (${newestNames(filter, older)}) as listed
+      where ${isNamed(filter)}
+      ${newestFirst}
+      limit ${wanted}
+    )
+    select connection_id as id
+    from (
+      select * from nearest where (select count(*) from nearest) = ${wanted}
+      union all
+      (
+        select connection_id, created_at
+        from connection_name
+        where
+          (select count(*) from nearest) < ${wanted}
+          and environment_id = ${filter.environmentId}
+          and ${older}
+          and ${hasTrigrams(filter)}
+          and ${isNamed(filter)}
+        ${newestFirst}
+        limit ${wanted}
+      )
+    ) as found
+    ${newestFirst}
+    limit ${limit}
+    offset ${limit * page}`.compile(tables);
+}
+
+function newestNames({ environmentId }: ConnectionFilter, condition: RawBuilder<unknown>) {
+  return sql`
+    select connection_id, created_at, names
+    from connection_name
+    where environment_id = ${environmentId} and ${condition}
+    ${newestFirst}
+    limit ${maxNearest}`;
+}
+
+async function findNamed(db: Queryable, page: Omit<ConnectionPage, 'sort'>): Promise<ResolvedFilter> {
+  const rows = await db.run({ compile: () => selectNamed(page) });
+  return { environmentId: page.filter.environmentId, ids: rows.map(({ id }) => id) };
+}
+
+/** To count a text that one of 50 names has, the names themselves are read. */
+export function countNamed(filter: ConnectionFilter) {
+  const counted = (isFrequent: boolean, condition: RawBuilder<unknown>) => sql`(
+    select
+    from connection_name
+    where
+      (select is_frequent from nearest) = ${isFrequent}
+      and environment_id = ${filter.environmentId}
+      and ${condition}
+      and ${isNamed(filter)}
+    limit ${maxCounted}
+  )`;
+  return sql<{ count: number }>`
+    with nearest as materialized (
+      select count(*) >= ${maxNearest / 50} as is_frequent
+      from (${newestNames(filter, sql`true`)}) as listed
+      where ${isNamed(filter)}
+    )
+    select count(*)::integer as count
+    from (
+      ${counted(true, sql`true`)}
+      union all
+      ${counted(false, hasTrigrams(filter))}
+    ) as found`.compile(tables);
+}
+
+function isNamed({ search = '' }: ConnectionFilter): RawBuilder<boolean> {
+  return sql`names like lower(${`%${search.replace(/[\\%_]/g, '\\$&')}%`})`;
+}
+
+/** A shorter text has none. */
+function hasTrigrams({ search = '' }: ConnectionFilter): RawBuilder<boolean> {
+  return [...search].length < 3 ? sql`true` : sql`trigrams(names) @> trigrams(lower(${search}))`;
+}
+
+function isBefore(position: string, of: RawBuilder<unknown>): RawBuilder<boolean> {
+  const [, atUs, id] = positionForm.exec(position) ?? [];
+  return sql`${of} < (timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint)`;
+}
 
 export async function resolved(
   db: Queryable,
@@ -82,20 +191,26 @@ export async function resolved(
 
 export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: ResolvedFilter }) {
   const { filter, sort, limit, page, before } = given;
-  const ordered =
+  const conditions = conditionsOf(filter);
+  if (before !== undefined) conditions.push(isBefore(before, sql`(connection.created_at, connection.id)`));
+  const inOrder =
     sort === 'created'
-      ? selectListed().orderBy('connection.created_at', 'desc')
-      : selectListed().orderBy('connection.last_used_at', (by) => by.desc().nullsLast());
-  const [, atUs, id] = positionForm.exec(before ?? '') ?? [];
-  const after = sql<boolean>`(connection.created_at, connection.id) < (
-    timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint
-  )`;
-  return ordered
+      ? sql`connection.created_at desc, connection.id desc`
+      : sql`connection.last_used_at desc nulls last, connection.id desc`;
+  // The other tables are joined to the page alone.
+  const withPage = tables.with('connection', (by) =>
+    by
+      .selectFrom('connection')
+      .selectAll()
+      .where('deleted_at', 'is', null)
+      .where(({ and }) => and(conditions))
+      .orderBy(inOrder)
+      .limit(limit)
+      .offset(limit * page),
+  );
+  return selectListed(withPage)
     .select(sql<string>`(extract(epoch from connection.created_at) * 1000000)::bigint::text`.as('madeAtUs'))
-    .where(({ and }) => and(atUs === undefined ? conditionsOf(filter) : [...conditionsOf(filter), after]))
-    .orderBy('connection.id', 'desc')
-    .limit(limit)
-    .offset(limit * page);
+    .orderBy(inOrder);
 }
 
 export function selectCount(filter: ResolvedFilter) {
@@ -147,13 +262,13 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
     ofUser(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);
   // The index has only connections with tags.
   if (tags && Object.keys(tags).length > 0) and(sql`tags <> '{}' and tags @> ${JSON.stringify(tags)}::jsonb`);
-  if (search !== undefined) {
-    const part = `%${search.replace(/[\\%_]/g, '\\$&')}%`;
-    and(sql`concat_ws(
-      chr(10), connection.connection_id, account_id, account_email, end_user->>'id', end_user->>'display_name',
-      end_user->>'email'
-    ) ilike ${part}`);
-  }
+  if (filter.ids) and(sql`connection.id = any(${filter.ids})`);
+  if (search !== undefined)
+    and(sql`connection.id in (
+      select connection_id
+      from connection_name
+      where environment_id = ${filter.environmentId} and ${hasTrigrams(filter)} and ${isNamed(filter)}
+    )`);
   return conditions;
 }
 

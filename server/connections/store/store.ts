@@ -117,8 +117,8 @@ const headColumns = [
   /** The last use of the credentials, at most a minute late (`refresh/credentials.ts`). */
   'connection.last_used_at as lastUsedAt',
 ] as const;
-export const selectHeads = () =>
-  tables
+export const selectHeads = (from: Pick<typeof tables, 'selectFrom'> = tables) =>
+  from
     .selectFrom('connection')
     .innerJoin('integration', 'integration.id', 'connection.integration_id')
     .select(headColumns)
@@ -137,8 +137,8 @@ export const selectHeads = () =>
     ])
     .where('connection.deleted_at', 'is', null);
 /** A connection without its data key counts as deleted, also if a backup was restored without that key. */
-export const selectListed = () =>
-  selectHeads()
+export const selectListed = (from?: Pick<typeof tables, 'selectFrom'>) =>
+  selectHeads(from)
     .leftJoin('data_key', 'data_key.id', 'connection.data_key')
     .select(['data_key.wrapped as data_key', 'connection.metadata']);
 export const selectConnections = () =>

@@ -265,6 +265,8 @@ export async function connectionIds(
 }
 
 const dayMs = 86_400_000;
+/** The time from `deleted_at` to the commit of a deletion, and the difference of two nodes' clocks, are shorter. */
+const maxCommitMs = 3_600_000;
 /** Bounds one run of the job, so that it does not delay the next one. */
 const maxRounds = 50;
 
@@ -281,9 +283,12 @@ export function runSweepJob({
   now: () => Date;
   keptDays: number;
 }): Job<Record<string, never>> {
+  /** The syncs of connections that were deleted before are gone. Unknown at the start: a node may have stood still. */
+  let sweptBefore = new Date(0);
   return {
     name: 'functions.runs',
     async run() {
+      const startedAt = now();
       await endLost(db, now());
       await bringNearer(db, now());
       const before = new Date(now().getTime() - keptDays * dayMs);
@@ -292,7 +297,7 @@ export function runSweepJob({
       }
       const isOfDeleted = (table: string) =>
         `exists (
-           select from connection where connection.id = ${table}.connection_id and connection.deleted_at is not null
+           select from connection where connection.id = ${table}.connection_id and connection.deleted_at >= $1
          )`;
       for (const [table, where] of [
         // A sync takes its runs along, which may be many.
@@ -301,7 +306,8 @@ export function runSweepJob({
         ['function_checkpoint', isOfDeleted('function_checkpoint')],
         ['function_state', isOfDeleted('function_state')],
       ] as const)
-        await deleteInSteps(db, { table, where, values: [] });
+        await deleteInSteps(db, { table, where, values: [sweptBefore] });
+      sweptBefore = new Date(startedAt.getTime() - maxCommitMs);
       await db.query("delete from function_lock where lease_until < now() - interval '1 day'");
     },
   };

@@ -79,44 +79,27 @@ const ofFunctions = ([functions]: Values) =>
   functions.length === 1
     ? 'sync.function_id between ($1::bigint[])[1] and ($1::bigint[])[1]'
     : 'sync.function_id = any($1::bigint[])';
-const orderOf = ([functions]: Values) =>
-  functions.length === 1 ? 'found.function_id, found.id' : 'found.id';
+const orderOf = ([functions]: Values, of: string) =>
+  functions.length === 1 ? `${of}.function_id, ${of}.id` : `${of}.id`;
+/** The syncs of a filter. $1: their functions, $2: their connections, null for all. */
+const ofValues = (values: Values) =>
+  `${ofFunctions(values)} and ($2::bigint[] is null or sync.connection_id = any($2))`;
 
-/** Syncs with their state. $1: their functions, $2: their connections, null for all. */
-const found = (values: Values) => `
-  select
-    sync.*,
-    function.environment_id,
-    connection.data_key as "dataKey",
-    integration.key as "integrationKey",
-    connection.connection_id as "connectionId",
-    connection.account_email as "accountEmail",
-    function.name as function,
-    function.is_enabled as "isEnabled",
-    version.definition ->> 'frequency' as "frequencyText",
-    version.definition -> 'models' as models,
-    current.id as "currentId",
-    current.state as "currentState",
-    case
-      when current.id is not null or again.sync_id is not null then 'running'
-      when sync.state = 'paused' then 'paused'
-      when sync.held is not null then 'held'
-      when sync.failures > 0 then 'failing'
-      else 'active'
-    end as "is"
-  from sync
-  join function on function.id = sync.function_id
-  join function_version version on version.id = function.version_id
-  join integration on integration.id = function.integration_id
-  join connection on connection.id = sync.connection_id and connection.deleted_at is null
+const joinRuns = `
   left join run as current
     on current.sync_id = sync.id and current.kind = 'sync' and current.state in ('waiting', 'running')
-  left join sync_again as again on again.sync_id = sync.id
-  where ${ofFunctions(values)}
-    and ($2::bigint[] is null or sync.connection_id = any($2))`;
+  left join sync_again as again on again.sync_id = sync.id`;
+const stateSql = `
+  case
+    when current.id is not null or again.sync_id is not null then 'running'
+    when sync.state = 'paused' then 'paused'
+    when sync.held is not null then 'held'
+    when sync.failures > 0 then 'failing'
+    else 'active'
+  end`;
 
 /** SQL that finds the syncs that may have a state, by an index: few of many syncs have one of these. */
-const candidates: Partial<Record<SyncState, string>> = {
+const candidates: Record<SyncState, string> = {
   running: `sync.id in (
     select sync_id from run where kind = 'sync' and state in ('waiting', 'running')
     union all
@@ -125,6 +108,7 @@ const candidates: Partial<Record<SyncState, string>> = {
   paused: `sync.state = 'paused'`,
   held: 'sync.held is not null',
   failing: 'sync.failures > 0',
+  active: 'true',
 };
 
 /** Reads IDs first: the planner has statistics about them. Undefined if no sync matches. */
@@ -174,14 +158,14 @@ export async function listSyncs(
   const rows = await q.query<SyncRow>(
     `select
        found.id,
-       "integrationKey",
+       integration.key as "integrationKey",
        "connectionId",
        "accountEmail",
-       function,
-       "isEnabled",
+       function.name as function,
+       function.is_enabled as "isEnabled",
        variant,
        "is",
-       "frequencyText",
+       version.definition ->> 'frequency' as "frequencyText",
        frequency_s as "frequencyS",
        next_at as "nextAt",
        last_succeeded_at as "lastSucceededAt",
@@ -192,21 +176,37 @@ export async function listSyncs(
        to_jsonb(last) as last,
        case when last.error is not null then (select wrapped from data_key where id = "dataKey") end as "wrappedKey",
        found.connection_id as connection,
-       found.models
-     from (${found(values)} and ${(state && candidates[state]) ?? 'true'}) as found
+       version.definition -> 'models' as models
+     from (
+       select
+         sync.*,
+         connection.data_key as "dataKey",
+         connection.connection_id as "connectionId",
+         connection.account_email as "accountEmail",
+         current.id as "currentId",
+         current.state as "currentState",
+         ${stateSql} as "is"
+       from sync
+       join connection on connection.id = sync.connection_id and connection.deleted_at is null
+       ${joinRuns}
+       where ${ofValues(values)} and sync.id > $3 and ${state === undefined ? 'true' : `${candidates[state]} and ${stateSql} = '${state}'`}
+       order by ${orderOf(values, 'sync')}
+       limit $4
+     ) as found
+     join function on function.id = found.function_id
+     join function_version version on version.id = function.version_id
+     join integration on integration.id = function.integration_id
      left join lateral (
        select run.id, run.state, run.ended_at, run.error
        from run
        where run.sync_id = found.id
-         and run.environment_id = found.environment_id
+         and run.environment_id = function.environment_id
          and run.ended_at is not null
        order by run.id desc
        limit 1
      ) as last on true
-     where found.id > $3 and ($4::text is null or "is" = $4)
-     order by ${orderOf(values)}
-     limit $5`,
-    [...values, after, state ?? null, limit],
+     order by ${orderOf(values, 'found')}`,
+    [...values, after, limit],
   );
   const keys = keyReader(vault);
   const held = await listHeldDeletes(
@@ -242,14 +242,19 @@ const maxCounted = 10_000;
 
 /**
  * The number of syncs in each state, `maxCounted` in all at most. Reads only an index, and those in a state other than
- * `active`. Syncs of a connection that was deleted in the last minute may count as active.
+ * `active`. Syncs of a connection that was deleted in the last minute may count.
  */
 export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.input<typeof syncCountsWire>> {
   const values = await valuesOf(q, filter);
   if (values === undefined) return { running: 0, paused: 0, held: 0, failing: 0, active: 0 };
   const { paused, held, failing, running } = candidates;
-  const foundBy = (condition: string) =>
-    `(select found.id, found."is" from (${found(values)} and ${condition}) as found limit ${maxCounted})`;
+  const foundBy = (condition: string) => `(
+    select sync.id, ${stateSql} as "is"
+    from sync
+    ${joinRuns}
+    where ${ofValues(values)} and ${condition}
+    limit ${maxCounted}
+  )`;
   const others = syncStates.filter((is) => is !== 'active');
   const [counts] = await q.query<z.input<typeof syncCountsWire>>(
     `select
@@ -259,21 +264,24 @@ export async function countSyncs(q: Queryable, filter: SyncFilter): Promise<z.in
          from (
            select
            from sync
-           where ${ofFunctions(values)} and ($2::bigint[] is null or connection_id = any($2))
+           where ${ofValues(values)}
            limit ${maxCounted}
          ) as listed
        ) - count(*)) as active
      from (
        ${foundBy(`(${paused} or ${held} or ${failing})`)}
        union
-       ${foundBy(running!)}
+       ${foundBy(running)}
      ) as other`,
     values,
   );
   return counts!;
 }
 
-/** Functions with syncs whose last run failed, those with most failing syncs first, up to `limit`. */
+/**
+ * Functions with syncs whose last run failed, those with most failing syncs first, up to `limit`. Syncs of a connection that was
+ * deleted in the last minute may count.
+ */
 export function listFailingSyncs(
   q: Queryable,
   { environmentId, limit }: { environmentId: number; limit: number },
@@ -283,7 +291,6 @@ export function listFailingSyncs(
      from function
      join integration on integration.id = function.integration_id
      join sync on sync.function_id = function.id
-     join connection on connection.id = sync.connection_id and connection.deleted_at is null
      where function.environment_id = $1
        and function.is_enabled
        and sync.state = 'active'
