@@ -293,7 +293,7 @@ export function rowsByVersion(): RowsByVersion {
   );
   after.set(65, 'update connection set is_unverified = true, lacks_scopes = true where deleted_at is null;');
   after.set(
-    67,
+    68,
     `insert into connection_name (connection_id, environment_id, created_at, names)
      select id, environment_id, created_at, names_of(connection) from connection where id = 1;`,
   );

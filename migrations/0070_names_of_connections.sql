@@ -1,4 +1,4 @@
--- The names of the connections that exist. Not with 0067, whose trigger locks the table of connections until its commit.
+-- The names of the connections that exist. Not with 0068, whose trigger locks the table of connections until its commit.
 -- runs with: 0033
 
 -- safe: it locks no table, and takes some seconds for 100,000 connections. Its locks of rows keep a connection from being deleted
