@@ -43,7 +43,7 @@ test('each problem is counted once, in its environment', async () => {
      cross join generate_series(1, count) as n`,
     at,
   );
-  // Of each function: syncs with failures, and others that do not count.
+  // Of each function: syncs with failures, and others that do not count. A job removes those of deleted connections.
   await db.query(
     `with functions as (
        insert into function (environment_id, integration_id, kind, name, origin, is_enabled)
@@ -60,7 +60,7 @@ test('each problem is counted once, in its environment', async () => {
        case when connection.connection_id = 'needs_reauth3' then '{"code":"connection_dead"}'::jsonb end
      from functions
      cross join connection
-     where connection.environment_id = $1`,
+     where connection.environment_id = $1 and connection.deleted_at is null`,
     at,
   );
   await db.query(
