@@ -33,27 +33,35 @@ export type OutboxEntry = {
   entry: string;
   /** In UTC, to the microsecond: `2026-01-31T12:00:00.000001Z`. */
   writtenAt: string;
+  /** The transaction that wrote it. */
+  writtenIn: string;
   ordinal: number;
 };
 
-/** The oldest entries for a sequence, in the order of their writes. None was written before `from`. */
-export function readOutbox(
+/**
+ * The oldest entries for a sequence, in the order of their writes. None was written before `from`. Reads the order of the
+ * transactions, which the primary key has, so that its cost does not depend on the number of entries that wait. Concurrent
+ * transactions may write in another order than that of their IDs: it reads twice as many, more than transactions run at once.
+ */
+export async function readOutbox(
   q: Queryable,
   of: { sequence: SequenceName; from: string; limit: number },
 ): Promise<OutboxEntry[]> {
-  return q.query<OutboxEntry>(
+  const oldest = await q.query<OutboxEntry>(
     `select
        dataset_id as "datasetId",
        id,
        entry::text as entry,
        to_char(written_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "writtenAt",
+       written_in::text as "writtenIn",
        ordinal
      from dataset_outbox
      where sequence = '${of.sequence}' and written_in >= $1::xid8
-     order by ordinal
+     order by written_in, ordinal
      limit $2`,
-    [of.from, of.limit],
+    [of.from, 2 * of.limit],
   );
+  return oldest.sort((one, other) => one.ordinal - other.ordinal).slice(0, of.limit);
 }
 
 /** Removes entries. Several nodes may do it at once. */
@@ -62,9 +70,16 @@ export async function removeFromOutbox(
   of: { sequence: SequenceName; from: string; entries: readonly OutboxEntry[] },
 ): Promise<void> {
   if (of.entries.length === 0) return;
+  const last = Math.max(...of.entries.map(({ writtenIn }) => Number(writtenIn)));
   await q.query(
     `delete from dataset_outbox
-     where sequence = '${of.sequence}' and written_in >= $1::xid8 and dataset_id = any($2::bigint[]) and id = any($3::uuid[])`,
-    [of.from, [...new Set(of.entries.map(({ datasetId }) => datasetId))], of.entries.map(({ id }) => id)],
+     where sequence = '${of.sequence}'
+       and written_in between $1::xid8 and $2::xid8
+       and dataset_id = any($3::bigint[])
+       and id = any($4::uuid[])`,
+    [
+      ...[of.from, String(last), [...new Set(of.entries.map(({ datasetId }) => datasetId))]],
+      of.entries.map(({ id }) => id),
+    ],
   );
 }
