@@ -4,7 +4,10 @@ import { useEffect, useSyncExternalStore } from 'react';
 import { Fault } from '../../api/client.ts';
 import { whoIsSignedIn } from '../sign-in/queries.ts';
 
-/** A bar while the service cannot be reached. All data are fetched again as soon as it responds. */
+/** The time between two probes, and the shortest between two refetches of data that only some requests cannot reach. */
+const probeMs = 3_000;
+
+/** A bar while the service cannot be reached. What could not be fetched is fetched again as soon as it responds. */
 export function LostConnection() {
   const queries = useQueryClient();
   const cache = queries.getQueryCache();
@@ -17,18 +20,23 @@ export function LostConnection() {
     },
     () => !onlineManager.isOnline() || cache.getAll().some(isUnreachable),
   );
-  const { data: isBack } = useQuery({
+  const { dataUpdatedAt: respondedAt } = useQuery({
     queryKey: ['is the service back'],
-    queryFn: async () => (await whoIsSignedIn()) !== undefined,
+    queryFn: async () => {
+      if ((await whoIsSignedIn()) === undefined) throw new Error('The service does not respond.');
+      return true;
+    },
     enabled: isLost,
     networkMode: 'always',
-    refetchInterval: 3_000,
-    gcTime: 0,
-    staleTime: 0,
+    refetchInterval: probeMs,
+    staleTime: probeMs,
+    retry: false,
   });
   useEffect(() => {
-    if (isLost && isBack === true) void queries.refetchQueries({ type: 'active' });
-  }, [isLost, isBack, queries]);
+    // Others are still retried, or fetched again at an interval of their own.
+    const hasGivenUp = (query: Query) => isUnreachable(query) && query.state.fetchStatus === 'idle';
+    if (respondedAt > 0) void queries.refetchQueries({ predicate: hasGivenUp });
+  }, [respondedAt, queries]);
   return (
     <div role="status">
       {isLost && (
