@@ -1,8 +1,16 @@
 import { Text } from '@mantine/core';
-import { notifyManager, onlineManager, type Query, useQuery, useQueryClient } from '@tanstack/react-query';
+import {
+  notifyManager,
+  onlineManager,
+  type Query,
+  useIsMutating,
+  useQuery,
+  useQueryClient,
+} from '@tanstack/react-query';
 import { useEffect, useSyncExternalStore } from 'react';
 import { Fault } from '../../api/client.ts';
 import { whoIsSignedIn } from '../sign-in/queries.ts';
+import { signOutKey } from './sign-out.ts';
 
 /** The time between two probes, and the shortest between two refetches of data that only some requests cannot reach. */
 const probeMs = 3_000;
@@ -11,7 +19,8 @@ const probeMs = 3_000;
 export function LostConnection() {
   const queries = useQueryClient();
   const cache = queries.getQueryCache();
-  const isLost = useSyncExternalStore(
+  const isSigningOut = useIsMutating({ mutationKey: signOutKey }) > 0;
+  const isUnavailable = useSyncExternalStore(
     (onChange) => {
       const stops = [cache.subscribe(notifyManager.batchCalls(onChange)), onlineManager.subscribe(onChange)];
       return () => {
@@ -20,6 +29,8 @@ export function LostConnection() {
     },
     () => !onlineManager.isOnline() || cache.getAll().some(isUnreachable),
   );
+  // A sign-out pauses all queries.
+  const isLost = isUnavailable && !isSigningOut;
   const { dataUpdatedAt: respondedAt } = useQuery({
     queryKey: ['is the service back'],
     queryFn: async () => {

@@ -3,6 +3,8 @@ import { onlineManager, useMutation, useQueryClient } from '@tanstack/react-quer
 import { useNavigate } from '@tanstack/react-router';
 import { signOut } from '../sign-in/queries.ts';
 
+export const signOutKey = ['sign-out'];
+
 /**
  * Ends the session and clears the data of its user. If it fails, a notification says that the session is still valid.
  */
@@ -10,6 +12,7 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const { mutate, isPending } = useMutation({
+    mutationKey: signOutKey,
     mutationFn: async () => {
       // The page stays until the sign-in page is loaded. Its queries would get a 401 meanwhile, so they are paused.
       onlineManager.setOnline(false);
