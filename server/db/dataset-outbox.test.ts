@@ -40,6 +40,17 @@ test('a step reads and removes the oldest entries, whatever the number of those 
   assert.ok(many.blocks < 2 * few.blocks, `${few.blocks} blocks, then ${many.blocks}`);
 });
 
+test('entries with the highest transaction ID, as on a cluster, are removed too', async () => {
+  const { db } = database;
+  await db.query(
+    `insert into dataset_outbox (dataset_id, id, sequence, entry, written_in)
+     values (1, gen_random_uuid(), 'audit', '{}', '18446744073709551615')`,
+  );
+  const of = { sequence: 'audit', from: '0' } as const;
+  await removeFromOutbox(db, { ...of, entries: await readOutbox(db, { ...of, limit: 1 }) });
+  assert.deepEqual(await readOutbox(db, { ...of, limit: 1 }), []);
+});
+
 test('entries of transactions that ran at once come in the order of their writes', async () => {
   const { db } = database;
   await db.query(

@@ -70,7 +70,12 @@ export async function removeFromOutbox(
   of: { sequence: SequenceName; from: string; entries: readonly OutboxEntry[] },
 ): Promise<void> {
   if (of.entries.length === 0) return;
-  const last = Math.max(...of.entries.map(({ writtenIn }) => Number(writtenIn)));
+  // On a cluster it is the highest 64-bit number, which no `number` has.
+  let last = 0n;
+  for (const { writtenIn } of of.entries) {
+    const id = BigInt(writtenIn);
+    if (id > last) last = id;
+  }
   await q.query(
     `delete from dataset_outbox
      where sequence = '${of.sequence}'
