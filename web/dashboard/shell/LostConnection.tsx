@@ -7,15 +7,17 @@ import {
   useQuery,
   useQueryClient,
 } from '@tanstack/react-query';
-import { useEffect, useSyncExternalStore } from 'react';
+import { useEffect, useRef, useSyncExternalStore } from 'react';
 import { Fault } from '../../api/client.ts';
 import { whoIsSignedIn } from '../sign-in/queries.ts';
 import { signOutKey } from './sign-out.ts';
 
-/** The time between two probes, and the shortest between two refetches of data that only some requests cannot reach. */
 const probeMs = 3_000;
 
-/** A bar while the service cannot be reached. What could not be fetched is fetched again as soon as it responds. */
+/**
+ * A bar while the service does not respond. What could not be fetched is fetched again as soon as it does. A single request
+ * that does not reach a service that responds is a fault of its part of the page.
+ */
 export function LostConnection() {
   const queries = useQueryClient();
   const cache = queries.getQueryCache();
@@ -31,26 +33,26 @@ export function LostConnection() {
   );
   // A sign-out pauses all queries.
   const isLost = isUnavailable && !isSigningOut;
-  const { dataUpdatedAt: respondedAt } = useQuery({
-    queryKey: ['is the service back'],
-    queryFn: async () => {
-      if ((await whoIsSignedIn()) === undefined) throw new Error('The service does not respond.');
-      return true;
-    },
-    enabled: isLost,
+  const { data: responds } = useQuery({
+    queryKey: ['does the service respond'],
+    queryFn: async () => (await whoIsSignedIn()) !== undefined,
+    enabled: ({ state }) => isLost || state.data === false,
     networkMode: 'always',
     refetchInterval: probeMs,
     staleTime: probeMs,
-    retry: false,
   });
+  const wasDown = useRef(false);
   useEffect(() => {
+    if (responds === false) wasDown.current = true;
+    if (responds !== true || !wasDown.current) return;
+    wasDown.current = false;
     // Others are still retried, or fetched again at an interval of their own.
     const hasGivenUp = (query: Query) => isUnreachable(query) && query.state.fetchStatus === 'idle';
-    if (respondedAt > 0) void queries.refetchQueries({ predicate: hasGivenUp });
-  }, [respondedAt, queries]);
+    void queries.refetchQueries({ predicate: hasGivenUp });
+  }, [responds, queries]);
   return (
     <div role="status">
-      {isLost && (
+      {responds === false && (
         <Text className="lost" size="sm">
           The service does not respond. Your input is kept, and this page continues when the service is back.
         </Text>
