@@ -1,30 +1,37 @@
 import { gzip } from 'node:zlib';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, onSendHookHandler } from 'fastify';
 
 /** Smaller responses fit in one packet. */
 const minLength = 1_400;
 
 /**
- * Compresses what the dashboard reads: its lists are fetched again every few seconds, also over slow connections. Responses
- * to keys are not compressed, because applications usually read them from a host nearby.
+ * Compresses what the dashboard reads from routes that are added later: its lists are fetched again every few seconds, also
+ * over slow connections. Responses to keys are not compressed, because applications usually read them from a host nearby.
  *
  * No other site can measure the length of these responses for texts that it chose (BREACH): a browser sends the header of
  * the dashboard for its own pages only.
  */
 export function compressForUsers(app: FastifyInstance): void {
-  app.addHook('onSend', (request, reply, payload, done) => {
-    const isFit =
-      request.method === 'GET' &&
-      request.caller?.kind === 'user' &&
-      typeof payload === 'string' &&
-      payload.length >= minLength &&
-      !reply.hasHeader('content-encoding') &&
-      /\bgzip\b/.test(String(request.headers['accept-encoding'] ?? ''));
-    if (!isFit) return done(null, payload);
-    gzip(payload, { level: 4 }, (error, compressed) => {
-      if (error) return done(null, payload);
-      reply.headers({ 'content-encoding': 'gzip', vary: 'accept-encoding' }).removeHeader('content-length');
-      done(null, compressed);
-    });
+  app.addHook('onRoute', (route) => {
+    const by = route.config?.access?.by;
+    const hooks = [route.onSend ?? []].flat();
+    // Fastify derives the HEAD route from the GET route, including its hooks.
+    if ((by === 'key' || by === 'person') && !hooks.includes(compress)) route.onSend = [...hooks, compress];
   });
 }
+
+const compress: onSendHookHandler = (request, reply, payload, done) => {
+  const isFit =
+    request.method === 'GET' &&
+    request.caller?.kind === 'user' &&
+    typeof payload === 'string' &&
+    payload.length >= minLength &&
+    !reply.hasHeader('content-encoding') &&
+    /\bgzip\b/.test(String(request.headers['accept-encoding'] ?? ''));
+  if (!isFit) return done(null, payload);
+  gzip(payload, { level: 4 }, (error, compressed) => {
+    if (error) return done(null, payload);
+    reply.headers({ 'content-encoding': 'gzip', vary: 'accept-encoding' }).removeHeader('content-length');
+    done(null, compressed);
+  });
+};
