@@ -317,7 +317,7 @@ describe('a message of Calendly', () => {
 describe('a watch of Gmail', () => {
   const watches = () => provider.subscriptions.calls.filter((call) => call.endsWith('/watch'));
 
-  test('publishes to the topic of the integration, is requested again at half its life, and ends by itself', async () => {
+  test('publishes to the topic of the integration, is requested again at half its life, and expires without a stop', async () => {
     const id = await connect('gmail');
     await look();
     const one = only();

@@ -10,13 +10,13 @@ export function useChangedMeanwhile(current: unknown): boolean {
 }
 
 /** Above the buttons of a form that replaces a whole value, which another user has changed since it was opened. */
-export function ChangedMeanwhile({ what, onDiscard }: { what: string; onDiscard: () => void }) {
+export function ChangedMeanwhile({ subject, onDiscard }: { subject: string; onDiscard: () => void }) {
   return (
     <Alert
       color="yellow"
       role="alert"
       icon={<IconAlertTriangle size={18} />}
-      title={`Another user changed the ${what}`}
+      title={`Another user changed the ${subject}`}
     >
       <Stack gap="xs" align="flex-start">
         <Text size="sm">If you save, your version replaces that change.</Text>

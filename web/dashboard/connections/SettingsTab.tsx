@@ -135,7 +135,7 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
           </Group>
         ))}
         {save.isError && <FaultNotice error={save.error} />}
-        {isChanged && !save.isPending && <ChangedMeanwhile what="tags" onDiscard={onDone} />}
+        {isChanged && !save.isPending && <ChangedMeanwhile subject="tags" onDiscard={onDone} />}
         <Group justify="space-between" gap="xs">
           <Button
             variant="subtle"
@@ -223,7 +223,7 @@ function MetadataEditor({
         error={parsed === undefined && 'Enter a JSON object.'}
       />
       {save.isError && <FaultNotice error={save.error} />}
-      {isChanged && !save.isPending && <ChangedMeanwhile what="metadata" onDiscard={onDone} />}
+      {isChanged && !save.isPending && <ChangedMeanwhile subject="metadata" onDiscard={onDone} />}
       <Group justify="flex-end" gap="xs">
         <Button variant="default" size="sm" onClick={onDone}>
           Cancel

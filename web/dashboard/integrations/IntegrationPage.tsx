@@ -287,7 +287,7 @@ function EditorForm({
             <FaultNotice error={save.error} />
           )}
           {isChanged && !isUntouched && (
-            <ChangedMeanwhile what="integration" onDiscard={() => onShow(newest)} />
+            <ChangedMeanwhile subject="integration" onDiscard={() => onShow(newest)} />
           )}
           <Group justify="flex-end">
             <Button type="submit" loading={save.isPending} disabled={!form.isDirty()}>
