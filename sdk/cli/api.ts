@@ -19,8 +19,9 @@ export type Received = {
   body: Buffer;
 };
 
-/** An error of the service. `faults` are the lines to print. */
-type ApiError = { faults: string[]; status: number; code: string };
+/** An error of the service. `faults` are the lines to print; `errors` are the faults of single fields. */
+type ApiError = { faults: string[]; status: number; code: string; errors: FieldFault[] };
+export type FieldFault = { message: string; path: string[] };
 type ApiResult = { body: unknown } | ApiError;
 
 export type Api = {
@@ -35,7 +36,7 @@ export type Api = {
 };
 
 type ErrorBody = {
-  error?: { code?: string; message?: string; errors?: { message: string; path: string[] }[] };
+  error?: { code?: string; message?: string; errors?: FieldFault[] };
 };
 
 /** Uses TRELLIS_URL (default http://localhost:3003) and TRELLIS_SECRET_KEY. Throws if either is invalid, or if the key is missing. */
@@ -98,6 +99,7 @@ function parseResult({ status, body }: Received): ApiResult {
       faults: [`The response of the service has the status ${status} and is not JSON.`],
       status,
       code: String(status),
+      errors: [],
     };
   }
 }
@@ -105,9 +107,10 @@ function parseResult({ status, body }: Received): ApiResult {
 function errorLines(json: ErrorBody | null, status: number): Omit<ApiError, 'status'> {
   const { code = String(status), message = '', errors = [] } = json?.error ?? {};
   if (code === 'invalid_function')
-    return { code, faults: [...errors.map((one) => one.message), 'Nothing was deployed.'] };
+    return { code, errors, faults: [...errors.map((one) => one.message), 'Nothing was deployed.'] };
   return {
     code,
+    errors,
     faults: [`${message} (${code})`, ...errors.map((one) => `  ${one.path.join('.')}: ${one.message}`)],
   };
 }

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { openTrellis, type TestTrellis } from '../../test/support/trellis.ts';
 import { deployCommand } from './deploy.ts';
@@ -24,7 +24,7 @@ after(async () => {
 
 async function run(
   name: string,
-  { env, ...options }: { env?: Record<string, string>; dryRun?: true; remove?: true } = {},
+  { env, ...options }: { env?: Record<string, string>; dryRun?: true; remove?: true; partial?: true } = {},
 ) {
   const lines: string[] = [];
   const note = (line: string) => void lines.push(line);
@@ -109,6 +109,80 @@ test('a type error, a forbidden module and an error of the service are reported,
   assert.match(forbidden.lines[0]!, /functions:deploy/);
   const unknown = await run(folder, { env: { TRELLIS_SECRET_KEY: trellis.keys.prod } });
   assert.match(unknown.lines[0]!, /No integration of this environment has the ID "google-sheet"/);
+});
+
+test('a partial deploy leaves out the functions with faults, whose deployed versions stay', async () => {
+  const partial = await mkdtemp(join(tmpdir(), 'trellis-partial-'));
+  const writeIn = (file: string, text: string) => write(join('..', basename(partial), file), text);
+  const deployed = async () =>
+    (
+      (await trellis.call('GET', '/integrations/parts/functions')).body.data as {
+        name: string;
+        version: number;
+      }[]
+    ).map(({ name, version }) => `${name} ${version}`);
+  try {
+    await trellis.call('POST', '/integrations/quickstart', {
+      body: { provider: 'google-sheet', unique_key: 'parts' },
+    });
+    await writeIn('parts/actions/sound.ts', action('{ n }'));
+    await writeIn('parts/actions/broken.ts', action('{ n }'));
+    assert.equal((await run(partial, { partial: true })).code, 0);
+
+    await writeIn('parts/actions/sound.ts', action('{ n: n + 1 }'));
+    await writeIn('parts/actions/broken.ts', action("{ n: 'text' }"));
+    await writeIn('parts/shared.ts', "export const five: number = 'five';\n");
+    await writeIn('parts/actions/importer.ts', action('{ n: five }', "import { five } from '../shared.ts';"));
+    await writeIn('parts/actions/resolves.ts', action('{ n: x }', "import x from 'missing';"));
+    await writeIn(
+      'parts/actions/refused.ts',
+      action('{ n: readFileSync.length }', "import { readFileSync } from 'node:fs';"),
+    );
+    await writeIn(
+      'parts/actions/throws.ts',
+      action('{ n }', "if (Date.now() > 0) throw new Error('at load');"),
+    );
+    await writeIn(
+      'parts/on-events/refused.ts',
+      onEvent
+        .replace('post-connection-creation', 'never')
+        .replace("'never'", "'never' as 'post-connection-creation'"),
+    );
+    await writeIn('absent/actions/one.ts', action('{ n }'));
+    const whole = await run(partial);
+    assert.equal(whole.code, 1);
+    assert.deepEqual(await deployed(), ['broken 1', 'sound 1']);
+
+    const { code, lines } = await run(partial, { partial: true });
+    assert.equal(code, 3);
+    assert.deepEqual(
+      lines.filter((line) => /^[!+~]| is kept|^Deployed/.test(line)).sort(),
+      [
+        ...['broken', 'importer', 'refused', 'resolves', 'throws'].map(
+          (name) => `! parts/actions/${name} is left out because of its faults`,
+        ),
+        '! absent/actions/one is left out because of its faults',
+        '! parts/on-events/refused is left out because of its faults',
+        `Deployed to ${trellis.baseUrl}.`,
+        '~ parts/actions/sound',
+      ].sort(),
+    );
+    assert.ok(lines.some((line) => /^parts\/shared\.ts:1:14: TS2322: /.test(line)));
+    assert.ok(lines.includes('absent/actions/one: no integration of this environment has the ID "absent"'));
+    assert.ok(lines.some((line) => /^parts\/actions\/throws: cannot be loaded: Error: at load/.test(line)));
+    assert.deepEqual(await deployed(), ['broken 1', 'sound 2']);
+
+    const again = await run(partial, { partial: true });
+    assert.deepEqual([again.code, again.lines.at(-1)], [3, 'No changes.']);
+    for (const name of ['sound', 'importer', 'resolves', 'refused', 'throws'])
+      await rm(join(partial, `parts/actions/${name}.ts`));
+    await rm(join(partial, 'parts/on-events/refused.ts'));
+    await rm(join(partial, 'absent'), { recursive: true });
+    const none = await run(partial, { partial: true });
+    assert.deepEqual([none.code, none.lines.at(-1)], [1, 'Nothing was deployed.']);
+  } finally {
+    await rm(partial, { recursive: true });
+  }
 });
 
 test('invalid arguments and settings are reported in a sentence', async () => {

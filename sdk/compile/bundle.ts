@@ -22,16 +22,21 @@ export const zodFolder = dirname(createRequire(import.meta.url).resolve('zod/pac
 
 /**
  * Bundles one function as CommonJS that requires only zod and modules of Node. Ends with a source map whose paths are
- * relative to the folder. Does not check types, and removes imports that are used only as types.
+ * relative to the folder. `inputs` are the bundled files, as paths below the folder. Does not check types, and removes imports that
+ * are used only as types.
  */
-export async function bundle(folder: string, file: string): Promise<{ code: string } | { faults: Fault[] }> {
+export async function bundle(
+  folder: string,
+  file: string,
+): Promise<{ code: string; inputs: string[] } | { faults: Fault[] }> {
   try {
-    const { outputFiles } = await build({
+    const { outputFiles, metafile } = await build({
       absWorkingDir: folder,
       entryPoints: [join(folder, file)],
       outfile: join(folder, 'function.cjs'),
       bundle: true,
       write: false,
+      metafile: true,
       alias: Object.fromEntries(sdkNames.map((name) => [name, sdkModule])),
       external: ['zod'],
       format: 'cjs',
@@ -43,7 +48,7 @@ export async function bundle(folder: string, file: string): Promise<{ code: stri
       tsconfigRaw: { compilerOptions: { target: 'esnext', verbatimModuleSyntax: false } },
       logLevel: 'silent',
     });
-    return { code: outputFiles[0]!.text };
+    return { code: outputFiles[0]!.text, inputs: Object.keys(metafile.inputs) };
   } catch (error) {
     const { errors } = error as Partial<BuildFailure>;
     if (errors === undefined) throw error;

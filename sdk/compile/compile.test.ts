@@ -162,7 +162,7 @@ test('a file with an invalid function name is reported, and a folder is not a fu
 
 test('a folder without functions is empty, and a missing folder is an error', async (t) => {
   const folder = await folderWith(t, { 'shop/readme.txt': 'nothing' });
-  assert.deepEqual(await compile(folder), { functions: [], faults: [], warnings: [] });
+  assert.deepEqual(await compile(folder), { functions: [], faults: [], faulty: [], warnings: [] });
   await assert.rejects(compile(join(folder, 'none')), { code: 'ENOENT' });
 });
 

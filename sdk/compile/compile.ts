@@ -5,6 +5,7 @@
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { bundle } from './bundle.ts';
 import { checkTypes } from './check-types.ts';
 import { type Fault, type FunctionFile, findFunctions } from './files.ts';
@@ -15,6 +16,8 @@ export type Compilation = {
   /** All functions, or none if there are faults. */
   functions: Compiled[];
   faults: Fault[];
+  /** The functions whose files, or files that they import, have the faults. Types alone are not followed to the file that declares them. */
+  faulty: FunctionFile[];
   /** Hints for the author that do not prevent a deploy. */
   warnings: string[];
 };
@@ -38,7 +41,24 @@ export async function compile(path: string, options: Options = {}): Promise<Comp
     options.signal?.throwIfAborted();
   }
   const message = 'files changed during each compilation; try again once they no longer change';
-  return { functions: [], faults: [{ file: folder, message }], warnings: [] };
+  return { functions: [], faults: [{ file: folder, message }], faulty: [], warnings: [] };
+}
+
+/** As `compile`, but leaves the faulty functions out. `functions` is empty if faults cannot be assigned to functions. */
+export async function compileWithoutFaulty(path: string): Promise<Compilation> {
+  let files = await findFunctions(resolve(path));
+  const faults: Fault[] = [];
+  const faulty: FunctionFile[] = [];
+  for (;;) {
+    const compilation = await compile(path, { files });
+    faults.push(
+      ...compilation.faults.filter((fault) => !faults.some((known) => isDeepStrictEqual(known, fault))),
+    );
+    faulty.push(...compilation.faulty);
+    if (compilation.faults.length === 0 || compilation.faulty.length === 0)
+      return { ...compilation, faults, faulty };
+    files = files.filter((file) => !compilation.faulty.includes(file));
+  }
 }
 
 const isCode = /\.[cm]?[jt]sx?$/;
@@ -63,11 +83,12 @@ async function fingerprintOf(folder: string): Promise<string> {
 
 async function compileOnce(folder: string, { signal, files: chosen }: Options): Promise<Compilation> {
   const files = chosen ?? (await findFunctions(folder));
-  if (files.length === 0) return { functions: [], faults: [], warnings: [] };
+  if (files.length === 0) return { functions: [], faults: [], faulty: [], warnings: [] };
   const unnamed = files.filter(({ name }) => !/^[\w-]{1,255}$/.test(name));
   if (unnamed.length > 0) {
     const message = "the name of a function's file must be up to 255 of A-Z a-z 0-9 _ -";
-    return { functions: [], faults: unnamed.map(({ file }) => ({ file, message })), warnings: [] };
+    const faults = unnamed.map(({ file }) => ({ file, message }));
+    return { functions: [], faults, faulty: unnamed, warnings: [] };
   }
   const [types, ...bundled] = await Promise.all([
     checkTypes(folder, { files: files.map(({ file }) => file), signal }),
@@ -78,13 +99,25 @@ async function compileOnce(folder: string, { signal, files: chosen }: Options): 
     ...bundled.flatMap(({ result }) => ('faults' in result ? result.faults : [])),
     ...('faults' in types ? types.faults : []),
   ];
-  if (faults.length > 0) return { functions: [], faults, warnings };
+  if (faults.length > 0) {
+    const withFaults = new Set(faults.map(({ file }) => file));
+    const faulty = bundled.filter(
+      ({ result }) => 'faults' in result || result.inputs.some((input) => withFaults.has(input)),
+    );
+    return { functions: [], faults, faulty: faulty.map(({ file }) => file), warnings };
+  }
   const functions = await Promise.all(
     bundled.flatMap(({ file, result }) =>
       'code' in result
-        ? [readFile(join(folder, file.file), 'utf8').then((source) => ({ ...file, ...result, source }))]
+        ? [
+            readFile(join(folder, file.file), 'utf8').then((source) => ({
+              ...file,
+              code: result.code,
+              source,
+            })),
+          ]
         : [],
     ),
   );
-  return { functions, faults, warnings };
+  return { functions, faults, faulty: [], warnings };
 }

@@ -498,10 +498,19 @@ function addFunctionCommands({ program, context, end }: Table): void {
   program
     .command('deploy')
     .summary('check, bundle and deploy a folder')
-    .description('Checks, bundles and deploys the functions of a folder. Deploys all of them or none.')
+    .description(
+      'Checks, bundles and deploys the functions of a folder. Deploys all of them or none. With --partial it deploys the ' +
+        'functions without faults, names all others, which keep their deployed versions, and exits with 3 if there are any.',
+    )
     .argument('[folder]', 'the folder', './functions')
     .option('--dry-run', 'show the changes without deploying')
-    .option('--remove', 'remove deployed functions that the folder does not have, for its integrations')
+    .option('--partial', 'deploy the functions without faults')
+    .addOption(
+      new Option(
+        '--remove',
+        'remove deployed functions that the folder does not have, for its integrations',
+      ).conflicts('partial'),
+    )
     .addOption(url)
     .addOption(envFile)
     .addHelpText('after', `\n${keyNote}`)

@@ -7,7 +7,7 @@ import { writeAudit } from '../../activity/audit.ts';
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import { AppError, type FieldError } from '../../errors.ts';
 import type { Kind } from './definition.ts';
-import { type Describe, type Examined, examineAll, type Given, titleOf } from './examine.ts';
+import { type Describe, type Examined, examineAll, type Given, maxFaults, titleOf } from './examine.ts';
 import { tellModelChanges } from './model-changes.ts';
 import {
   addVersion,
@@ -142,10 +142,18 @@ async function integrationIds(db: Queryable, { environmentId, given }: Order): P
   const missing = keys.filter((key) => !ids.has(key));
   if (missing.length === 0) return ids;
   const named = missing.map((key) => `"${key}"`).join(', ');
+  const errors = given
+    .filter(({ integrationKey }) => missing.includes(integrationKey))
+    .slice(0, maxFaults)
+    .map((one) => ({
+      code: 'custom',
+      message: `${titleOf(one)}: no integration of this environment has the ID "${one.integrationKey}"`,
+      path: one.path.map(String),
+    }));
   throw new AppError(
     'unknown_provider_config',
     `No integration of this environment has the ID ${named}. Create it first. Nothing was deployed.`,
-    { status: 400 },
+    { status: 400, errors },
   );
 }
 

@@ -47,7 +47,7 @@ const atOnce = 2;
 /** The limit for one bundle: the wait for a process and both steps. */
 const maxWaitMs = 60_000;
 /** The maximum number of reported faults. */
-const maxFaults = 100;
+export const maxFaults = 100;
 const maxStackLine = 1_000;
 
 /** The name of a function in messages, such as `integration/syncs/name`. */
