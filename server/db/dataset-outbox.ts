@@ -39,9 +39,10 @@ export type OutboxEntry = {
 };
 
 /**
- * The oldest entries for a sequence, in the order of their writes. None was written before `from`. Reads the order of the
- * transactions, which the primary key has, so that its cost does not depend on the number of entries that wait. Concurrent
- * transactions may write in another order than that of their IDs: it reads twice as many, more than transactions run at once.
+ * Reads the oldest entries for a sequence, in the order of their writes. None was written before `from`. It reads them in the
+ * order of their transactions, which the primary key has, so its cost does not depend on the number of entries that wait.
+ * Concurrent transactions may write in another order than that of their IDs, so it reads twice as many entries: more than
+ * there are concurrent transactions.
  */
 export async function readOutbox(
   q: Queryable,
@@ -70,7 +71,7 @@ export async function removeFromOutbox(
   of: { sequence: SequenceName; from: string; entries: readonly OutboxEntry[] },
 ): Promise<void> {
   if (of.entries.length === 0) return;
-  // On a cluster it is the highest 64-bit number, which no `number` has.
+  // On a cluster `writtenIn` is 2^64 - 1, which is too large for a `number`.
   let last = 0n;
   for (const { writtenIn } of of.entries) {
     const id = BigInt(writtenIn);
@@ -83,7 +84,9 @@ export async function removeFromOutbox(
        and dataset_id = any($3::bigint[])
        and id = any($4::uuid[])`,
     [
-      ...[of.from, String(last), [...new Set(of.entries.map(({ datasetId }) => datasetId))]],
+      of.from,
+      String(last),
+      [...new Set(of.entries.map(({ datasetId }) => datasetId))],
       of.entries.map(({ id }) => id),
     ],
   );

@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { countingBlocks } from '../../test/support/blocks.ts';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
+import { AppError } from '../errors.ts';
 import { type Db, openDb, type Tx } from './pool.ts';
 import { keepPlacing, lockSequence, placeAll, placeNext, type Sequence } from './sequencer.ts';
 
@@ -211,4 +212,27 @@ test('periodic steps look at a slow outbox now and then, and find its entries', 
     await database.db.query('delete from dataset_outbox');
   }
   assert.ok(looks.own > looks.withOutbox, JSON.stringify(looks));
+});
+
+test('rows get their positions while the outbox cannot be read, as when a worker of a cluster is away', async () => {
+  const sequence = sequenceOf();
+  await placeAll(database.db, sequence);
+  const withoutWorker: Db = {
+    ...database.db,
+    query: async (text, values) => {
+      if (text.includes('dataset_outbox')) throw new AppError('unavailable');
+      return database.db.query(text, values);
+    },
+  };
+  await write();
+  assert.equal(await placeAll(withoutWorker, sequence), true);
+  assert.equal(await waiting(), 0);
+  await write();
+  const failed = Promise.withResolvers<never>();
+  const placing = keepPlacing(withoutWorker, { sequence, everyMs: 1, onError: failed.reject });
+  try {
+    while ((await Promise.race([waiting(), failed.promise])) > 0) await pause(5);
+  } finally {
+    await placing.stop();
+  }
 });

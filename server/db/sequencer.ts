@@ -1,6 +1,6 @@
 import { type Repetition, repeatEvery } from '../concurrency.ts';
 import { type OutboxEntry, removeFromOutbox } from './dataset-outbox.ts';
-import type { Db, Tx } from './pool.ts';
+import { type Db, mayPass, type Tx } from './pool.ts';
 
 /**
  * Positions for rows that are written without one, in the transactions of their causes. Transactions about records write
@@ -75,7 +75,8 @@ export async function placeNext(db: Db, sequence: Sequence): Promise<number> {
 
 /**
  * Resolves when all rows that were committed before the call have their positions, from any sequencer. False if a lock is not
- * released for seconds. Simultaneous calls share a round, so a node waits on one connection at most.
+ * released for seconds. Entries of the outbox are left out if it cannot be read. Simultaneous calls share a round, so a node
+ * waits on one connection at most.
  */
 export async function placeAll(db: Db, sequence: Sequence): Promise<boolean> {
   const memory = memoryOf(db, sequence.name);
@@ -172,10 +173,29 @@ async function look(
 ): Promise<Look> {
   const memory = memoryOf(db, name);
   const sinceMs = performance.now();
-  const looksAtOutbox = !isPeriodic || sinceMs >= memory.outboxDueMs;
   const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
   memory.looks += 1;
-  const [seen] = await db.query<Look>(
+  if (isPeriodic && sinceMs < memory.outboxDueMs) return findOldest(db, { name, from, sent: 'null::xid8' });
+  try {
+    const found = await findOldest(db, { name, from, sent: oldestSent(name) });
+    // A look without the outbox does not set it: it could be after an entry of the outbox that waits.
+    memory.from = found.from;
+    return found;
+  } catch (error) {
+    if (!mayPass(error)) throw error;
+    // A worker of a cluster may be away. Other rows do not wait for it.
+    return findOldest(db, { name, from, sent: 'null::xid8' });
+  } finally {
+    memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
+  }
+}
+
+/** `sent` is SQL for the transaction of the oldest entry of the outbox. */
+async function findOldest(
+  db: Db,
+  { name, from, sent }: { name: SequenceName; from: string; sent: string },
+): Promise<Look> {
+  const [found] = await db.query<Look>(
     `select
        least(own, sent, pg_snapshot_xmin(pg_current_snapshot()))::text as "from",
        coalesce(own, sent) is not null as "isWaiting",
@@ -189,26 +209,20 @@ async function look(
            order by written_in
            limit 1
          ) as own,
-         ${looksAtOutbox ? oldestSent(name) : 'null::xid8'} as sent
+         ${sent} as sent
      ) as oldest`,
     [from],
   );
-  if (looksAtOutbox) {
-    memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
-    // Otherwise it could be after an entry of the outbox that waits.
-    memory.from = seen?.from ?? beginning;
-  }
-  return seen ?? { from: beginning, isWaiting: false, hasOutbox: false };
+  return found ?? { from: beginning, isWaiting: false, hasOutbox: false };
 }
 
-/** SQL: the transaction of the oldest entry of the outbox. */
 const oldestSent = (name: SequenceName) => `(
-           select written_in
-           from dataset_outbox
-           where sequence = '${name}' and written_in >= $1::xid8
-           order by written_in
-           limit 1
-         )`;
+  select written_in
+  from dataset_outbox
+  where sequence = '${name}' and written_in >= $1::xid8
+  order by written_in
+  limit 1
+)`;
 
 function memoryOf(db: Db, name: SequenceName): Memory {
   const ofDb = memories.get(db) ?? new Map<SequenceName, Memory>();
