@@ -5,6 +5,8 @@
  * Figures are at most ten seconds old, those of connections five minutes, for any number of requests. Each statement has a
  * time limit and reads a bounded number of rows, or only an index. If the database is away, its figures are left out.
  */
+import { selectStateCounts } from '../connections/store/list.ts';
+import { connectionStates } from '../connections/store/store.ts';
 import { type Db, first, type Tx } from '../db/pool.ts';
 import { metricsRoute } from '../http/metrics-route.ts';
 import type { App } from '../http/server.ts';
@@ -48,7 +50,7 @@ export function createDatabaseReader(
   }: { nowMs?: () => number; waitMs?: number } = {},
 ): () => Promise<Reading[]> {
   let known: { atMs: number; readings: Reading[] } | undefined;
-  let connections: { atMs: number; reading: Reading } | undefined;
+  let connections: { atMs: number; readings: Reading[] } | undefined;
   let reading: Promise<Reading[]> | undefined;
 
   async function readNow(): Promise<Reading[]> {
@@ -63,10 +65,10 @@ export function createDatabaseReader(
           await limitTime(tx);
           return readConnections(tx);
         })
-        .catch(() => metrics.connections.reads());
-      connections = { atMs: nowMs(), reading: counted };
+        .catch(() => [metrics.connections.reads(), metrics.connectionStates.reads()]);
+      connections = { atMs: nowMs(), readings: counted };
     }
-    return [metrics.databaseUp.reads([[], 1]), ...queues, connections.reading];
+    return [metrics.databaseUp.reads([[], 1]), ...queues, ...connections.readings];
   }
 
   /** Every failure is reported by the one figure for it. */
@@ -159,8 +161,8 @@ async function readQueues(tx: Tx): Promise<Reading[]> {
   ];
 }
 
-/** By its index on the status alone. */
-async function readConnections(tx: Tx): Promise<Reading> {
+/** By indexes alone, and of the connections that are active and not healthy a bounded number. */
+async function readConnections(tx: Tx): Promise<Reading[]> {
   const rows = await tx.query<{ status: string; count: number }>(
     `select status, count(*) as count
      from connection
@@ -171,10 +173,23 @@ async function readConnections(tx: Tx): Promise<Reading> {
     ...statuses.map((status) => [status, 0] as const),
     ...rows.map(({ status, count }) => [status, count] as const),
   ]);
-  return metrics.connections.reads(
-    ...Array.from(counts, ([status, count]): [[string], number] => [[status], count]),
-  );
+  const states = new Map<string, number>([...connectionStates, 'other'].map((state) => [state, 0]));
+  states.set('blocked', counts.get('blocked') ?? 0);
+  states.set('reconnect_needed', counts.get('needs_reauth') ?? 0);
+  let healthy = counts.get('active') ?? 0;
+  for (const { state, count } of await tx.run({ compile: selectStateCounts })) {
+    states.set(state, (states.get(state) ?? 0) + count);
+    healthy -= count;
+  }
+  states.set('healthy', Math.max(0, healthy));
+  return [
+    metrics.connections.reads(...samplesOf(counts)),
+    metrics.connectionStates.reads(...samplesOf(states)),
+  ];
 }
+
+const samplesOf = (counts: Map<string, number>) =>
+  Array.from(counts, ([label, count]): [[string], number] => [[label], count]);
 
 /** Statuses without connections are reported too, so that an alert on them has a beginning. */
 const statuses = ['active', 'needs_reauth', 'blocked'];

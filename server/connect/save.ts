@@ -1,6 +1,6 @@
 import { writeAudit } from '../activity/audit.ts';
 import { type Credentials, ownClientOf } from '../auth-modes/modes.ts';
-import { missingScopesOf } from '../connections/health/health.ts';
+import { healthToWire, missingScopesOf } from '../connections/health/health.ts';
 import { warnOfExpiry } from '../connections/health/warnings.ts';
 import { recordIssuedToken } from '../connections/revocation/issued-tokens.ts';
 import { noHooks } from '../connections/store/hooks.ts';
@@ -112,9 +112,12 @@ export async function saveConnection(
     const before = current ? missingScopesOf(current, integration.provider) : [];
     const lost = missing.filter((scope) => !before.includes(scope));
     const type = current ? 'connection.reconnected' : 'connection.created';
-    await queueConnectionEvent(tx, connection, { type, missing_scopes: missing });
+    const { state } = healthToWire(connection, integration.provider);
+    await queueConnectionEvent(tx, connection, { type, state, missing_scopes: missing });
     if (lost.length > 0)
-      await queueConnectionEvent(tx, connection, { type: 'connection.scopes_reduced', lost_scopes: lost });
+      await queueConnectionEvent(tx, connection, {
+        ...{ type: 'connection.scopes_reduced', state, lost_scopes: lost },
+      });
     await writeAudit(tx, {
       environmentId: connection.environmentId,
       actor: `session:${session.id}`,

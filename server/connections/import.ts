@@ -10,6 +10,7 @@ import { AppError } from '../errors.ts';
 import type { Caller } from '../http/auth/caller.ts';
 import type { Integration, IntegrationReading } from '../integrations/store.ts';
 import { TemplateError } from '../providers/template.ts';
+import { healthToWire } from './health/health.ts';
 import { isSuperseded } from './refresh/previous-refresh-tokens.ts';
 import { isExpired } from './refresh/refresh-due.ts';
 import { type ConnectionHooks, noHooks } from './store/hooks.ts';
@@ -91,6 +92,7 @@ export async function importConnection(
   await assertIntegrationUnchanged(tx, { integration, reading });
   await queueConnectionEvent(tx, connection, {
     type: current ? 'connection.reconnected' : 'connection.created',
+    state: healthToWire(connection, integration.provider).state,
   });
   const action = current ? 'connection.overridden' : 'connection.imported';
   await auditConnection(tx, connection, { caller, action });

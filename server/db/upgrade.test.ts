@@ -95,7 +95,7 @@ async function readAll(db: Db, { number, rows }: { number: number; rows: RowsByV
     connectionId,
     vault: rows.vault,
   });
-  assert.deepEqual(connection?.credentials, held.credentials);
+  assert.deepEqual([connection?.credentials, connection?.isUnverified], [held.credentials, true]);
   assert.equal(await countConnections(db, { environmentId, search: connectionId }), 1);
   if (number < 6) return;
   const page = await listRecords(db, {

@@ -57,7 +57,7 @@ function headlineOf(type: string, data: Facts['data'], name: (value: unknown) =>
     case 'endpoint.test':
       return 'This is a test: alerts of this environment arrive here.';
     case 'connection.needs_reauth':
-      return `Connection ${name(connection)} of ${name(integration)} needs reconnecting: ${cause}.`;
+      return `Reconnect needed for connection ${name(connection)} of ${name(integration)}: ${cause}.`;
     case 'connection.blocked':
       return `Connection ${name(connection)} of ${name(integration)} is blocked: ${cause}.`;
     case 'sync.failing':

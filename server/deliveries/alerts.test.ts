@@ -112,7 +112,7 @@ test('an alert is one sentence, the next step, and a link to the page of the das
   await bench.deliverer().deliverDue();
   const base = 'https://trellis.example/app/dev';
   const expected = [
-    `[dev] Connection \`ada\` of \`google-sheet\` needs reconnecting: grant_dead. Ask the user to connect again.\n${base}/connections/google-sheet/ada`,
+    `[dev] Reconnect needed for connection \`ada\` of \`google-sheet\`: grant_dead. Ask the user to connect again.\n${base}/connections/google-sheet/ada`,
     `[dev] Connection \`ada\` of \`google-sheet\` is blocked: blocked_by_admin. Ask the user to connect again.\n${base}/connections/google-sheet/ada`,
     `[dev] Sync \`rows\` of connection \`ada\` (\`google-sheet\`) has failed 3 times in a row: function_threw.\n${base}/connections/google-sheet/ada`,
     `[dev] Integration \`google-sheet\` has an error: client_refused. Enter a new secret.\n${base}/integrations/of/google-sheet`,
@@ -199,7 +199,7 @@ test('events of one lane that an older node queued are reported by type', async 
   await deliverer.deliverDue();
   const texts = textsOf(receiver);
   assert.equal(texts.length, 2);
-  assert.match(texts[0]!, /`ada` .* needs reconnecting/);
+  assert.match(texts[0]!, /Reconnect needed for connection `ada`/);
   assert.match(texts[1]!, /`bob` .* is blocked/);
   assert.equal(await bench.count('waiting'), 0);
 });
@@ -217,8 +217,8 @@ test('hostile names neither mention, nor link, nor break a line', async () => {
   assert.doesNotMatch(text, /[<>]|&(?!amp;|lt;|gt;)/);
   assert.equal(
     text.split('\n')[0],
-    "[dev] Connection `&lt;!channel&gt; @everyone &amp; '&lt;https://evil.example|here&gt;' Bcc: victim@example.com hello gnp` of " +
-      '`google-sheet` needs reconnecting: grant_dead. 1 more like this since then. Ask the user to connect again.',
+    "[dev] Reconnect needed for connection `&lt;!channel&gt; @everyone &amp; '&lt;https://evil.example|here&gt;' Bcc: victim@example.com hello gnp` of " +
+      '`google-sheet`: grant_dead. 1 more like this since then. Ask the user to connect again.',
   );
   assert.equal(text.split('\n').length, 2);
   const [mail, none] = mails.mails;
@@ -226,7 +226,7 @@ test('hostile names neither mention, nor link, nor break a line', async () => {
   const [head = ''] = mail!.text.split('\n\n');
   assert.doesNotMatch(head, /^Bcc:/im);
   const { subject, body } = readMail(mail!.text);
-  assert.match(subject, /^\[nango dev\] Connection "<!channel> @everyone & `<https:/);
+  assert.match(subject, /^\[nango dev\] Reconnect needed for connection "<!channel> @everyone & `<https:/);
   assert.equal(body.trim().split('\n').length, 3);
   assert.doesNotMatch(body, /\u202e/);
 
@@ -254,7 +254,7 @@ test('a mail that the server refuses is sent again, as the same mail', async () 
   bench.advance(minuteMs);
   await deliverer.deliverDue();
   const text = mails.mails[0]?.text ?? '';
-  assert.match(readMail(text).body, /^Connection "c0" .* 2 more like this since then\./);
+  assert.match(readMail(text).body, /^Reconnect needed for connection "c0" .* 2 more like this since then\./);
   assert.match(readMail(text).messageId, /^<[0-9a-f-]{36}\.\d+\.2\.\d+@trellis\.example>$/);
   assert.equal(await bench.count('delivered'), 3);
 });

@@ -97,6 +97,18 @@ const cause = z.enum([
   'blocked_by_admin',
   'scopes_refused',
 ]);
+const state = z
+  .enum([
+    'blocked',
+    'reconnect_needed',
+    'integration_error',
+    'provider_unavailable',
+    'scopes_missing',
+    'unverified',
+    'healthy',
+  ])
+  .optional()
+  .describe('As in its health, after the event; absent in events of earlier versions');
 /** Why refreshes return no token while the connection stays usable. */
 const delay = z.enum(['provider_not_answering', 'settings_refused']);
 const reconnect = z
@@ -113,6 +125,7 @@ const reconnect = z
   .describe('The call that creates a link with which the user reconnects; null if that would not help');
 const stopped = z.strictObject({
   ...ofConnection,
+  state,
   cause: cause.describe('As in its health'),
   evidence,
   since: time,
@@ -121,6 +134,7 @@ const stopped = z.strictObject({
 });
 const connected = z.strictObject({
   ...ofConnection,
+  state,
   missing_scopes: z
     .array(z.string())
     .optional()
@@ -225,12 +239,16 @@ export const eventCatalogue = {
   'connection.created': eventType({
     meaning: 'An account was connected, or its tokens were imported.',
     data: connected,
-    example: { ...exampleConnection, missing_scopes: [] },
+    example: { ...exampleConnection, state: 'healthy', missing_scopes: [] },
   }),
   'connection.reconnected': eventType({
     meaning: 'A connection got new credentials, by a reconnect session or by an import under its ID.',
     data: connected,
-    example: { ...exampleConnection, missing_scopes: ['https://www.googleapis.com/auth/drive.file'] },
+    example: {
+      ...exampleConnection,
+      state: 'scopes_missing',
+      missing_scopes: ['https://www.googleapis.com/auth/drive.file'],
+    },
   }),
   'connection.deleted': eventType({
     meaning: 'A connection was deleted.',
@@ -242,6 +260,7 @@ export const eventCatalogue = {
     data: stopped,
     example: {
       ...exampleConnection,
+      state: 'reconnect_needed',
       cause: 'grant_dead',
       evidence: { error: 'invalid_grant', http_status: 400 },
       since: '2026-11-21T10:15:17.686Z',
@@ -257,6 +276,7 @@ export const eventCatalogue = {
     data: stopped,
     example: {
       ...exampleConnection,
+      state: 'blocked',
       cause: 'blocked_by_admin',
       evidence: { error: 'admin_policy_enforced', http_status: 400 },
       since: '2026-11-21T10:15:17.686Z',
@@ -269,6 +289,7 @@ export const eventCatalogue = {
     meaning: 'A connection works again without its user: it was blocked, or refreshes were delayed.',
     data: z.strictObject({
       ...ofConnection,
+      state,
       cause: z
         .enum([...cause.options, ...delay.options])
         .nullable()
@@ -278,6 +299,7 @@ export const eventCatalogue = {
     }),
     example: {
       ...exampleConnection,
+      state: 'healthy',
       cause: 'provider_not_answering',
       since: '2026-11-21T10:15:17.686Z',
       recovered_at: '2026-11-21T11:02:40.120Z',
@@ -288,6 +310,7 @@ export const eventCatalogue = {
       "Three refreshes in a row returned no token, but the grant was not refused: the provider did not answer, or it refuses a setting of the connection's own client. Raised once until a refresh succeeds.",
     data: z.strictObject({
       ...ofConnection,
+      state,
       cause: delay.describe('As in its health'),
       evidence,
       since: time,
@@ -296,6 +319,7 @@ export const eventCatalogue = {
     }),
     example: {
       ...exampleConnection,
+      state: 'provider_unavailable',
       cause: 'provider_not_answering',
       evidence: { http_status: 503 },
       since: '2026-11-21T10:15:17.686Z',
@@ -320,8 +344,12 @@ export const eventCatalogue = {
   'connection.scopes_reduced': eventType({
     meaning:
       'The user granted fewer scopes than requested, a refresh granted fewer scopes than before, or an API required a scope that the token lacks. Raised once for each scope.',
-    data: z.strictObject({ ...ofConnection, lost_scopes: z.array(z.string()) }),
-    example: { ...exampleConnection, lost_scopes: ['https://www.googleapis.com/auth/drive.file'] },
+    data: z.strictObject({ ...ofConnection, state, lost_scopes: z.array(z.string()) }),
+    example: {
+      ...exampleConnection,
+      state: 'scopes_missing',
+      lost_scopes: ['https://www.googleapis.com/auth/drive.file'],
+    },
   }),
   'connection.subscription_failed': eventType({
     meaning:

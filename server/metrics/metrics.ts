@@ -366,6 +366,11 @@ export const metrics = {
     help: 'Connections of the installation by status, counted every five minutes.',
     labels: ['status'],
   }),
+  connectionStates: new Gauge({
+    name: 'trellis_connection_states',
+    help: 'Connections of the installation by the state in their health, counted every five minutes. `other`: active and not healthy, beyond 10,000 such connections.',
+    labels: ['state'],
+  }),
   integrationsRefused: new Gauge({
     name: 'trellis_integrations_refused',
     help: 'Integrations with connections whose OAuth client the provider refuses, until it takes the client again.',

@@ -168,7 +168,7 @@ describe('the home page', { skip: skipBrowser }, () => {
     );
     await open('/dev/home');
     await figure('Reconnect needed: 1').waitFor();
-    for (const name of ['1 with errors', '1 to reconnect', '2 failing', '1 failing']) {
+    for (const name of ['1 with errors', '1 reconnect needed', '2 failing', '1 failing']) {
       await navigation().getByRole('img', { name, exact: true }).waitFor();
     }
     const problems = page.getByRole('region', { name: 'Needs attention' });

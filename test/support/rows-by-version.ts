@@ -55,7 +55,9 @@ export function rowsByVersion(): RowsByVersion {
      insert into connection (environment_id, integration_id, connection_id, data_key, credentials)
      values (1, 1, '${held.connectionId}', ${hex(connection!.wrapped)}, ${hex(credentials)});
      insert into connection (environment_id, integration_id, connection_id, deleted_at)
-     values (1, 1, 'gone', now());`,
+     values (1, 1, 'gone', now());
+     insert into audit (environment_id, actor, action, target)
+     values (1, 'key:1', 'connection.imported', '${held.integrationKey}/${held.connectionId}');`,
   );
   after.set(
     5,

@@ -5,7 +5,7 @@ import { missingScopes } from '../../providers/scopes.ts';
 import { type LiveConnection, placeOf } from '../store/reader.ts';
 import { connectionEvent, queueConnectionEvent } from '../store/store.ts';
 import { type ApiFault, judgeAnswer } from './api-faults.ts';
-import { missingScopesOf } from './health.ts';
+import { healthToWire, missingScopesOf } from './health.ts';
 import type { HealthDeps } from './status-transitions.ts';
 
 /** A response of a provider's API to a call for a connection. */
@@ -94,6 +94,10 @@ export function createObserver({ db, log, reader, now = () => new Date() }: Heal
       if (changed.length === 0) return false;
       await queueConnectionEvent(tx, connection, {
         type: 'connection.scopes_reduced',
+        state: healthToWire(
+          { ...current, scopesLacking: [...(current.scopesLacking ?? []), lacking] },
+          provider,
+        ).state,
         lost_scopes: [lacking],
       });
       return true;

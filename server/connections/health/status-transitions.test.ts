@@ -125,7 +125,13 @@ describe('a connection', () => {
     assert.deepEqual([lacking.missing_scopes, lacking.reconnect], [['x'], null]);
     await recovered();
     await recovered();
-    assert.deepEqual(await types(), ['connection.blocked', 'connection.recovered']);
+    assert.deepEqual(
+      (await events()).map(({ type, state }) => [type, state]),
+      [
+        ['connection.blocked', 'blocked'],
+        ['connection.recovered', 'healthy'],
+      ],
+    );
     assert.equal((await healthOf()).status, 'active');
   });
 
@@ -327,6 +333,7 @@ describe('an outage', () => {
     assert.deepEqual(health.evidence, { error: 'server_error', http_status: 503, attempts: 10 });
     await recovered();
     const [delayed, ended, ...more] = await events();
+    assert.deepEqual([delayed?.state, ended?.state], ['provider_unavailable', 'healthy']);
     assert.deepEqual([delayed?.type, delayed?.since], ['connection.refresh_delayed', since]);
     assert.deepEqual([ended?.type, ended?.since], ['connection.recovered', since]);
     assert.deepEqual(more, []);

@@ -17,6 +17,7 @@ import {
   type ConnectionHead,
   type ConnectionStatus,
   type Evidence,
+  findHead,
   queueConnectionEvent,
 } from '../store/store.ts';
 import { resume, suspend, suspensionMs } from '../store/suspension.ts';
@@ -153,7 +154,12 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
         [connection.id, connection.environmentId, JSON.stringify(outage), connection.credentialsVersion],
       );
       if (row?.attempts !== failuresBeforeEvent) return;
-      await queueConnectionEvent(tx, connection, { type: 'connection.refresh_delayed', ...outage, ...row });
+      const { state } = healthToWire(
+        { ...connection, outage: { ...outage, ...row } },
+        connection.integration.provider,
+      );
+      const type = 'connection.refresh_delayed';
+      await queueConnectionEvent(tx, connection, { type, state, ...outage, ...row });
     });
     reader.forget(placeOf(connection));
     log.warn(
@@ -194,20 +200,22 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
        returning known.status, known.fault, known.outage, known.is_withheld as "isSuspended"`,
       [connection.id, connection.environmentId],
     );
+    if (before?.isSuspended) await resume(tx, { ...connection, at });
+    // A verdict on a connection's own client does not concern the integration's client.
+    if (!connection.hasOwnClient)
+      await clearFault(tx, { integration: connection.integration, at, proof: 'client' });
     const attempts = before?.outage?.attempts ?? 0;
     if (before && (before.status !== 'active' || attempts >= failuresBeforeEvent)) {
       const { cause, since } = before.fault ?? before.outage ?? {};
+      const current = (await findHead(tx, connection)) ?? connection;
       await queueConnectionEvent(tx, connection, {
         type: 'connection.recovered',
+        state: healthToWire(current, connection.integration.provider).state,
         cause: cause ?? null,
         since: since ?? null,
         recovered_at: at.toISOString(),
       });
     }
-    if (before?.isSuspended) await resume(tx, { ...connection, at });
-    // A verdict on a connection's own client does not concern the integration's client.
-    if (connection.hasOwnClient) return;
-    await clearFault(tx, { integration: connection.integration, at, proof: 'client' });
   }
 
   async function blockedByIntegration(connection: LiveConnection): Promise<AppError | undefined> {
@@ -273,8 +281,11 @@ export async function endConnection(
   );
   if (changed === undefined) return false;
   if (changed.isSuspended) await resume(tx, { ...connection, at });
-  const { reconnect } = healthToWire({ ...connection, status, fault, suspension: undefined }, undefined);
+  const { state, reconnect } = healthToWire(
+    { ...connection, status, fault, suspension: undefined },
+    undefined,
+  );
   const type = status === 'blocked' ? 'connection.blocked' : 'connection.needs_reauth';
-  await queueConnectionEvent(tx, connection, { type, ...fault, reconnect });
+  await queueConnectionEvent(tx, connection, { type, state, ...fault, reconnect });
   return true;
 }

@@ -4,12 +4,12 @@ import type { Tokens } from '../../auth-modes/oauth2-request.ts';
 import { type Db, mayPass, type Tx } from '../../db/pool.ts';
 import { missingScopes } from '../../providers/scopes.ts';
 import type { Vault } from '../../vault.ts';
-import { missingScopesOf } from '../health/health.ts';
+import { healthToWire, missingScopesOf } from '../health/health.ts';
 import type { StatusTransitions } from '../health/status-transitions.ts';
 import { revokeLate } from '../revocation/revocation-queue.ts';
 import type { LiveConnection } from '../store/reader.ts';
 import { swapCredentials } from '../store/save.ts';
-import { queueConnectionEvent } from '../store/store.ts';
+import { findHead, queueConnectionEvent } from '../store/store.ts';
 import { endLease, type Lease, leaseMsOf, recordAnswer, settleLease, stretchLease } from './lease.ts';
 import {
   keepRefreshToken,
@@ -167,5 +167,6 @@ async function reportLostScopes(tx: Tx, connection: LiveConnection, granted: str
   const before = connection.scopesGranted;
   const lost = before ? missingScopes(provider, { wanted: before, granted }) : [];
   if (lost.length === 0) return;
-  await queueConnectionEvent(tx, connection, { type: 'connection.scopes_reduced', lost_scopes: lost });
+  const { state } = healthToWire((await findHead(tx, connection)) ?? connection, provider);
+  await queueConnectionEvent(tx, connection, { type: 'connection.scopes_reduced', state, lost_scopes: lost });
 }

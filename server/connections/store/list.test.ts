@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';
+import { countingBlocks } from '../../../test/support/blocks.ts';
 import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
@@ -21,6 +22,7 @@ import {
   selectIntegrationCounts,
   selectNamed,
   selectPage,
+  selectStateCounts,
   selectStatusCounts,
 } from './list.ts';
 import { connectionStates } from './store.ts';
@@ -126,6 +128,17 @@ test('each state lists exactly the connections that have it', async () => {
       state,
     );
   assert.equal(await count({ state: 'integration_error' }), 2 + 9);
+  const { db: counting, reads } = countingBlocks(db);
+  const counts = await counting.run({ compile: selectStateCounts });
+  const ofActive = ['integration_error', 'provider_unavailable', 'scopes_missing', 'unverified'] as const;
+  for (const state of ofActive)
+    assert.equal(
+      counts.reduce((sum, one) => sum + (one.state === state ? one.count : 0), 0),
+      byState.get(state)?.length,
+      state,
+    );
+  assert.equal(counts.find(({ state }) => state === 'other')?.count, 0);
+  assert.ok(reads[0]!.blocks < 150, reads[0]!.plan);
   await db.query(`update integration set fault = null where id = $1`, [drive]);
 });
 

@@ -272,6 +272,12 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   return conditions;
 }
 
+/** The provider does not allow the client to refresh this connection. */
+const hasRefusedClient = sql<boolean>`(
+    connection.withheld is not null
+    or connection.outage->>'cause' is not distinct from 'settings_refused'
+  )`;
+
 /** The condition of a state, as `health/health.ts` computes it for one connection. */
 function stateCondition(
   state: ConnectionState,
@@ -282,11 +288,7 @@ function stateCondition(
   const isOfFaulty = sql<boolean>`not connection.has_own_client and connection.integration_id = any(array(
     select id from integration as faulty where faulty.environment_id = ${environmentId} and faulty.fault is not null
   ))`;
-  const isIntegrationError = sql<boolean>`(
-    connection.withheld is not null
-    or connection.outage->>'cause' is not distinct from 'settings_refused'
-    or (${isOfFaulty})
-  )`;
+  const isIntegrationError = sql<boolean>`(${hasRefusedClient} or (${isOfFaulty}))`;
   const conditions = {
     integration_error: isIntegrationError,
     provider_unavailable: sql<boolean>`connection.outage is not null and not ${isIntegrationError}`,
@@ -367,6 +369,45 @@ export function selectStatusCounts(environmentId: number) {
         ) as found
       ) as count
     from unnest(${[...connectionStatuses]}::text[]) as named (status)`.compile(tables);
+}
+
+/** Of active connections that are not healthy, those whose state is read for `selectStateCounts`. */
+const maxExamined = 10_000;
+
+/**
+ * Connections of the installation that are active and not healthy, by state. `other`: beyond `maxExamined`, so that the
+ * statement reads few rows after an import of many. All other counts are read from indexes alone.
+ */
+export function selectStateCounts() {
+  const isOfNote = sql`
+    (is_unverified or lacks_scopes or outage is not null or withheld is not null)
+    and status = 'active'
+    and deleted_at is null`;
+  const isFaulty = sql`integration_id = any(array(select id from integration where fault is not null))`;
+  const ofFaulty = sql`from connection where ${isFaulty} and status = 'active' and deleted_at is null`;
+  return sql<{ state: ConnectionState | 'other'; count: number }>`
+    with examined as (
+      select
+        case
+          when ${hasRefusedClient} then 'integration_error'
+          when outage is not null then 'provider_unavailable'
+          when lacks_scopes then 'scopes_missing'
+          else 'unverified'
+        end as state,
+        ${isFaulty} and not has_own_client as is_of_faulty
+      from connection
+      where ${isOfNote}
+      limit ${maxExamined}
+    )
+    select state, count(*)::integer as count from examined where not is_of_faulty group by state
+    union all
+    select
+      'integration_error',
+      ((select count(*) ${ofFaulty}) - (select count(*) ${ofFaulty} and has_own_client))::integer
+    union all
+    select 'other', greatest(count(*) - ${maxExamined}, 0)::integer from connection where ${isOfNote}`.compile(
+    tables,
+  );
 }
 
 export async function countByStatus(

@@ -439,7 +439,7 @@ function EndpointDialog({
         onChange={(next) => form.setFieldValue('types', next)}
         whole={
           isAlert && endpoint === undefined
-            ? 'Problems that need a person: a connection needs reconnecting or is blocked, a sync failed three times in a row, an integration has an error, or an endpoint was disabled'
+            ? 'Problems that need a person: a connection becomes Reconnect needed or Blocked, a sync failed three times in a row, an integration has an error, or an endpoint was disabled'
             : 'All events, including those of later releases'
         }
       />

@@ -16,7 +16,7 @@ const process: Advice = {
 };
 
 const known: Record<string, Advice> = {
-  connection_needs_reauth: { text: 'The account must be reconnected.', leadsTo: 'connection' },
+  connection_needs_reauth: { text: 'Reconnect the account.', leadsTo: 'connection' },
   connection_blocked: {
     text: 'The connection is blocked until its cause is resolved. It is checked again automatically.',
     leadsTo: 'connection',

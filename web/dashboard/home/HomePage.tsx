@@ -166,7 +166,7 @@ function problemsOf(health: Health, environment: string): Problem[] {
         },
       }),
     ),
-    ...(dead > 0 ? [connections('needs_reauth', `${upTo(dead)} to reconnect`)] : []),
+    ...(dead > 0 ? [connections('needs_reauth', `${upTo(dead)} reconnect needed`)] : []),
     ...(blocked > 0 ? [connections('blocked', `${upTo(blocked)} blocked`)] : []),
   ];
 }

@@ -109,7 +109,7 @@ function Found({ integrations }: { integrations: Integration[] }) {
   );
 }
 
-/** The number of connections, and of those that need reconnecting. */
+/** The number of connections, and of those whose state is Reconnect needed. */
 function Connected({ usage }: { usage: Usage }) {
   const { total, needs_reauth, blocked } = usage.connections;
   const dead = needs_reauth + blocked;

@@ -179,7 +179,7 @@ function Navigation() {
   const marks: { [Page in (typeof pages)[number]['to']]?: { count: number | undefined; is: string } } = {
     '/$environment/getting-started': { count: left, is: 'left' },
     '/$environment/integrations': { count: problems?.integrations, is: 'with errors' },
-    '/$environment/connections': { count: problems?.connections, is: 'to reconnect' },
+    '/$environment/connections': { count: problems?.connections, is: 'reconnect needed' },
     '/$environment/functions': { count: problems?.syncs, is: 'failing' },
     '/$environment/events': { count: problems?.endpoints, is: 'failing' },
   };
