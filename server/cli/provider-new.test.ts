@@ -123,6 +123,11 @@ test('a person at a terminal types what the options lack', {
 });
 
 test('answers that are missing or wrong are named', async () => {
+  for (const name of ['Own_Acme', '../own-outside']) {
+    const { code, stderr } = await run(name, '--mode', 'NONE');
+    assert.deepEqual([code, stderr], [1, 'The name must be lower-case with hyphens.\n']);
+    await assert.rejects(textOf(name), { code: 'ENOENT' });
+  }
   const missing = await run('own-less', '--mode', 'OAUTH2');
   assert.equal(missing.code, 1);
   assert.match(missing.stderr, /Missing: --authorization, --token\./);

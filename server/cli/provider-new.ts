@@ -2,8 +2,8 @@
  * `trellis provider new`: writes the definition of a provider from a few answers, tests its OAuth flow, and names what is
  * missing.
  *
- * The flow of an OAUTH2 definition runs against a provider on loopback: authorization, exchange, a call, refresh, revocation.
- * That provider behaves as the sandbox's profile of the same name or, without a profile, as the standard says. For other
+ * The flow of an OAUTH2 definition runs against a provider on loopback: authorization, exchange, a call, refresh. That
+ * provider behaves as the sandbox's profile of the same name or, without a profile, as the standard says. For other
  * modes, the command shows where a call has the credentials. Does not own: the checks (`providers/catalog.ts`), the requests
  * (`auth-modes/`).
  */
@@ -19,10 +19,10 @@ import { authModes } from '../auth-modes/modes.ts';
 import { authorizationRequest, exchangeCode, refreshToken } from '../auth-modes/oauth2.ts';
 import { address, type OAuthContext } from '../auth-modes/oauth2-request.ts';
 import { apiBase, placeCredentials, withQuery } from '../auth-modes/place.ts';
-import { revokeToken } from '../auth-modes/revocation.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { CatalogError, openCatalog } from '../providers/catalog.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
+import { providerName } from '../providers/source.ts';
 import { newProviderModes } from './commands.ts';
 
 type NewMode = (typeof newProviderModes)[number];
@@ -36,8 +36,15 @@ type Answers = Omit<NewProviderOptions, 'mode' | 'header' | 'out'> & {
   header?: string | undefined;
 };
 
-/** Exits with 1 if the definition is wrong or its flow fails. The file is written in any case, except over another one. */
+/**
+ * Exits with 1 if the definition is wrong or its flow fails. The file is written in any case, except over another one or
+ * under a wrong name.
+ */
 export async function newProviderCommand(name: string, options: NewProviderOptions): Promise<number> {
+  if (!providerName.test(name)) {
+    console.error('The name must be lower-case with hyphens.');
+    return 1;
+  }
   const file = resolve(options.out ?? '.', `${name}.yaml`);
   if (existsSync(file)) {
     console.error(`${file} exists already.`);
@@ -57,10 +64,11 @@ export async function newProviderCommand(name: string, options: NewProviderOptio
     for (const { line, message } of error.faults) console.error(`${file}:${line}: ${message}`);
     return 1;
   }
-  const isOAuth = definition.auth_mode === 'OAUTH2';
+  const isOAuth = answers.mode === 'OAUTH2';
   if (!isOAuth) showCall(definition);
   const isWorking = !isOAuth || (await testFlow(definition));
-  for (const line of missingIn(definition)) console.log(`missing: ${line}`);
+  for (const part of [...recommended, ...(isOAuth ? recommendedForOAuth : [])])
+    console.log(`missing: ${part}`);
   return isWorking ? 0 : 1;
 }
 
@@ -214,20 +222,14 @@ async function testFlow(definition: ProviderDefinition): Promise<boolean> {
   const provider = await startProfile(profile, {
     client: { id: client.clientId, secret: client.clientSecret, redirectUri },
     endpoints: {
-      ...{ authorization: at(definition.authorization?.url ?? ''), token: tokenUrl, api },
-      refresh: definition.refresh.url === undefined ? tokenUrl : at(definition.refresh.url),
-      revocation: definition.revocation && at(definition.revocation.url),
+      ...{ authorization: at(definition.authorization?.url ?? ''), api },
+      ...{ token: tokenUrl, refresh: tokenUrl },
     },
     now: context.now,
   });
   const viaLoopback: Fetch = (url, init) => fetch(url.replace(/^https?:\/\//, `${provider.origin}/`), init);
   const get = (url: string, headers: Record<string, string> = {}) =>
     viaLoopback(url, { method: 'GET', headers, redirect: 'manual', signal: AbortSignal.timeout(5_000) });
-  const call = async (accessToken: string) => {
-    const credentials = { type: 'OAUTH2', access_token: accessToken, raw: {} } as const;
-    const { headers, query } = placeCredentials({ definition, credentials, values: {} });
-    return report('API call', (await get(withQuery(`${api}/any`, query), headers)).status === 200);
-  };
   try {
     const asked = await authorizationRequest({ ...context, redirectUri });
     const location = (await get(asked.url)).headers.get('location');
@@ -235,24 +237,22 @@ async function testFlow(definition: ProviderDefinition): Promise<boolean> {
     if (!report('authorization', callbackParams.has('code'), callbackParams.get('error'))) return false;
     const { state: expectedState, codeVerifier } = asked;
     const exchanged = await exchangeCode({
-      ...{ ...context, fetch: viaLoopback, callbackParams, redirectUri, expectedState, codeVerifier },
+      ...context,
+      ...{ fetch: viaLoopback, callbackParams, redirectUri, expectedState, codeVerifier },
     });
     if (!exchanged.ok) return report('code exchange', false, exchanged.fault.error);
     report('code exchange', true);
     const { accessToken, refreshToken: first } = exchanged.tokens;
-    let isWorking = await call(accessToken);
-    if (first === undefined) console.log('The provider gives no refresh token.');
-    else {
-      const refreshed = await refreshToken({ ...context, fetch: viaLoopback, refreshToken: first });
-      isWorking =
-        report('refresh', refreshed.ok, refreshed.ok ? undefined : refreshed.fault.error) && isWorking;
-      if (definition.revocation !== undefined) {
-        const token = (refreshed.ok ? refreshed.tokens.refreshToken : undefined) ?? first;
-        const ended = await revokeToken({ ...context, fetch: viaLoopback, token });
-        isWorking = report('revocation', ended.ok, ended.ok ? undefined : ended.fault.error) && isWorking;
-      }
+    const credentials = { type: 'OAUTH2', access_token: accessToken, raw: {} } as const;
+    const { headers, query } = placeCredentials({ definition, credentials, values: {} });
+    const called = await get(withQuery(`${api}/any`, query), headers);
+    const isAccepted = report('API call', called.status === 200);
+    if (first === undefined) {
+      console.log('The provider gives no refresh token.');
+      return isAccepted;
     }
-    return isWorking;
+    const refreshed = await refreshToken({ ...context, fetch: viaLoopback, refreshToken: first });
+    return report('refresh', refreshed.ok, refreshed.ok ? undefined : refreshed.fault.error) && isAccepted;
   } finally {
     await provider.stop();
   }
@@ -270,24 +270,15 @@ function showCall({ placement, api, auth_mode }: ProviderDefinition): void {
     console.log(`A call of ${api.base_url} has the ${where} ${name}: ${value}`);
 }
 
-/** The recommended parts that the definition lacks, with what each is for. */
-function missingIn(definition: ProviderDefinition): string[] {
-  const { source, verification, scopes, revocation, userinfo, refresh, setup, auth_mode } = definition;
-  const isOAuth = auth_mode === 'OAUTH2';
-  const cases: [isMissing: boolean, text: string][] = [
-    [source === undefined, '`level` and `source`: the page on which you found the facts, and the day'],
-    [verification === undefined, '`verification`: a harmless call that shows whether credentials work'],
-    [
-      isOAuth && Object.keys(scopes.catalogue).length === 0,
-      '`scopes`: their names and meaning, and the defaults',
-    ],
-    [isOAuth && revocation === undefined, '`revocation`: the endpoint that ends a token'],
-    [isOAuth && userinfo === undefined, '`userinfo`: the endpoint that names the account'],
-    [
-      isOAuth && refresh.url === undefined,
-      '`refresh`: whether refresh tokens rotate, and the life of tokens without `expires_in`',
-    ],
-    [setup === undefined && isOAuth, '`setup`: the steps to register a client'],
-  ];
-  return cases.flatMap(([isMissing, text]) => (isMissing ? [text] : []));
-}
+/** The recommended parts that a new definition lacks, with what each is for. */
+const recommended = [
+  '`level` and `source`: the page on which you found the facts, and the day',
+  '`verification`: a harmless call that shows whether credentials work',
+];
+const recommendedForOAuth = [
+  '`scopes`: their names and meaning, and the defaults',
+  '`revocation`: the endpoint that ends a token',
+  '`userinfo`: the endpoint that names the account',
+  '`refresh`: whether refresh tokens rotate, and the life of tokens without `expires_in`',
+  '`setup`: the steps to register a client',
+];

@@ -61,7 +61,8 @@ type MergedSource = {
   locate(path: readonly PropertyKey[]): { file: string; line: number };
 };
 
-const NAME = /^[a-z0-9][a-z0-9-]*$/;
+/** The name of a provider, which is also that of its file. */
+export const providerName = /^[a-z0-9][a-z0-9-]*$/;
 
 /** All `*.yaml` files of a folder, merged, and the faults of syntax and of `extends`. */
 export function readSources(directory: string): { sources: MergedSource[]; faults: Fault[] } {
@@ -271,7 +272,7 @@ function definitionsOf({
   for (const [key, entry, at] of entries) {
     const source = { name: key, file, at, content: isRecord(entry) ? entry : {}, isChecked, parsed };
     const message = isRecord(entry)
-      ? NAME.test(key)
+      ? providerName.test(key)
         ? undefined
         : 'the name must be lower-case with hyphens'
       : `the ${at.length === 0 ? 'file' : 'entry'} must hold a mapping`;
