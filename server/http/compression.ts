@@ -5,7 +5,7 @@ import type { FastifyInstance, onSendHookHandler } from 'fastify';
 const minLength = 1_400;
 
 /**
- * Compresses what the dashboard reads from routes that are added later: its lists are fetched again every few seconds, also
+ * Compresses responses to the dashboard, of routes that are added later: its lists are fetched again every few seconds, also
  * over slow connections. Responses to keys are not compressed, because applications usually read them from a host nearby.
  *
  * No other site can measure the length of these responses for texts that it chose (BREACH): a browser sends the header of
@@ -20,6 +20,19 @@ export function compressForUsers(app: FastifyInstance): void {
   });
 }
 
+/** RFC 9110 §12.5.3, without `*`. A coding with the weight 0 is refused. */
+export function acceptsCoding(header: string | string[] | undefined, coding: string): boolean {
+  return [header ?? []]
+    .flat()
+    .join(',')
+    .toLowerCase()
+    .split(',')
+    .some((part) => {
+      const [name = '', ...parameters] = part.split(';').map((piece) => piece.trim());
+      return name === coding && !parameters.some((one) => /^q\s*=\s*0(\.0*)?$/.test(one));
+    });
+}
+
 const compress: onSendHookHandler = (request, reply, payload, done) => {
   const isFit =
     request.method === 'GET' &&
@@ -27,7 +40,7 @@ const compress: onSendHookHandler = (request, reply, payload, done) => {
     typeof payload === 'string' &&
     payload.length >= minLength &&
     !reply.hasHeader('content-encoding') &&
-    /\bgzip\b/.test(String(request.headers['accept-encoding'] ?? ''));
+    acceptsCoding(request.headers['accept-encoding'], 'gzip');
   if (!isFit) return done(null, payload);
   gzip(payload, { level: 4 }, (error, compressed) => {
     if (error) return done(null, payload);

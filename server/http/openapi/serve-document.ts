@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { acceptsCoding } from '../compression.ts';
 
 /**
  * A handler that sends a document as JSON, made at the first request: it is large, public, and does not change. The ETag is
@@ -16,7 +17,7 @@ export function serveDocument(
     reply.headers({ etag, 'cache-control': 'no-cache', vary: 'accept-encoding' });
     if (namesTag(headers['if-none-match'] ?? '', etag)) return reply.code(304).send();
     reply.type('application/json; charset=utf-8');
-    const coding = codings.find(({ name }) => accepts(headers['accept-encoding'], name));
+    const coding = codings.find(({ name }) => acceptsCoding(headers['accept-encoding'], name));
     if (coding === undefined) return reply.send(plain);
     return reply.header('content-encoding', coding.name).send(coding.bytes);
   };
@@ -40,17 +41,4 @@ function encoded(text: string) {
 function namesTag(header: string, etag: string): boolean {
   const opaque = (tag: string) => tag.trim().replace(/^W\//, '');
   return header.trim() === '*' || header.split(',').some((tag) => opaque(tag) === opaque(etag));
-}
-
-/** RFC 9110 §12.5.3, without `*`. A coding with the weight 0 is refused. */
-function accepts(header: string | string[] | undefined, coding: string): boolean {
-  return [header ?? []]
-    .flat()
-    .join(',')
-    .toLowerCase()
-    .split(',')
-    .some((part) => {
-      const [name = '', ...parameters] = part.split(';').map((piece) => piece.trim());
-      return name === coding && !parameters.some((one) => /^q\s*=\s*0(\.0*)?$/.test(one));
-    });
 }
