@@ -56,7 +56,7 @@ type Api = {
   lifeMs?: number;
   /** The end that is asked for, which may not be later than in `longestMs`. */
   until?: { of: (body: Body) => number; longestMs: number };
-  /** The response to a test of the address; a text is why it is refused. */
+  /** Tests the address. Returns why it is refused; undefined if it is not. */
   test?: (of: { address: string; secret: string; body: Body; post: Post }) => Promise<string | undefined>;
   created: (made: Subscription) => { status: number; body: unknown };
   renewed?: (found: Subscription) => unknown;
@@ -313,9 +313,10 @@ export class Subscriptions {
       return { status: 200, body: { resource: { uri: calendlyUser, current_organization } } };
     }
     for (const [provider, api] of Object.entries(apis) as [Provider, Api][]) {
-      const groups = api.path.exec(path)?.groups;
-      if (groups === undefined && !api.path.test(path)) continue;
-      return this.#answerOf(api, { provider, method, body, target: groups?.target ?? '', id: groups?.id });
+      const match = api.path.exec(path);
+      if (match === null) continue;
+      const { target = '', id } = match.groups ?? {};
+      return this.#answerOf(api, { provider, method, body, target, id });
     }
     return { status: 404, body: {} };
   }
@@ -340,7 +341,7 @@ export class Subscriptions {
       // Gmail has one watch of a mailbox.
       const before = this.list.find((one) => provider === 'gmail' && one.provider === provider);
       if (before !== undefined)
-        return { ...api.created(Object.assign(before, made, { renewals: before.renewals + 1 })) };
+        return api.created(Object.assign(before, made, { renewals: before.renewals + 1 }));
       const added = { ...made, renewals: 0, body };
       this.list.push(added);
       return { ...api.created(added), isCreation: true };

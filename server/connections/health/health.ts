@@ -222,6 +222,7 @@ export function healthToWire(connection: ConnectionHead, provider: HealthRules |
   };
 }
 
+/** `stateCondition` in `store/list.ts` is the same as SQL: change both. */
 function stateOf(
   { status, isUnverified }: ConnectionHead,
   { kind, cause }: Pick<HealthWire, 'kind' | 'cause'>,

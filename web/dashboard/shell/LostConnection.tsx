@@ -15,8 +15,8 @@ import { signOutKey } from './sign-out.ts';
 const probeMs = 3_000;
 
 /**
- * A bar while the service does not respond. What could not be fetched is fetched again as soon as it does. A single request
- * that does not reach a service that responds is a fault of its part of the page.
+ * A bar while the service does not respond. Queries that failed meanwhile are fetched again as soon as the service responds.
+ * A single request that does not reach a service that responds is a fault of its part of the page.
  */
 export function LostConnection() {
   const queries = useQueryClient();
@@ -46,7 +46,7 @@ export function LostConnection() {
     if (responds === false) wasDown.current = true;
     if (responds !== true || !wasDown.current) return;
     wasDown.current = false;
-    // Others are still retried, or fetched again at an interval of their own.
+    // Other failed queries are still retried, or are fetched again at an interval of their own.
     const hasGivenUp = (query: Query) => isUnreachable(query) && query.state.fetchStatus === 'idle';
     void queries.refetchQueries({ predicate: hasGivenUp });
   }, [responds, queries]);
