@@ -73,8 +73,9 @@ function recordTests(): string[] {
   return [...globSync('server/records/**/*.test.ts', { cwd: root }), ...others].sort();
 }
 
-/** The programs of the lowest installed PostgreSQL with the extension. */
+/** The programs of the PostgreSQL that PG_CONFIG names, or of the lowest installed one with the extension. */
 function findCitus(): string | undefined {
+  if (process.env.PG_CONFIG !== undefined) return path.dirname(process.env.PG_CONFIG);
   const installed = '/usr/lib/postgresql';
   const majors = existsSync(installed) ? readdirSync(installed).map(Number) : [];
   return majors

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { type OutboxEntry, readOutbox } from '../db/dataset-outbox.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { placeAll, type Sequence } from '../db/sequencer.ts';
+import type { RetainedTotals } from './audit.ts';
 
 /**
  * The chain of the audit log: each entry has a hash of itself and the chain before it. Made by the sequencer, and verified.
@@ -94,6 +95,7 @@ export const auditSequence: Sequence = {
       tx,
       placed.filter(({ outboxId }) => outboxId !== undefined),
     );
+    await addRetained(tx, entries);
     await tx.query(`update sequencer set chain = $1 where name = 'audit'`, [chain]);
     const isMore = entries.length === maxChained || read.length === maxChained;
     return { count: entries.length, isMore, copied };
@@ -101,7 +103,11 @@ export const auditSequence: Sequence = {
 };
 
 /** An entry of the outbox that is not in the log yet. */
-type SentEntry = ChainedEntry & { outboxId: string };
+type SentEntry = ChainedEntry & {
+  outboxId: string;
+  datasetId: number;
+  retained: RetainedTotals | undefined;
+};
 
 /** Those of the outbox that are not in the log, with their ids in the log. */
 async function findUncopied(tx: Tx, read: readonly OutboxEntry[]): Promise<SentEntry[]> {
@@ -116,15 +122,16 @@ async function findUncopied(tx: Tx, read: readonly OutboxEntry[]): Promise<SentE
   );
   const byId = new Map(read.map((entry) => [entry.id, entry]));
   return uncopied.map(({ outboxId, id }) => {
-    const { entry, writtenAt } = byId.get(outboxId) as OutboxEntry;
-    const { environment_id, actor, action, target, details } = JSON.parse(entry) as SentColumns;
+    const { entry, writtenAt, datasetId } = byId.get(outboxId) as OutboxEntry;
+    const { environment_id, retained, ...columns } = JSON.parse(entry) as SentColumns;
     const environmentId = environment_id ?? null;
-    return { id, createdAt: writtenAt, environmentId, actor, action, target, details, outboxId };
+    return { ...columns, id, createdAt: writtenAt, environmentId, outboxId, datasetId, retained };
   });
 }
 
 type SentColumns = Pick<ChainedEntry, 'actor' | 'action' | 'target' | 'details'> & {
   environment_id?: number | null;
+  retained?: RetainedTotals;
 };
 
 /** Between entries from the outbox and others, the time decides: each has the latest time of those before it. */
@@ -178,6 +185,32 @@ async function copySent(tx: Tx, entries: readonly (Placed & { outboxId?: string 
       entries.map(({ details }) => JSON.stringify(details)),
       entries.map(({ createdAt }) => createdAt),
       entries.map(({ outboxId }) => outboxId),
+    ],
+  );
+}
+
+/** Adds up what steps of retention have removed, until a report takes the sums. */
+async function addRetained(tx: Tx, entries: readonly Partial<SentEntry>[]): Promise<void> {
+  const retained = entries.filter((entry) => entry.retained !== undefined && entry.environmentId !== null);
+  if (retained.length === 0) return;
+  await tx.query(
+    `insert into retained (environment_id, dataset_id, payloads, bytes, tombstones)
+     select environment_id, dataset_id, sum(payloads), sum(bytes), sum(tombstones)
+     from unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+       as step (environment_id, dataset_id, payloads, bytes, tombstones)
+     where exists (select from environment where environment.id = step.environment_id)
+     group by environment_id, dataset_id
+     on conflict on constraint retained_pkey do update
+     set
+       payloads = retained.payloads + excluded.payloads,
+       bytes = retained.bytes + excluded.bytes,
+       tombstones = retained.tombstones + excluded.tombstones`,
+    [
+      retained.map(({ environmentId }) => environmentId),
+      retained.map(({ datasetId }) => datasetId),
+      retained.map(({ retained: totals }) => totals?.payloads),
+      retained.map(({ retained: totals }) => totals?.bytes),
+      retained.map(({ retained: totals }) => totals?.tombstones),
     ],
   );
 }

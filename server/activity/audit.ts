@@ -25,9 +25,20 @@ export async function writeAudit(tx: Queryable, entry: AuditEntry): Promise<void
   await tx.run(tables.insertInto('audit').values({ ...columns, details: JSON.stringify(details) }));
 }
 
-/** As `writeAudit`, in a transaction about the records of a dataset. The entry is written with the commit. */
-export function writeDatasetAudit(tx: Tx, datasetId: number, entry: AuditEntry): void {
-  writeToOutbox(tx, { datasetId, sequence: 'audit', columns: columnsOf(entry) });
+/** What a step of retention has removed. `retained` has the sums that were not reported yet. */
+export type RetainedTotals = { payloads: number; bytes: number; tombstones: number };
+
+/**
+ * As `writeAudit`, in a transaction about the records of a dataset. The entry is written with the commit. `retained` is added
+ * to the table of that name when the entry arrives in the log, once as the entry itself.
+ */
+export function writeDatasetAudit(
+  tx: Tx,
+  datasetId: number,
+  { retained, ...entry }: AuditEntry & { retained?: RetainedTotals | undefined },
+): void {
+  const columns = { ...columnsOf(entry), ...(retained && { retained }) };
+  writeToOutbox(tx, { datasetId, sequence: 'audit', columns });
 }
 
 function columnsOf({ environmentId, actor, action, target, details = {} }: AuditEntry) {

@@ -48,6 +48,7 @@ export type Dataset = {
 
 /** A dataset whose row this transaction has locked. */
 export type LockedDataset = Dataset & {
+  connection: number;
   model: string;
   variant: string;
   /** The connection was deleted: nothing may be written. */
@@ -142,18 +143,32 @@ export function rowsAt(table: 'record' | 'payload'): string {
 
 /** Undefined if nothing was ever saved. */
 export async function findDataset(q: Queryable, name: DatasetName): Promise<Dataset | undefined> {
-  return select(q, name, columns);
+  const id = await findDatasetId(q, name);
+  return id === undefined ? undefined : select(q, { id, name, selected: columns });
 }
 
-/** As `findDataset`, and plans the rest of the transaction by index alone. */
-export async function findDatasetForReading(tx: Tx, name: DatasetName): Promise<Dataset | undefined> {
-  return select(tx, name, `${columns}, ${byIndexAlone}`);
+/**
+ * Reads one snapshot of a dataset, by index alone. `work` gets no dataset if nothing was ever saved. The id is found before
+ * the transaction, which reads the dataset's own tables alone.
+ */
+export async function readDataset<T>(
+  db: Db,
+  name: DatasetName,
+  work: (tx: Tx, dataset: Dataset | undefined) => Promise<T>,
+): Promise<T> {
+  const id = await findDatasetId(db, name);
+  return db.transaction(async (tx) => {
+    const dataset =
+      id === undefined ? undefined : await select(tx, { id, name, selected: `${columns}, ${byIndexAlone}` });
+    return work(tx, dataset);
+  }, 'snapshot');
 }
 
 /** The name is compared again, so that an id of the cache never leads to another dataset. */
-async function select(q: Queryable, name: DatasetName, selected: string): Promise<Dataset | undefined> {
-  const id = await findDatasetId(q, name);
-  if (id === undefined) return undefined;
+async function select(
+  q: Queryable,
+  { id, name, selected }: { id: number; name: DatasetName; selected: string },
+): Promise<Dataset | undefined> {
   const rows = await q.query<Dataset>(
     `select ${selected} from dataset where id = $1 and connection = $2 and model = $3 and variant = $4`,
     [id, name.connection, name.model, name.variant],
@@ -249,6 +264,7 @@ export async function lockDataset(
   const rows = await tx.query<LockedDataset>(`
      select
        ${columns},
+       connection,
        model,
        variant,
        closed as "isClosed",

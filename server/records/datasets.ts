@@ -1,6 +1,6 @@
 import { type AuditEntry, writeDatasetAudit } from '../activity/audit.ts';
 import { holdConnection } from '../connections/store/store.ts';
-import { type Db, first, type Tx } from '../db/pool.ts';
+import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DatasetSubject, EventData } from '../events/event-types.ts';
 import { queueEventOfDataset } from '../events/outbox.ts';
@@ -165,17 +165,13 @@ type DatasetEvent = {
   [T in DatasetEventType]: { type: T; data: Omit<EventData[T], keyof DatasetSubject> };
 }[DatasetEventType];
 
-/** Queues an event about a dataset, and adds its subject. Queues nothing if the connection is deleted. */
-export async function queueDatasetEvent(tx: Tx, event: DatasetEvent & { datasetId: number }): Promise<void> {
-  const name = first(
-    await tx.query<DatasetName>('select connection, model, variant from dataset where id = $1', [
-      event.datasetId,
-    ]),
-  );
-  if (name === undefined) return;
-  const { connection, model, variant } = name;
-  const owner = first(
-    await tx.query<{ environmentId: number; of: Omit<DatasetSubject, 'model' | 'variant'> }>(
+/** The connection of a dataset, as its events name it. */
+export type EventOwner = { environmentId: number; of: Omit<DatasetSubject, 'model' | 'variant'> };
+
+/** Undefined if the connection is deleted. A transaction about records does not read it: it is in another table. */
+export async function findEventOwner(q: Queryable, connection: number): Promise<EventOwner | undefined> {
+  return first(
+    await q.query<EventOwner>(
       `select
          connection.environment_id as "environmentId",
          json_build_object(
@@ -188,13 +184,16 @@ export async function queueDatasetEvent(tx: Tx, event: DatasetEvent & { datasetI
       [connection],
     ),
   );
-  if (owner === undefined) return;
-  const { environmentId, of } = owner;
-  const { datasetId, type, data } = event;
-  queueEventOfDataset(tx, {
-    datasetId,
-    environmentId,
-    type,
-    data: { ...of, model, variant, ...data },
-  });
+}
+
+/** Queues an event about a dataset, and adds its subject. Queues nothing without an owner. */
+export function queueDatasetEvent(
+  tx: Tx,
+  of: { dataset: { id: number; model: string; variant: string }; owner: EventOwner | undefined },
+  { type, data }: DatasetEvent,
+): void {
+  if (of.owner === undefined) return;
+  const { id: datasetId, model, variant } = of.dataset;
+  const { environmentId, of: subject } = of.owner;
+  queueEventOfDataset(tx, { datasetId, environmentId, type, data: { ...subject, model, variant, ...data } });
 }

@@ -13,7 +13,7 @@ import { lockForWrite } from './datasets.ts';
  */
 
 /** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
-const chunk = 500;
+export const chunk = 500;
 
 /**
  * A transaction that writes to a dataset, which `lockForWrite` locks. First removes what is left from before the dataset
@@ -47,7 +47,7 @@ export async function removeLeftovers(
 async function removeSome(tx: Tx, datasetId: number): Promise<boolean> {
   const dataset = await lockDataset(tx, datasetId);
   if (!dataset?.hasLeftovers) return false;
-  if (dataset.trackedFrom === null && (await removeMarks(tx, { datasetId })).mayHaveMore) return true;
+  if (dataset.trackedFrom === null && (await removeMarks(tx, datasetId)).mayHaveMore) return true;
   for (const [table, until, order] of leftovers) {
     if (dataset.emptiedSeq === 0) break;
     const gone = await removeRows(tx, { datasetId, table, until: [until, dataset.emptiedSeq], order });
@@ -57,12 +57,10 @@ async function removeSome(tx: Tx, datasetId: number): Promise<boolean> {
   return false;
 }
 
-/** Removes marks of a locked dataset, up to this row: as many as one transaction may. */
-export async function removeMarks(
-  tx: Tx,
-  { datasetId, lastMark = Number.MAX_SAFE_INTEGER }: { datasetId: number; lastMark?: number },
-): Promise<{ mayHaveMore: boolean }> {
-  const gone = await removeRows(tx, { datasetId, table: 'tracked', until: ['id', lastMark], order: 'id' });
+/** Removes marks of a locked dataset: as many as one transaction may. */
+export async function removeMarks(tx: Tx, datasetId: number): Promise<{ mayHaveMore: boolean }> {
+  const until = ['id', Number.MAX_SAFE_INTEGER] as const;
+  const gone = await removeRows(tx, { datasetId, table: 'tracked', until, order: 'id' });
   return { mayHaveMore: gone === chunk };
 }
 

@@ -17,7 +17,10 @@ import { placeNext, type Sequence } from '../db/sequencer.ts';
 import { queueEvent } from '../events/outbox.ts';
 import { eventSequence } from '../events/sequence.ts';
 import { stops } from './outbox-node.fixture.ts';
+import { acknowledge, removeConsumer } from './retention/consumers.ts';
 import { destroyOrphans } from './retention/destroy.ts';
+import { setPolicy } from './retention/policy.ts';
+import { createPace, retainDataset } from './retention/retention-steps.ts';
 
 let bench: RecordBench;
 /** Of another node. */
@@ -92,6 +95,74 @@ test('a save, update, delete, tracking and prune changes rows of its dataset alo
   }
   assert.deepEqual([...changed].sort(), [
     ...['dataset', 'dataset_outbox', 'payload', 'prune', 'record', 'tracked'],
+  ]);
+  await placeEntries(bench.db);
+  await assertWhole();
+});
+
+test('a transaction about records reads and changes the tables of its dataset alone', async () => {
+  const { calls, connection } = await fresh();
+  const [all] = await bench.db.query<{ names: string[] }>(
+    `select array_agg(table_name::text) as names from information_schema.tables where table_schema = 'public'`,
+  );
+  const [place] = await bench.db.query<{ environment: number }>(
+    'select environment_id as environment from connection where id = $1',
+    [connection.id],
+  );
+  const environmentId = place!.environment;
+  const policy = { pruneAfterDays: 1, removeTombstonesAfterDays: 1, waitForConsumers: true };
+  await setPolicy(bench.db, { environmentId, integrationKey: undefined }, policy);
+  const consumer = { connection: connection.id, model: 'Row', variant: 'base', name: 'reader' };
+  const by = {
+    ...{ environmentId, actor: 'key:1', target: 'test' },
+    keyId: 1,
+    mayRead: true,
+    mayWrite: true,
+  };
+  const touched = new Set<string>();
+  const inTransaction = new WeakSet<object>();
+  const end = hearStatements(({ client, text }) => {
+    for (const part of normal(text).split(/; ?/)) {
+      if (/^begin/.test(part)) inTransaction.add(client);
+      if (/^(commit|rollback)/.test(part)) inTransaction.delete(client);
+      if (!inTransaction.has(client)) continue;
+      for (const [, name] of part.matchAll(/\b(?:from|join|into|update|copy) (\w+)\b(?! ?\()/g))
+        touched.add(name!);
+      for (const [, name] of part.matchAll(/^(?:insert into|copy) (\w+)/g)) touched.add(name!);
+    }
+  });
+  try {
+    await calls.save(rows(10, 30, 'other'));
+    await calls.update([{ id: 'r1', n: 0 }]);
+    await calls.delete('r2');
+    await calls.set({ massDeleteNumber: 2, massDeleteShare: 0 });
+    await calls.startTracking();
+    await calls.save(rows(3, 9));
+    await assert.rejects(calls.endTracking(), { code: 'mass_delete_held' });
+    await calls.endTracking('mass_delete');
+    await calls.list({ limit: 5 });
+    await calls.list({ ids: ['r25'] });
+    const cursor = await calls.cursorOf(30);
+    await calls.estimate(cursor);
+    await calls.prune(cursor);
+    await acknowledge(bench.db, { ...consumer, cursor, by });
+    await removeConsumer(bench.db, { ...consumer, by });
+    const [due] = await bench.db.query<{ id: number }>('select id from dataset where connection = $1', [
+      connection.id,
+    ]);
+    const dataset = { id: due!.id, model: 'Row', variant: 'base', connection: connection.id };
+    const pace = createPace();
+    const now = new Date(Date.now() + 2 * 86_400_000);
+    const work = { due: { ...dataset, environmentId, target: 'test' }, now, signal: undefined, pace };
+    const removed = await retainDataset(bench.db, { ...work, clock: () => performance.now() });
+    assert.ok(removed.payloads > 0 && removed.tombstones > 0);
+  } finally {
+    end();
+  }
+  assert.deepEqual([...touched].filter((name) => all!.names.includes(name)).sort(), [
+    // The lock of nodes without `dataset.closed`: see `lockForWrite`.
+    'connection',
+    ...['consumer', 'dataset', 'dataset_outbox', 'payload', 'prune', 'record', 'tracked'],
   ]);
   await placeEntries(bench.db);
   await assertWhole();

@@ -274,7 +274,7 @@ export async function findPruneTimes(
        and box(point(dataset_id, lower(seqs)), point(dataset_id, upper(seqs)))
          && box(point($1::bigint, $2::bigint), point($1::bigint, $3::bigint))
        and seqs && int8range($2, $3, '[]')
-     order by id`,
+     order by pruned_at, id`,
     [at.datasetId, seqs[0] ?? 0, seqs.at(-1) ?? 0],
   );
   for (const receipt of receipts) {

@@ -7,8 +7,8 @@ import {
   type Dataset,
   ensureDataset,
   findDataset,
-  findDatasetForReading,
   lockDataset,
+  readDataset,
 } from '../../server/records/dataset.ts';
 import { acknowledge, findConsumer } from '../../server/records/retention/consumers.ts';
 import { findStored, type RecordOwner } from '../../server/records/rows.ts';
@@ -245,12 +245,11 @@ export async function firstPositionOf(
   db: Db,
   { target, ids }: { target: DatasetTarget; ids: readonly string[] },
 ): Promise<number | undefined> {
-  return db.transaction(async (tx) => {
-    const dataset = await findDatasetForReading(tx, target);
+  return readDataset(db, target, async (tx, dataset) => {
     if (dataset === undefined) return undefined;
     const rows = await findStored(tx, dataset, ids);
     return [...rows.values()].map(({ seq }) => seq).sort((a, b) => a - b)[0];
-  }, 'snapshot');
+  });
 }
 
 /** Makes a consumer that has read up to this position, 0 for nothing. False if the name is taken: that one stays. */

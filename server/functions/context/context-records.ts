@@ -236,7 +236,7 @@ export function recordCalls(
       const ended = await endTracking(fenced, {
         ...{ connection: of.id, model: args.model, variant, beginning: await beginning() },
         ...{ override: 'none', reads: touched.reads.get(args.model) },
-        forgetPlace: facts.isSync ? forgetCheckpoint : undefined,
+        forgetPlace: facts.isSync ? () => fenced.transaction(forgetCheckpoint) : undefined,
       }).catch((error: unknown) => {
         throw isHeld(error) ? heldOf(error, { facts, model: args.model }) : error;
       });

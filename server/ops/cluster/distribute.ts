@@ -21,6 +21,13 @@ const lastTransaction = '18446744073709551615';
 
 const references = ['prune', 'tracked', 'consumer'] as const;
 
+/**
+ * Numbers that any machine makes: microseconds. A sequence of a worker would begin at 2^48 times the number of the worker,
+ * which reaches 2^53. Two rows of one dataset are never written at once. Their order is that of the writes only while the
+ * dataset stays on one machine.
+ */
+const numbers = [...references.map((table) => [table, 'id']), ['dataset_outbox', 'ordinal']] as const;
+
 /** Names become a table of the coordinator; unique and foreign keys become those of a distributed table. */
 const before = [
   'drop view dataset_name',
@@ -44,6 +51,10 @@ const before = [
     `alter table ${table} drop constraint ${table}_dataset_id_fkey`,
     `alter table ${table} drop constraint ${table}_pkey`,
     `alter table ${table} add constraint ${table}_pkey primary key (dataset_id, id)`,
+  ]),
+  ...numbers.flatMap(([table, column]) => [
+    `alter table ${table} alter column ${column} drop identity`,
+    `alter table ${table} alter column ${column} set default (extract(epoch from clock_timestamp()) * 1000000)::bigint`,
   ]),
   // Their columns are those of the new keys.
   'drop index prune_dataset',

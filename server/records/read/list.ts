@@ -1,6 +1,6 @@
 import { type Db, first, type Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
-import { type Dataset, findDatasetForReading, hiddenUntil } from '../dataset.ts';
+import { type Dataset, hiddenUntil, readDataset } from '../dataset.ts';
 import { findPruned, findPruneTimes, selectPayloads } from '../rows.ts';
 import {
   cutPortion,
@@ -36,8 +36,8 @@ export async function listRecords(db: Db, request: ListRequest): Promise<Portion
 
 async function readStepwise(db: Db, request: ListRequest): Promise<Portion> {
   const { connection, model, variant } = request;
-  const read = await db.transaction(async (tx) => {
-    const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
+  const name = { connection: connection.id, model, variant };
+  const read = await readDataset(db, name, async (tx, dataset) => {
     const from = startOf(request, dataset);
     if (dataset === undefined) return undefined;
     const after = Math.max(from.seq, hiddenUntil(dataset));
@@ -49,7 +49,7 @@ async function readStepwise(db: Db, request: ListRequest): Promise<Portion> {
     await openPayloads(tx, { dataset, records, scratch, request });
     const { id: datasetId, lastSeq } = dataset;
     return { datasetId, lastSeq, since: from.since, records, bytes, hasMore: records.length < rows.length };
-  }, 'snapshot');
+  });
   return read ?? { datasetId: undefined, lastSeq: 0, since: 0, records: [], bytes: 0, hasMore: false };
 }
 

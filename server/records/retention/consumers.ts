@@ -117,11 +117,13 @@ async function move(
   // No valid cursor exists for a dataset that does not exist, but a consumer may wait for its first record.
   const datasetId = to.cursor === undefined ? await ensureDataset(db, to) : (await findDataset(db, to))?.id;
   if (datasetId === undefined) throw new AppError('invalid_cursor');
-  const expired = await db.transaction(async (tx) => {
-    const dataset = await lockDataset(tx, datasetId);
-    if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
-    return moveWithin(tx, { to, dataset, permit });
-  });
+  const expired = await withOwnership(db, to, (readOwnership) =>
+    db.transaction(async (tx) => {
+      const dataset = await lockDataset(tx, datasetId);
+      if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
+      return moveWithin(tx, { to, dataset, permit, readOwnership });
+    }),
+  );
   if (expired !== undefined) throw expired;
   // The number of records behind is counted without the lock, so that no writer waits for it.
   const consumer = await readConsumer(db, { ...to, datasetId });
@@ -134,12 +136,22 @@ async function move(
  */
 async function moveWithin(
   tx: Tx,
-  { to, dataset, permit }: { to: Acknowledgement; dataset: Dataset; permit: Parameters<typeof move>[2] },
+  {
+    to,
+    dataset,
+    permit,
+    readOwnership,
+  }: {
+    to: Acknowledgement;
+    dataset: Dataset;
+    permit: Parameters<typeof move>[2];
+    readOwnership: ReadOwnership;
+  },
 ): Promise<AppError | undefined> {
   const { by, name, cursor, now = new Date() } = to;
   const current = await findState(tx, { datasetId: dataset.id, name });
   const ownerKeyId = current?.ownerKeyId ?? null;
-  const { owner, callerKeyId } = await readOwnership(tx, { by, ownerKeyId, now });
+  const { owner, callerKeyId } = readOwnership(ownerKeyId);
   const requested = cursor === undefined ? 0 : readCursor(cursor, dataset);
   const mayOwn = by !== 'service' && by.mayRead && callerKeyId !== undefined;
   const becomesOwner = mayOwn && owner === 'nobody' && requested === current?.seq;
@@ -294,17 +306,19 @@ export async function removeConsumer(
   db: Db,
   { by, now = new Date(), ...at }: DatasetName & { name: string; by: Mover; now?: Date },
 ): Promise<boolean> {
-  return db.transaction(async (tx) => {
-    const datasetId = (await findDataset(tx, at))?.id;
-    if (datasetId === undefined) return false;
-    const found = await findState(tx, { datasetId, name: at.name, lock: 'for update' });
-    if (found === undefined) return false;
-    const { owner } = await readOwnership(tx, { by, ownerKeyId: found.ownerKeyId, now });
-    requireMover(by, { owner, name: at.name, cursor: found.cursor });
-    await tx.query('delete from consumer where dataset_id = $1 and name = $2', [datasetId, at.name]);
-    if (by !== 'service') auditConsumer(tx, by, { action: 'consumer.removed', datasetId, at });
-    return true;
-  });
+  const datasetId = (await findDataset(db, at))?.id;
+  if (datasetId === undefined) return false;
+  return withOwnership(db, { by, now }, (readOwnership) =>
+    db.transaction(async (tx) => {
+      const found = await findState(tx, { datasetId, name: at.name, lock: 'for update' });
+      if (found === undefined) return false;
+      const { owner } = readOwnership(found.ownerKeyId);
+      requireMover(by, { owner, name: at.name, cursor: found.cursor });
+      await tx.query('delete from consumer where dataset_id = $1 and name = $2', [datasetId, at.name]);
+      if (by !== 'service') auditConsumer(tx, by, { action: 'consumer.removed', datasetId, at });
+      return true;
+    }),
+  );
 }
 
 /**
@@ -347,16 +361,44 @@ type Ownership = {
   owner: 'caller' | 'another' | 'nobody';
 };
 
-/** For a consumer with this owner, or for a new one. For the service, the ownership does not matter and is not read. */
-async function readOwnership(
-  q: Queryable,
-  { by, ownerKeyId, now }: { by: Mover; ownerKeyId: number | null; now: Date },
-): Promise<Ownership> {
-  if (by === 'service') return { callerKeyId: undefined, owner: 'nobody' };
+/** For a consumer with this owner, or for a new one. Ends the transaction if the keys of that owner were not read yet. */
+type ReadOwnership = (ownerKeyId: number | null) => Ownership;
+
+class UnreadOwner extends Error {
+  readonly keyId: number;
+
+  constructor(keyId: number) {
+    super('the keys of the owner were not read');
+    this.keyId = keyId;
+  }
+}
+
+/**
+ * Runs `work`, whose transaction finds the owner. Keys are in a table of no dataset, so they are read before it; if the owner
+ * is another than the caller, `work` runs once more. For the service, the ownership does not matter and is not read.
+ */
+async function withOwnership<T>(
+  db: Db,
+  { by, now = new Date() }: { by: Mover; now?: Date },
+  work: (read: ReadOwnership) => Promise<T>,
+): Promise<T> {
+  if (by === 'service') return work(() => ({ callerKeyId: undefined, owner: 'nobody' }));
   const { environmentId, keyId } = by;
-  const { firstKeyId, isOwned } = await readOwner(q, { environmentId, keyId, ownerKeyId, now });
-  if (ownerKeyId !== null && firstKeyId === ownerKeyId) return { callerKeyId: firstKeyId, owner: 'caller' };
-  return { callerKeyId: firstKeyId, owner: isOwned ? 'another' : 'nobody' };
+  for (let known: number | null = null; ; ) {
+    const { firstKeyId, isOwned } = await readOwner(db, { environmentId, keyId, ownerKeyId: known, now });
+    const read = (ownerKeyId: number | null): Ownership => {
+      if (ownerKeyId === null) return { callerKeyId: firstKeyId, owner: 'nobody' };
+      if (ownerKeyId === firstKeyId) return { callerKeyId: firstKeyId, owner: 'caller' };
+      if (ownerKeyId !== known) throw new UnreadOwner(ownerKeyId);
+      return { callerKeyId: firstKeyId, owner: isOwned ? 'another' : 'nobody' };
+    };
+    try {
+      return await work(read);
+    } catch (error) {
+      if (!(error instanceof UnreadOwner)) throw error;
+      known = error.keyId;
+    }
+  }
 }
 
 /** Throws `forbidden` or `consumer_without_owner` for a caller that may not move or remove the consumer. */

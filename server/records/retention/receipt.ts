@@ -1,4 +1,4 @@
-import { actorOf, writeDatasetAudit } from '../../activity/audit.ts';
+import { actorOf, type RetainedTotals, writeDatasetAudit } from '../../activity/audit.ts';
 import type { Connection } from '../../connections/store/store.ts';
 import type { Tx } from '../../db/pool.ts';
 import type { Caller } from '../../http/auth/caller.ts';
@@ -35,11 +35,18 @@ export type Receipt = {
   bytes: number;
 };
 
-/** Writes to the audit log what was removed, in the transaction that removes it. */
-export function writeReceipt(tx: Tx, by: Remover, receipt: Receipt): void {
+/**
+ * Writes to the audit log what was removed, in the transaction that removes it. `retained`: what the report of retention adds
+ * up, once the entry is in the log.
+ */
+export function writeReceipt(
+  tx: Tx,
+  by: Remover,
+  { retained, ...receipt }: Receipt & { retained?: RetainedTotals },
+): void {
   const { action, until, count, bytes } = receipt;
   const { id, model, variant } = receipt.dataset;
   const { environmentId, actor, target } = by;
   const details = { model, variant, until_cursor: cursorWriter(id)(until), count, bytes };
-  writeDatasetAudit(tx, id, { environmentId, actor, action, target, details });
+  writeDatasetAudit(tx, id, { environmentId, actor, action, target, details, retained });
 }

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { RetainedTotals } from '../../activity/audit.ts';
 import { type Db, first, type Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { inDataset, type LockedDataset, lockDataset, rowsAt } from '../dataset.ts';
@@ -15,7 +16,7 @@ import { type Receipt, writeReceipt } from './receipt.ts';
 export type DueDataset = Receipt['dataset'] & { connection: number; environmentId: number; target: string };
 
 /** The totals that retention has removed: `bytes` are sealed bytes of payloads and of contents of tombstones. */
-export type PurgeTotals = { payloads: number; bytes: number; tombstones: number };
+export type PurgeTotals = RetainedTotals;
 
 export const noPurge: PurgeTotals = { payloads: 0, bytes: 0, tombstones: 0 };
 
@@ -98,8 +99,9 @@ export async function retainDataset(db: Db, work: DatasetWork): Promise<PurgeTot
 }
 
 /**
- * Takes steps until a step finds nothing left. Each step locks the dataset, reads the policy and its limit again, and
- * writes its receipt and its totals. The steps end if the policy was removed.
+ * Takes steps until a step finds nothing left. Before each step, the policy is read again: the steps end if it was removed.
+ * A step locks the dataset, reads the limit again, and writes its receipt with its totals, so that these are reported even if
+ * the run does not finish.
  */
 async function takeSteps(
   db: Db,
@@ -112,16 +114,15 @@ async function takeSteps(
   const { due, now, signal, pace, clock } = by;
   let total = noPurge;
   while (!signal?.aborted) {
+    const policy = await findPolicy(db, due.connection);
+    const days = policy && by.daysOf(policy);
+    if (policy === undefined || days === null || days === undefined) break;
     let lockedAt = clock();
     const removed = await db.transaction(async (tx) => {
       const dataset = await lockDataset(tx, due.id);
       lockedAt = clock();
-      const policy = await findPolicy(tx, due.connection);
-      const days = policy && by.daysOf(policy);
-      if (dataset === undefined || policy === undefined || days === null || days === undefined)
-        return undefined;
       // Another job removes its rows, or its leftovers first.
-      if (dataset.isClosed || dataset.hasLeftovers) return undefined;
+      if (dataset === undefined || dataset.isClosed || dataset.hasLeftovers) return undefined;
       const before = new Date(now.getTime() - days * dayMs).toISOString();
       const aged = await findLastBefore(tx, { dataset, time: before });
       const slowest = policy.waitForConsumers ? await slowestPosition(tx, dataset.id) : undefined;
@@ -129,8 +130,7 @@ async function takeSteps(
       const step = await by.step(tx, { dataset, until, records: pace.records });
       if (step === undefined) return undefined;
       const remover = { environmentId: due.environmentId, actor: 'retention', target: due.target };
-      writeReceipt(tx, remover, { ...step, dataset: due });
-      await addTotals(tx, due, by.countOf(step));
+      writeReceipt(tx, remover, { ...step, dataset: due, retained: by.countOf(step) });
       return step;
     });
     if (removed === undefined) break;
@@ -143,25 +143,11 @@ async function takeSteps(
   return total;
 }
 
-/** Stores the totals of a step in its transaction, so that they are reported even if the run does not finish. */
-async function addTotals(tx: Tx, { environmentId, id }: DueDataset, totals: PurgeTotals): Promise<void> {
-  await tx.query(
-    `insert into retained (environment_id, dataset_id, payloads, bytes, tombstones)
-     values ($1, $2, $3, $4, $5)
-     on conflict on constraint retained_pkey do update
-     set
-       payloads = retained.payloads + excluded.payloads,
-       bytes = retained.bytes + excluded.bytes,
-       tombstones = retained.tombstones + excluded.tombstones`,
-    [environmentId, id, totals.payloads, totals.bytes, totals.tombstones],
-  );
-}
-
 const dayMs = 86_400_000;
 
 /** Undefined if the datasets of the connection have no policy or it is deleted. */
-async function findPolicy(tx: Tx, connection: number): Promise<RetentionPolicy | undefined> {
-  const rows = await tx.query<RetentionPolicy>(
+async function findPolicy(db: Db, connection: number): Promise<RetentionPolicy | undefined> {
+  const rows = await db.query<RetentionPolicy>(
     `select
        policy.prune_after_days as "pruneAfterDays",
        policy.remove_tombstones_after_days as "removeTombstonesAfterDays",

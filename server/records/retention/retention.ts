@@ -1,11 +1,12 @@
+import { chainAll } from '../../activity/audit-chain.ts';
 import { type Activity, noActivity } from '../../activity/writer.ts';
 import { type Db, first } from '../../db/pool.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import { hasNodesBefore } from '../../nodes/nodes.ts';
 import { cursorWriter, type Position } from '../cursor.ts';
-import { planByIndexAlone } from '../dataset.ts';
-import { queueDatasetEvent } from '../datasets.ts';
+import { type DatasetName, planByIndexAlone } from '../dataset.ts';
+import { findEventOwner, queueDatasetEvent } from '../datasets.ts';
 import { closeOrphans, destroyLeftovers, destroyOrphans } from './destroy.ts';
 import {
   addPurges,
@@ -233,6 +234,13 @@ async function reportStaleConsumers(db: Db, now: Date): Promise<void> {
         await db.query(`update consumer set silent_from = $5 where ${isSame}`, [...values, silentFrom]);
         continue;
       }
+      const [named] = await db.query<DatasetName>(
+        'select connection, model, variant from dataset where id = $1',
+        [datasetId],
+      );
+      // Destroyed meanwhile.
+      if (named === undefined) continue;
+      const owner = await findEventOwner(db, named.connection);
       await db.transaction(async (tx) => {
         const [marked] = await tx.query<Position & { acknowledgedAt: Date }>(
           `update consumer
@@ -244,7 +252,8 @@ async function reportStaleConsumers(db: Db, now: Date): Promise<void> {
         if (marked === undefined) return;
         const cursor = seq === 0 ? null : cursorWriter(datasetId, marked.since)(seq);
         const data = { consumer: name, cursor, acknowledged_at: marked.acknowledgedAt.toISOString() };
-        await queueDatasetEvent(tx, { datasetId, type: 'consumer.stale', data });
+        const dataset = { id: datasetId, ...named };
+        queueDatasetEvent(tx, { dataset, owner }, { type: 'consumer.stale', data });
       });
     }
     if (silent.length < consumersAtOnce) return;
@@ -255,6 +264,8 @@ type SilentConsumer = { datasetId: number; name: string; seq: number; isBehind: 
 
 /** Raises `records.retention_done` in each environment for the totals that were not reported yet, and logs it. */
 async function reportTotals(db: Db, activity: Activity): Promise<void> {
+  // The totals of a step arrive with its entry in the log.
+  await chainAll(db);
   const rows = await db.query<{ environmentId: number }>(
     'select distinct environment_id as "environmentId" from retained',
   );

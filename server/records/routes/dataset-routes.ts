@@ -4,7 +4,7 @@ import { connectionErrors } from '../../http/openapi/describe.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { readCursor } from '../cursor.ts';
-import { type DatasetName, findDatasetForReading } from '../dataset.ts';
+import { type DatasetName, readDataset } from '../dataset.ts';
 import { type DatasetView, listDatasets, setDatasetSettings } from '../datasets.ts';
 import { removerOf } from '../retention/receipt.ts';
 import { rowBytes } from '../rows.ts';
@@ -163,8 +163,7 @@ export function estimatePrune(
   db: Db,
   request: DatasetName & { untilCursor: string },
 ): Promise<PruneEstimate> {
-  return db.transaction(async (tx) => {
-    const dataset = await findDatasetForReading(tx, request);
+  return readDataset(db, request, async (tx, dataset) => {
     const until = readCursor(request.untilCursor, dataset);
     if (dataset === undefined || until <= dataset.pruneFloor) return { count: 0, bytes: 0 };
     const { id, pruneFloor, lastSeq } = dataset;
@@ -180,5 +179,5 @@ export function estimatePrune(
     if (!isNearEnd) return counted;
     const standing = dataset.records + dataset.deleted - dataset.pruned;
     return { count: standing - counted.count, bytes: dataset.payloadBytes - counted.bytes };
-  }, 'snapshot');
+  });
 }

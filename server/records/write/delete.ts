@@ -1,7 +1,7 @@
 import type { Db, Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { type DatasetName, findDataset, lockDataset } from '../dataset.ts';
-import { queueDatasetEvent } from '../datasets.ts';
+import { findEventOwner, queueDatasetEvent } from '../datasets.ts';
 import { writeTransaction } from '../leftovers.ts';
 import { findStored } from '../rows.ts';
 import { buryRecords } from './changes.ts';
@@ -80,10 +80,11 @@ export async function emptyDataset(tx: Tx, datasetId: number): Promise<boolean> 
      where id = $1`,
     [datasetId, isVacant],
   );
-  await queueDatasetEvent(tx, {
-    datasetId,
-    type: 'records.dataset_emptied',
-    data: { records: dataset.records, deleted: dataset.deleted },
-  });
+  const owner = await findEventOwner(tx, dataset.connection);
+  queueDatasetEvent(
+    tx,
+    { dataset, owner },
+    { type: 'records.dataset_emptied', data: { records: dataset.records, deleted: dataset.deleted } },
+  );
   return true;
 }

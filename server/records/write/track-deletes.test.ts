@@ -27,8 +27,10 @@ const trackedRows = async (calls: Calls) =>
 /** As many runs leave them. */
 const repeatMarks = async (calls: Calls) =>
   bench.db.query(
-    `insert into tracked (dataset_id, seqs)
-     select dataset_id, seqs
+    // On a cluster, rows of one statement could have the same default.
+    `insert into tracked (dataset_id, id, seqs)
+     overriding system value
+     select dataset_id, -(dataset_id * 1000000 + row_number() over ()), seqs
      from tracked, generate_series(1, 1000)
      where dataset_id = $1`,
     [(await calls.row()).id],

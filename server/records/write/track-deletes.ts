@@ -12,8 +12,8 @@ import {
   planByIndexAlone,
   rowsAt,
 } from '../dataset.ts';
-import { lockForWrite, queueDatasetEvent } from '../datasets.ts';
-import { removeMarks, writeTransaction } from '../leftovers.ts';
+import { type EventOwner, findEventOwner, lockForWrite, queueDatasetEvent } from '../datasets.ts';
+import { chunk, removeMarks, writeTransaction } from '../leftovers.ts';
 import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import { PositionSet, type RunReads } from './run-positions.ts';
@@ -191,8 +191,8 @@ type TrackingEndRequest = DatasetName & {
   beginning?: Beginning | undefined;
   /** What the run that ends the tracking has saved, which counts as read. */
   reads?: RunReads | undefined;
-  /** Called in the same transaction if the reader has to begin at the start the next time. */
-  forgetPlace?: ((tx: Tx) => Promise<unknown>) | undefined;
+  /** Called if the reader has to begin at the start the next time: before the tracking is closed or held. */
+  forgetPlace?: (() => Promise<unknown>) | undefined;
 };
 
 /** The number of records that one transaction deletes: some tens of milliseconds of work under the dataset's lock. */
@@ -218,12 +218,25 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
   const marker = createReadsMarker(request.reads);
   const total: Required<Pick<TrackingEnd, 'count' | 'deletedKeys'>> = { count: 0, deletedKeys: [] };
   let unread: Unread | undefined;
+  let owner: EventOwner | undefined;
   let isDecided = false;
+  let { forgetPlace } = request;
   for (;;) {
     unread ??= await findUnread(db, known.id);
     const left = unread;
-    const step = await db.transaction((tx) => endStep(tx, { request, at, marker, unread: left, isDecided }));
+    // A deletion of nothing is never held.
+    if (left.seqs.length > 0) owner ??= await findEventOwner(db, request.connection);
+    const mustForget = forgetPlace !== undefined;
+    const step = await db.transaction((tx) =>
+      endStep(tx, { request, at, marker, unread: left, owner, isDecided, mustForget }),
+    );
     if (step === 'unmarked') continue;
+    if (step === 'forget') {
+      // If the process is killed after this, the tracking is still open, and the next reader begins at the start.
+      await forgetPlace?.();
+      forgetPlace = undefined;
+      continue;
+    }
     if (step === 'changed') {
       unread = undefined;
       continue;
@@ -257,8 +270,9 @@ type EndStep =
 
 /**
  * One transaction of an end. It takes the records that it deletes from `unread`. Returns `changed`, with nothing written, if
- * `unread` is of another tracking, and `unmarked` if it has marked a part of what the run has saved. `isDecided`: an earlier
- * step of this end has found the deletion allowed.
+ * `unread` is of another tracking, and `unmarked` if it has marked a part of what the run has saved. With `mustForget` it
+ * returns `forget`, before it closes or holds a tracking whose reader has to begin at the start. `isDecided`: an earlier step
+ * of this end has found the deletion allowed.
  */
 async function endStep(
   tx: Tx,
@@ -267,20 +281,22 @@ async function endStep(
     at: { connection: number; datasetId: number };
     marker: ReadsMarker;
     unread: Unread;
+    owner: EventOwner | undefined;
     isDecided: boolean;
+    mustForget: boolean;
   },
-): Promise<EndStep | 'changed' | 'unmarked'> {
-  const { request, unread, isDecided } = by;
-  const { forgetPlace, reads } = request;
+): Promise<EndStep | 'changed' | 'unmarked' | 'forget'> {
+  const { request, unread, isDecided, mustForget } = by;
+  const { reads } = request;
   const dataset = await lockForWrite(tx, by.at);
   if (dataset.trackedFrom === null) {
     // Else a reader that opens a tracking only at the start would never open one again.
-    if (!isDecided && request.beginning !== 'start') await forgetPlace?.(tx);
-    return { isClosed: true };
+    const mustBeginAnew = !isDecided && request.beginning !== 'start';
+    return mustBeginAnew && mustForget ? 'forget' : { isClosed: true };
   }
   if (!isDecided && isPartialFor(dataset, request.beginning)) {
+    if (mustForget) return 'forget';
     await closeTracking(tx, dataset.id);
-    await forgetPlace?.(tx);
     return { count: 0, deletedKeys: [], isPartial: true };
   }
   // After the first step a reader may have resumed the tracking, with another id. One that was opened since begins later.
@@ -291,11 +307,11 @@ async function endStep(
   if (!isDecided) {
     const count = unread.seqs.length;
     const isMass = isMassDelete(dataset, { count, reads });
-    if (isMass) await forgetPlace?.(tx);
+    if (isMass && mustForget) return 'forget';
     const isAllowed = request.override === 'mass_delete' || count <= (dataset.allowedCount ?? 0);
     if (isMass && !isAllowed) {
       const held = { would_delete: count, live: dataset.records };
-      await hold(tx, dataset, held);
+      await hold(tx, { dataset, owner: by.owner, held });
       return { held };
     }
     if (count > perStep)
@@ -349,7 +365,7 @@ export async function dropTracking(db: Db, name: DatasetName): Promise<void> {
 
 /** Closes the tracking of a locked dataset. Marks that one transaction cannot remove are left: see `leftovers.ts`. */
 export async function closeTracking(tx: Tx, datasetId: number): Promise<void> {
-  const { mayHaveMore } = await removeMarks(tx, { datasetId });
+  const { mayHaveMore } = await removeMarks(tx, datasetId);
   await tx.query(
     `update dataset
      set tracked_from = null, tracking_id = null, tracking_is_partial = false, held_at = null, held_count = null,
@@ -396,9 +412,11 @@ function isMassDelete(
 type Unread = Pick<Dataset, 'trackedFrom' | 'trackingId'> & {
   /** The positions of live records, in order. */
   seqs: number[];
-  /** The last row of marks that is taken into account. */
-  lastMark: number;
+  /** The rows of marks that are taken into account. */
+  marks: Marks;
 };
+/** Ids of rows of marks. On a cluster they are not in the order of the writes: see `ops/cluster/distribute.ts`. */
+type Marks = Set<number>;
 
 /**
  * Returns the unread records of a dataset without its lock: later changes only take records away, and `leaveOutRead` and
@@ -410,10 +428,10 @@ async function findUnread(db: Db, datasetId: number): Promise<Unread> {
       'select tracked_from as "trackedFrom", tracking_id as "trackingId" from dataset where id = $1',
       [datasetId],
     );
-    const unread: Unread = { trackedFrom: null, trackingId: null, ...dataset, seqs: [], lastMark: 0 };
+    const unread: Unread = { trackedFrom: null, trackingId: null, ...dataset, seqs: [], marks: new Set() };
     if (unread.trackedFrom === null) return unread;
     await planByIndexAlone(tx);
-    const read = await readMarks(tx, datasetId, unread);
+    const read = await readMarks(tx, datasetId, unread.marks);
     await tx.copyRows(
       `select seq
        from record
@@ -428,17 +446,15 @@ async function findUnread(db: Db, datasetId: number): Promise<Unread> {
   });
 }
 
-/** Returns the positions of the marks after `lastMark`, and advances it. Marks get their ids under the dataset's lock. */
-async function readMarks(tx: Tx, datasetId: number, unread: Pick<Unread, 'lastMark'>): Promise<PositionSet> {
+/** Returns the positions of the rows of marks that are not in `marks`, and adds these rows. */
+async function readMarks(tx: Tx, datasetId: number, marks: Marks): Promise<PositionSet> {
   const read = new PositionSet();
-  const after = unread.lastMark;
-  // The comparison of rows prevents a search by id alone, through the marks of other datasets.
   await tx.copyRows(
     `select id, unnest(seqs)
      from tracked
-     where dataset_id = ${datasetId} and (dataset_id, id) > (${datasetId}, ${after})`,
+     where dataset_id = ${datasetId} and id <> all ('${arrayText([...marks])}'::bigint[])`,
     ([id, seq]) => {
-      unread.lastMark = Math.max(unread.lastMark, readPosition(id));
+      marks.add(readPosition(id));
       read.add(readPosition(seq));
     },
   );
@@ -447,9 +463,9 @@ async function readMarks(tx: Tx, datasetId: number, unread: Pick<Unread, 'lastMa
 
 /** Takes the records out of `unread` that were read since it was made. The dataset is locked. */
 async function leaveOutRead(tx: Tx, datasetId: number, unread: Unread): Promise<void> {
-  const before = unread.lastMark;
-  const read = await readMarks(tx, datasetId, unread);
-  if (unread.lastMark > before) unread.seqs = unread.seqs.filter((seq) => !read.has(seq));
+  const before = unread.marks.size;
+  const read = await readMarks(tx, datasetId, unread.marks);
+  if (unread.marks.size > before) unread.seqs = unread.seqs.filter((seq) => !read.has(seq));
 }
 
 /** Returns those of `seqs` at which a record still is: one that was changed or deleted has left its position. */
@@ -489,8 +505,8 @@ async function mergeMarks(db: Db, at: { connection: number; datasetId: number })
       [datasetId],
     );
     if (last.length === 0 || tracking === undefined || tracking.trackedFrom === null) return undefined;
-    const seen = { ...tracking, lastMark: 0 };
-    return { seen, read: await readMarks(tx, datasetId, seen) };
+    const seen = { ...tracking, marks: new Set<number>() };
+    return { seen, read: await readMarks(tx, datasetId, seen.marks) };
   });
   if (found === undefined) return;
   const { seen, read } = found;
@@ -506,15 +522,33 @@ async function mergeMarks(db: Db, at: { connection: number; datasetId: number })
     isLast = seqs.length < positionsPerRow;
     if ((await step(async (tx) => insertMarks(tx, datasetId, seqs).then(() => true))) === undefined) return;
   }
-  while ((await step((tx) => removeMarks(tx, { datasetId, lastMark: seen.lastMark })))?.mayHaveMore)
+  const former = [...seen.marks];
+  while (former.length > 0) {
+    const ids = former.splice(0, chunk);
+    const removed = await step(async (tx) => {
+      await tx.query('delete from tracked where dataset_id = $1 and id = any($2::bigint[])', [
+        datasetId,
+        arrayText(ids),
+      ]);
+      return true;
+    });
+    if (removed === undefined) return;
     await nextTurn();
+  }
 }
 
 /** Marks the tracking as held and gives it a new id, so that a place that was stored before does not belong to it. */
 async function hold(
   tx: Tx,
-  dataset: LockedDataset,
-  held: { would_delete: number; live: number },
+  {
+    dataset,
+    owner,
+    held,
+  }: {
+    dataset: LockedDataset;
+    owner: EventOwner | undefined;
+    held: { would_delete: number; live: number };
+  },
 ): Promise<void> {
   await tx.query(
     `update dataset
@@ -527,5 +561,5 @@ async function hold(
     [dataset.id, held.would_delete, randomUUID(), dataset.writeTime],
   );
   if (dataset.heldAt !== null) return;
-  await queueDatasetEvent(tx, { datasetId: dataset.id, type: 'records.mass_delete_held', data: held });
+  queueDatasetEvent(tx, { dataset, owner }, { type: 'records.mass_delete_held', data: held });
 }

@@ -4,7 +4,7 @@ import type { DataKey } from '../../vault.ts';
 import { type CheckedPart, RecordPacker, refuseLarge } from '../codec/check.ts';
 import { type IgnoredFields, ignoredFields, mergeAll } from '../codec/fields.ts';
 import { mergeOnThread, type SealedRecord, sealRecords } from '../codec/thread.ts';
-import { type Dataset, findDatasetForReading } from '../dataset.ts';
+import { type Dataset, readDataset } from '../dataset.ts';
 import { writeTransaction } from '../leftovers.ts';
 import { findPruned, findStored, readPayloads, type Stored, sealNames } from '../rows.ts';
 import { type Change, type WriteRequest, writeChanges } from './changes.ts';
@@ -44,15 +44,14 @@ export async function updateRecords(
   const { connection, model, variant } = request;
   const parts = Map.groupBy(request.parts, ({ id }) => id);
   const ids = [...parts.keys()];
-  const early = await db.transaction(async (tx) => {
-    const dataset = await findDatasetForReading(tx, { connection: connection.id, model, variant });
+  const early = await readDataset(db, { connection: connection.id, model, variant }, async (tx, dataset) => {
     if (dataset === undefined) return undefined;
     const { id: datasetId, ignoreFields } = dataset;
     const ignored = ignoredFields(ignoreFields);
     const by: MergeOptions = { datasetId, dataKey: connection.dataKey, parts, ignored, ignoreFields };
     const [rows = []] = groupBySize(findLive(ids, await findStored(tx, dataset, ids)), groupBytes, sizeOf);
     return { by, merged: await mergeRows(tx, { ...by, rows }) };
-  }, 'snapshot');
+  });
   if (early === undefined || ids.length === 0)
     return { updatedCount: 0, unchangedCount: 0, missing: ids, deleted: [], pruned: [] };
   const { by } = early;
