@@ -281,5 +281,5 @@ export function sunsetJob({
 }
 
 function isNearDate({ on }: Sunset, at: Date): boolean {
-  return at.getTime() >= Date.parse(on) - warningDays * 86_400_000;
+  return at.getTime() >= Date.parse(on) - warningDays * dayMs;
 }

@@ -1,4 +1,4 @@
-/** What a Citus cluster must be like before records are distributed over it, and while they are. */
+/** The requirements of a Citus cluster, before records are distributed over it and while they are. */
 import { ConfigError } from '../../config/config.ts';
 import type { Db } from '../../db/pool.ts';
 import { type Check, fail, ok, skipped, type Verdict, warn } from '../doctor/check.ts';
@@ -9,7 +9,7 @@ const oldestMajor = 13;
 /** A dataset whose transaction is in doubt is locked until Citus recovers it. */
 const maxRecoveryMs = 10_000;
 
-/** The state of a cluster, as the coordinator has it: no worker is asked. */
+/** The state of a cluster, read from the coordinator alone. */
 export type ClusterState = {
   /** Of the extension, such as `13.2-1`. */
   version: string;
@@ -61,7 +61,7 @@ export function judgeCluster(state: ClusterState): Verdict {
     );
   if (!isCoordinatorAdded)
     return fail(
-      'The coordinator does not know its own address.',
+      'The address of the coordinator is not set.',
       `On the coordinator: select citus_set_coordinator_host('HOST', PORT)`,
     );
   if (workers === 0)

@@ -16,7 +16,7 @@ export const distributedTables = [
 const shardCount = 32;
 /** A running service holds locks of the tables for less than that. */
 const lockTimeoutMs = 10_000;
-/** `written_in` compares transactions of one machine. On a cluster each entry has this value, which is after all of them. */
+/** IDs of transactions are comparable on one machine alone. On a cluster `written_in` has the highest ID in each entry. */
 const lastTransaction = '18446744073709551615';
 
 const references = ['prune', 'tracked', 'consumer'] as const;
@@ -89,7 +89,7 @@ export async function isDistributed(q: Queryable): Promise<boolean> {
 /**
  * Distributes the tables in one transaction, also filled ones, and then removes the rows that stay behind on the
  * coordinator. Returns false if it was done already. A process that is killed has changed nothing, or leaves only such
- * rows, and the next call goes on. Calls about records wait meanwhile. Throws `lock_not_available` (55P03) if the tables
+ * rows, which the next call removes. Calls about records wait meanwhile. Throws `lock_not_available` (55P03) if the tables
  * stay in use. `onStep` gets the text of the next step.
  */
 export async function distribute(db: Db, onStep: (text: string) => void): Promise<boolean> {
