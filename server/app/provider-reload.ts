@@ -6,17 +6,25 @@ import type { Logger } from '../log.ts';
 import type { Catalog, LiveCatalog } from '../providers/catalog.ts';
 import { listEnvironmentDefinitions } from '../providers/environment-definitions.ts';
 
+/** Throws if there are `definitionFaults`. */
+export async function requireDefinitions(db: Queryable, of: Definitions): Promise<void> {
+  const faults = await definitionFaults(db, of);
+  if (faults.length > 0)
+    throw new Error(
+      `${faults.join('\n')}\nTRELLIS_PROVIDERS_DIR must hold the definitions of your own that integrations use.`,
+    );
+}
+
+type Definitions = { catalog: Catalog; previous?: Catalog };
+
 /**
- * Throws if an integration uses a provider that the catalogue lacks, or, with `previous`, one that has another auth mode
- * there: its stored client and the credentials of its connections would not fit.
+ * The providers that integrations use and the catalogue lacks, and, with `previous`, those that have another auth mode
+ * there: the stored clients and the credentials of connections would not fit. Throws a CatalogError if this version refuses a
+ * definition of an environment.
  */
-export async function requireDefinitions(
-  db: Queryable,
-  { catalog, previous }: { catalog: Catalog; previous?: Catalog },
-): Promise<void> {
-  // Throws if this version refuses a definition of an environment.
+export async function definitionFaults(db: Queryable, { catalog, previous }: Definitions): Promise<string[]> {
   await listEnvironmentDefinitions(db, catalog);
-  const faults = (await listUsedProviders(db)).flatMap(({ provider, integrations }) => {
+  return (await listUsedProviders(db)).flatMap(({ provider, integrations }) => {
     const [before, after] = [previous?.find(provider), catalog.find(provider)];
     if (after === undefined)
       return [`"${provider}" has no definition, but integrations use it: ${integrations}`];
@@ -24,10 +32,6 @@ export async function requireDefinitions(
       ? []
       : [`"${provider}" has integrations (${integrations}), so its auth_mode must stay ${before.auth_mode}`];
   });
-  if (faults.length > 0)
-    throw new Error(
-      `${faults.join('\n')}\nTRELLIS_PROVIDERS_DIR must hold the definitions of your own that integrations use.`,
-    );
 }
 
 /**

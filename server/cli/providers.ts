@@ -1,6 +1,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { definitionFaults } from '../app/provider-reload.ts';
 import { authModes } from '../auth-modes/modes.ts';
 import { type Config, ConfigError, loadConfigWithoutKeys } from '../config/config.ts';
 import type { Db } from '../db/pool.ts';
@@ -36,7 +37,7 @@ export function updateProvidersCommand(file: string): Promise<number> {
     const update = readUpdate(await readFile(file), key);
     await applyUpdate(directory, {
       update,
-      check: (updates) => void openCatalog(directory, authModes, { updates }),
+      check: (updates) => requireUsable(db, { directory, updates }),
     });
     console.log(
       `Applied ${Object.keys(update.definitions).length} definitions, made ${update.madeAt.toISOString()}.`,
@@ -44,7 +45,7 @@ export function updateProvidersCommand(file: string): Promise<number> {
     const answers = await requestAnswers(db);
     if (answers.every(isDone)) return 0;
     console.error('A node does not use the new definitions, so the update is rolled back.');
-    await rollBackUpdate(directory);
+    await rollBackUpdate(directory, { check: async () => {} });
     await requestAnswers(db);
     return 1;
   });
@@ -53,7 +54,7 @@ export function updateProvidersCommand(file: string): Promise<number> {
 /** `trellis providers rollback`: the definitions of the update before, or those that ship. */
 export function rollBackProvidersCommand(): Promise<number> {
   return withUpdates(loadConfigWithoutKeys(), async ({ directory, db }) => {
-    await rollBackUpdate(directory);
+    await rollBackUpdate(directory, { check: (updates) => requireUsable(db, { directory, updates }) });
     const applied = await appliedUpdate(directory);
     console.log(
       applied === undefined
@@ -93,6 +94,18 @@ async function withUpdates(
     console.error(error.message);
     return 1;
   }
+}
+
+/** Otherwise a service that does not run now would refuse to start. Throws ProviderUpdateError. */
+async function requireUsable(
+  db: Db,
+  { directory, updates }: { directory: string; updates: string },
+): Promise<void> {
+  const faults = await definitionFaults(db, {
+    catalog: openCatalog(directory, authModes, { updates }),
+    previous: openCatalog(directory, authModes),
+  });
+  if (faults.length > 0) throw new ProviderUpdateError(`${faults.join('\n')}\nNothing was changed.`);
 }
 
 async function reload(db: Db): Promise<number> {

@@ -11,10 +11,12 @@ import type { ProviderDefinition } from './definition.ts';
 import {
   deleteEnvironmentDefinition,
   environmentName,
+  hasSameDestinations,
   insertEnvironmentDefinition,
   lockEnvironmentDefinition,
   maxTextLength,
   replaceEnvironmentDefinition,
+  usesOf,
 } from './environment-definitions.ts';
 import { providerWire, toWire, wireOf } from './routes.ts';
 
@@ -71,14 +73,9 @@ export function definitionRoutes(
     async ({ body: { name, definition: text }, caller }) => {
       const read = readOrRefuse(catalog, { name, text });
       const { environmentId } = caller;
-      // Otherwise the new definition would decide where the secrets of integrations of the operator's provider are sent.
-      if (catalog.find(name) !== undefined)
-        throw new AppError('provider_exists', `The operator has defined a provider "${name}".`);
       await db.transaction(async (tx) => {
-        const uses = await usesOf(tx, { environmentId, name });
-        if (uses !== undefined)
-          throw new AppError('provider_exists', `The name is in use by ${uses}. Choose another one.`);
-        await insertEnvironmentDefinition(tx, { ...read, environmentId, name, text, at: now() });
+        const { content } = read;
+        await insertEnvironmentDefinition(tx, { catalog, environmentId, name, text, content, at: now() });
         await audit(tx, caller, { action: 'provider.created', target: name });
       });
       return shown({ ...read, text });
@@ -168,35 +165,6 @@ function readOrRefuse(catalog: Catalog, given: { name: string; text: string }): 
   }
 }
 
-/**
- * The IDs of the integrations that use the provider, and whether tokens wait for their revocation; undefined if there is
- * neither.
- */
-async function usesOf(
-  tx: Tx,
-  { environmentId, name }: { environmentId: number; name: string },
-): Promise<string | undefined> {
-  const [found] = await tx.query<{ keys: string | null }>(
-    `select string_agg(key, ', ' order by key) as keys
-     from (
-       select key
-       from integration
-       where environment_id = $1
-         and provider = $2
-       union all
-       select 'tokens that wait for their revocation'
-       where exists (
-         select
-         from revocation
-         where environment_id = $1
-           and about ->> 'provider' = $2
-       )
-     ) as uses`,
-    [environmentId, name],
-  );
-  return found?.keys ?? undefined;
-}
-
 function requireMayReplace(
   caller: Caller,
   { before, after, uses }: { before: ProviderDefinition; after: ProviderDefinition; uses: string },
@@ -206,7 +174,7 @@ function requireMayReplace(
       'provider_in_use',
       `The provider is in use by ${uses}, so its auth_mode must stay ${before.auth_mode}.`,
     );
-  if (JSON.stringify(destinationsOf(before)) === JSON.stringify(destinationsOf(after))) return;
+  if (hasSameDestinations(before, after)) return;
   const missing = secretScopes.filter((scope) => !hasScope(caller, scope));
   if (missing.length === 0) return;
   throw new AppError(
@@ -214,12 +182,6 @@ function requireMayReplace(
     `The change decides where secrets of integrations are sent (${uses}). Only a key that may read these secrets can make the change: ` +
       `the key lacks ${missing.join(' and ')}.`,
   );
-}
-
-/** What may determine the addresses of requests, which secrets these contain, and what is shown of responses. */
-function destinationsOf(definition: ProviderDefinition): object {
-  const { display_name, categories, docs, level, source, sunset, logo, setup, ...others } = definition;
-  return others;
 }
 
 function audit(tx: Tx, caller: Caller, entry: { action: string; target: string }): Promise<void> {

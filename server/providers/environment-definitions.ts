@@ -6,8 +6,7 @@
  * the user wrote; `content` is that text merged with its base at the time of saving, so that a later version of the base
  * changes nothing.
  *
- * Does not own: the checks (`catalog.ts`), the routes, which also find the integrations that use a
- * definition (`definition-routes.ts`).
+ * Does not own: the checks (`catalog.ts`), the routes (`definition-routes.ts`).
  */
 import { isViolationOf, type Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
@@ -83,6 +82,20 @@ export async function listEnvironmentDefinitions(
   return stored.map((one) => ({ environmentId: one.environmentId, definition: parse(one, catalog) }));
 }
 
+/** The definitions of an environment, as they are stored. */
+export async function listStoredDefinitions(
+  db: Queryable,
+  environmentId: number,
+): Promise<{ name: string; text: string; content: string }[]> {
+  return db.query(
+    `select name, text, content
+     from provider_definition
+     where environment_id = $1
+     order by name`,
+    [environmentId],
+  );
+}
+
 /** The text of a definition and its times; undefined if the environment has none of this name. */
 export async function findEnvironmentDefinition(
   db: Queryable,
@@ -99,11 +112,27 @@ export async function findEnvironmentDefinition(
   return stored;
 }
 
-/** Throws `provider_exists`, or `too_many_providers` if the environment has as many as it may have. */
+/**
+ * Throws `provider_exists`, also if the operator has a provider of this name or integrations use the name, and
+ * `too_many_providers` if the environment has as many as it may have.
+ */
 export async function insertEnvironmentDefinition(
   tx: Queryable,
-  { environmentId, name, text, content, at }: At & { text: string; content: object; at: Date },
+  {
+    catalog,
+    environmentId,
+    name,
+    text,
+    content,
+    at,
+  }: At & { catalog: Catalog; text: string; content: object; at: Date },
 ): Promise<void> {
+  // Otherwise the new definition would decide where the secrets of integrations of the operator's provider are sent.
+  if (catalog.find(name) !== undefined)
+    throw new AppError('provider_exists', `The operator has defined a provider "${name}".`);
+  const uses = await usesOf(tx, { environmentId, name });
+  if (uses !== undefined)
+    throw new AppError('provider_exists', `The name is in use by ${uses}. Choose another one.`);
   const inserted = await tx
     .query(
       `insert into provider_definition (environment_id, name, text, content, created_at, updated_at)
@@ -157,6 +186,43 @@ export async function deleteEnvironmentDefinition(tx: Queryable, { environmentId
        and name = $2`,
     [environmentId, name],
   );
+}
+
+/**
+ * The IDs of the integrations that use the provider, and whether tokens wait for their revocation; undefined if there is
+ * neither.
+ */
+export async function usesOf(tx: Queryable, { environmentId, name }: At): Promise<string | undefined> {
+  const [found] = await tx.query<{ keys: string | null }>(
+    `select string_agg(key, ', ' order by key) as keys
+     from (
+       select key
+       from integration
+       where environment_id = $1
+         and provider = $2
+       union all
+       select 'tokens that wait for their revocation'
+       where exists (
+         select
+         from revocation
+         where environment_id = $1
+           and about ->> 'provider' = $2
+       )
+     ) as uses`,
+    [environmentId, name],
+  );
+  return found?.keys ?? undefined;
+}
+
+/** Whether both definitions send the same secrets to the same addresses, and show the same of responses. */
+export function hasSameDestinations(one: ProviderDefinition, other: ProviderDefinition): boolean {
+  return JSON.stringify(destinationsOf(one)) === JSON.stringify(destinationsOf(other));
+}
+
+/** What may determine the addresses of requests, which secrets these contain, and what is shown of responses. */
+function destinationsOf(definition: ProviderDefinition): object {
+  const { display_name, categories, docs, level, source, sunset, logo, setup, ...others } = definition;
+  return others;
 }
 
 /** Parsed definitions, since parsing takes longer than a query. */

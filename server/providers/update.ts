@@ -26,6 +26,8 @@ const payloadSchema = z.strictObject({
 });
 export type ProviderUpdate = { madeAt: Date; definitions: Readonly<Record<string, string>> };
 
+type Check = (updates: string) => Promise<void>;
+
 /** The folder of the applied update, below the operator's. */
 export function updatesIn(providersDir: string): string {
   return join(providersDir, 'updates');
@@ -81,11 +83,11 @@ export async function appliedUpdate(providersDir: string): Promise<Date | undefi
 
 /**
  * Puts an update in the place of the applied one, which is kept. `check` gets a folder with the new definitions before they
- * are in use, and throws if they are wrong. Throws ProviderUpdateError for an update that is not newer.
+ * are in use, and rejects if they cannot be used. Throws ProviderUpdateError for an update that is not newer.
  */
 export async function applyUpdate(
   providersDir: string,
-  { update, check }: { update: ProviderUpdate; check: (updates: string) => void },
+  { update, check }: { update: ProviderUpdate; check: Check },
 ): Promise<void> {
   const applied = await appliedUpdate(providersDir);
   if (applied !== undefined && update.madeAt <= applied)
@@ -97,7 +99,7 @@ export async function applyUpdate(
     for (const [name, text] of Object.entries(update.definitions))
       await writeFile(join(next, `${name}.yaml`), text);
     await writeFile(join(next, madeAtFile), `${update.madeAt.toISOString()}\n`);
-    check(next);
+    await check(next);
     const current = updatesIn(providersDir);
     await rm(previousIn(providersDir), { recursive: true, force: true });
     if (existsSync(current)) await rename(current, previousIn(providersDir));
@@ -109,10 +111,14 @@ export async function applyUpdate(
   }
 }
 
-/** Removes the applied update, and puts the one before in its place if there is one. Throws ProviderUpdateError. */
-export async function rollBackUpdate(providersDir: string): Promise<void> {
+/**
+ * Removes the applied update, and puts the one before in its place if there is one. `check` gets the folder of the latter,
+ * which may be missing or empty, and rejects if its definitions cannot be used. Throws ProviderUpdateError.
+ */
+export async function rollBackUpdate(providersDir: string, { check }: { check: Check }): Promise<void> {
   const current = updatesIn(providersDir);
   if (!existsSync(current)) throw new ProviderUpdateError('No update is applied.');
+  await check(previousIn(providersDir));
   const dropped = await mkdtemp(join(providersDir, '.updates-'));
   await rename(current, join(dropped, 'updates'));
   const previous = previousIn(providersDir);

@@ -247,6 +247,28 @@ test('a replaced definition is in use within a second, on all nodes', async () =
   assert.equal((await replace('google-sheet', keyed())).status, 404);
 });
 
+test('a replaced definition that needs more than a connection has is an error that names it', async () => {
+  await made(create('own-more', keyed()));
+  await made(integrate('own-more', 'more'));
+  const place = { provider_config_key: 'more', connection_id: 'ada' };
+  await made(
+    trellis.call('POST', '/connections', {
+      body: { ...place, credentials: { type: 'API_KEY', apiKey: 'k-1' } },
+    }),
+  );
+  const field = 'connection_config: { region: { title: Region, description: X. } }\n';
+  const base = 'base_url: "http://127.0.0.1/${connectionConfig.region}"';
+  await made(replace('own-more', keyed().replace(/base_url: \S+/, base) + field));
+  const call = () =>
+    another.call('GET', '/proxy/x', { headers: { 'provider-config-key': 'more', 'connection-id': 'ada' } });
+  let answer = await call();
+  while (answer.headers.get('x-trellis-error') === null) answer = await call();
+  assert.deepEqual([answer.status, codeOf(answer)], [424, 'integration_misconfigured'], answer.text);
+  assert.match(answer.text, /connectionConfig\.region/);
+  const { body } = await trellis.call('GET', '/connections/ada?provider_config_key=more');
+  assert.deepEqual([body.connection_id, body.errors], ['ada', []]);
+});
+
 test('a definition that an integration uses cannot be deleted, also if both come at once', async () => {
   await made(create('own-used', keyed()));
   const outcomes = await Promise.all(

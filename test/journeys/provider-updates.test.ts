@@ -108,16 +108,37 @@ test('a wrong definition is refused with its line before it is in use', async ()
   assert.deepEqual((await readdir(providers)).sort(), ['updates', 'updates.previous']);
 });
 
-test('an update that lacks a definition in use is rolled back', async () => {
+test('an update or a rollback that removes a definition in use is refused before a node reads it', async () => {
   await node.call('POST', '/integrations', {
     body: { provider: 'new-crm', unique_key: 'crm', integration_config: { base_url: 'https://a.example' } },
   });
   const { 'new-crm': _gone, ...others } = renamed('Second');
-  const { code, stderr } = await update(await signed(others));
-  assert.equal(code, 1);
-  assert.match(stderr, /"new-crm" has no definition, but integrations use it: crm/);
-  assert.match(stderr, /the update is rolled back/);
+  for (const { code, stdout, stderr } of [await update(await signed(others)), await rollback()]) {
+    assert.deepEqual([code, stdout], [1, '']);
+    assert.match(stderr, /"new-crm" has no definition, but integrations use it: crm\nNothing was changed\./);
+  }
   assert.deepEqual(await titles(), ['First', 'First CRM']);
+  await node.call('DELETE', '/integrations/crm');
+});
+
+test('an update that a node refuses is rolled back', async () => {
+  const elsewhere = join(directory, 'elsewhere');
+  await mkdir(elsewhere);
+  const dataDir = join(directory, 'data');
+  await mkdir(dataDir);
+  await writeFile(join(dataDir, 'dev.key'), node.secretKey);
+  const env = { ...settings, TRELLIS_PROVIDERS_DIR: elsewhere };
+  const other = await startRunningService({ env, dataDir });
+  try {
+    await writeFile(join(elsewhere, 'own-broken.yaml'), 'colour: red\n');
+    const { code, stderr } = await update(await signed(renamed('Second')));
+    assert.equal(code, 1);
+    assert.match(stderr, /own-broken\.yaml:1: colour: is no key that is known here/);
+    assert.match(stderr, /the update is rolled back/);
+    assert.deepEqual(await titles(), ['First', 'First CRM']);
+  } finally {
+    await other.stop();
+  }
 });
 
 test('a rollback returns to the update before, and an older update is not applied again', async () => {
@@ -130,7 +151,6 @@ test('a rollback returns to the update before, and an older update is not applie
   const back = await rollback();
   assert.deepEqual([back.code, back.stderr], [0, '']);
   assert.deepEqual(await titles(), ['First', 'First CRM']);
-  await node.call('DELETE', '/integrations/crm');
   const shipped = await rollback();
   assert.deepEqual([shipped.code, shipped.stderr], [0, '']);
   assert.match(shipped.stdout, /The definitions that ship are in use again/);

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { endpointFormats } from '../../../server/deliveries/endpoints.ts';
 import { proxyRule } from '../../../server/http/auth/proxy-rule.ts';
 import { integrationKey } from '../../../server/integrations/wire.ts';
+import { environmentName } from '../../../server/providers/environment-definitions.ts';
 
 /**
  * The format of the file's content: entries, one a line, as JSON. The entries of an environment follow it, those of a
@@ -52,6 +53,14 @@ const apiKey = z.strictObject({
   proxy_rules: z.array(proxyRule),
   expires_at: time.nullable(),
   rate_limit: z.number().nullable(),
+});
+
+/** A definition that the environment added: as it was entered, and with its bases merged in. */
+const provider = z.strictObject({
+  kind: z.literal('provider'),
+  name: z.string().regex(environmentName),
+  definition: z.string(),
+  content: json,
 });
 
 const integration = z.strictObject({
@@ -134,6 +143,7 @@ export const entrySchema = z.discriminatedUnion('kind', [
   variable,
   endpoint,
   apiKey,
+  provider,
   integration,
   retention,
   connection,

@@ -9,6 +9,7 @@ import type { Environment } from '../../../server/environments/store.ts';
 import { listVariables } from '../../../server/environments/variables.ts';
 import type { ProxyRule } from '../../../server/http/auth/proxy-rule.ts';
 import { type IntegrationReading, listIntegrations } from '../../../server/integrations/store.ts';
+import { listStoredDefinitions } from '../../../server/providers/environment-definitions.ts';
 import { cursorWriter, namedBy } from '../../../server/records/cursor.ts';
 import { type DatasetView, listDatasets } from '../../../server/records/datasets.ts';
 import { listRecords } from '../../../server/records/read/list.ts';
@@ -55,6 +56,7 @@ async function* entries(settings: ExportSettings): AsyncGenerator<EntryInput> {
     yield { kind: 'environment', name: environment.name };
     yield* settingsOf(settings, environment);
     if (settings.hasApiKeys) yield* apiKeysOf(settings, environment);
+    yield* providersOf(settings, environment);
     yield* integrationsOf(settings, environment);
     yield* connectionsOf(settings, environment);
   }
@@ -121,6 +123,14 @@ async function* apiKeysOf({ db }: ExportSettings, { id }: Environment): AsyncGen
       proxy_rules: rules,
       expires_at: expiresAt?.toISOString() ?? null,
       rate_limit: rateLimit,
+    };
+}
+
+async function* providersOf({ db }: ExportSettings, { id }: Environment): AsyncGenerator<EntryInput> {
+  for (const { name, text, content } of await listStoredDefinitions(db, id))
+    yield {
+      ...{ kind: 'provider', name, definition: text },
+      content: JSON.parse(content) as Record<string, unknown>,
     };
 }
 

@@ -7,6 +7,11 @@ import {
   type Integration,
   type IntegrationReading,
 } from '../../../server/integrations/store.ts';
+import type { ProviderDefinition } from '../../../server/providers/definition.ts';
+import {
+  catalogOfEnvironment,
+  hasSameDestinations,
+} from '../../../server/providers/environment-definitions.ts';
 import type { ReportedIntegration } from '../report.ts';
 import type { EntryOf } from './entries.ts';
 
@@ -15,11 +20,18 @@ import type { EntryOf } from './entries.ts';
  * made.
  */
 
+/** `definitions` are those of the file. */
+type Target<EnvironmentId> = {
+  environmentId: EnvironmentId;
+  reading: IntegrationReading;
+  definitions: ReadonlyMap<string, ProviderDefinition>;
+};
+
 /** Plans an integration; nothing is changed. `environmentId` is undefined if the environment is not here yet. */
 export async function planIntegration(
   db: Queryable,
   entry: EntryOf<'integration'>,
-  { environmentId, reading }: { environmentId: number | undefined; reading: IntegrationReading },
+  { environmentId, reading, definitions }: Target<number | undefined>,
 ): Promise<ReportedIntegration> {
   const { unique_key: key, provider } = entry;
   const planned = (
@@ -27,11 +39,25 @@ export async function planIntegration(
     reason: string | null = null,
     next_step: string | null = null,
   ) => ({ unique_key: key, provider, outcome, reason, next_step });
-  if (reading.catalog.find(provider) === undefined)
+  const known =
+    environmentId === undefined
+      ? reading.catalog
+      : await catalogOfEnvironment(db, { ...reading, environmentId, names: [provider] });
+  const here = known.find(provider);
+  const given = definitions.get(provider);
+  if (here === undefined && given === undefined)
     return planned(
       'skipped',
       'unknown_provider',
       `This installation has no provider "${provider}". Copy its definition from the source (docs/guides/providers.md).`,
+    );
+  // As with other settings: credentials of the file may only be sent where its definition says.
+  if (here !== undefined && given !== undefined && !hasSameDestinations(here, given))
+    return planned(
+      'skipped',
+      'definition_differs',
+      `The definition of "${provider}" is another one in the file, so credentials could be sent to another address. ` +
+        'Make both definitions the same, or give one of them another name.',
     );
   const found = environmentId && (await findIntegration(db, { ...reading, environmentId, key }));
   if (!found) return planned('to_make');
@@ -79,10 +105,10 @@ function stepFor(found: Integration, entry: EntryOf<'integration'>): string | nu
 export async function importIntegration(
   db: Db,
   entry: EntryOf<'integration'>,
-  { environmentId, reading }: { environmentId: number; reading: IntegrationReading },
+  { environmentId, reading, definitions }: Target<number>,
 ): Promise<{ reported: ReportedIntegration; integration: Integration | undefined }> {
   return db.transaction(async (tx) => {
-    const planned = await planIntegration(tx, entry, { environmentId, reading });
+    const planned = await planIntegration(tx, entry, { environmentId, reading, definitions });
     if (planned.outcome === 'skipped') return { reported: planned, integration: undefined };
     const key = entry.unique_key;
     const found = await findIntegration(tx, { ...reading, environmentId, key });

@@ -7,6 +7,7 @@ import type { Db } from '../../../server/db/pool.ts';
 import { ensureEnvironment, getEnvironment, listEnvironments } from '../../../server/environments/store.ts';
 import { startNewSyncs } from '../../../server/functions/runs/schedule.ts';
 import type { Integration, IntegrationReading } from '../../../server/integrations/store.ts';
+import type { ProviderDefinition } from '../../../server/providers/definition.ts';
 import { setDatasetSettings } from '../../../server/records/datasets.ts';
 import { type ImportedConnection, importConnection, importedSettings } from '../connections.ts';
 import { type ImportedDataset, type ImportedRecord, integrationSkipped, openDataset } from '../datasets.ts';
@@ -42,6 +43,7 @@ import {
   importVariable,
 } from './environment.ts';
 import { importIntegration, planIntegration } from './integrations.ts';
+import { importProvider, planProvider } from './providers.ts';
 import { type OpenedFile, openSealed } from './sealed.ts';
 
 /**
@@ -112,6 +114,7 @@ export async function tryFile(
   const names = new Set((await listEnvironments(db)).map(({ name }) => name));
   const reports: Report[] = [];
   let environmentId: number | undefined;
+  let definitions = new Map<string, ProviderDefinition>();
   for await (const line of linesOf(file.read())) {
     // There may be many records, and they are not in the report.
     if (line.subarray(0, 16).toString() === '{"kind":"record"') continue;
@@ -123,8 +126,13 @@ export async function tryFile(
       environmentId = names.has(name) ? (await getEnvironment(db, name)).id : undefined;
       if (environmentId === undefined) opened.next_steps.push(`the environment ${name} would be created`);
       reports.push(opened);
+      definitions = new Map();
+    } else if (report !== undefined && entry.kind === 'provider') {
+      const { read, step } = await planProvider(db, entry, { environmentId, reading });
+      if (read !== undefined) definitions.set(entry.name, read.definition);
+      if (step !== undefined) report.next_steps.push(step);
     } else if (report !== undefined && entry.kind === 'integration')
-      report.integrations.push(await planIntegration(db, entry, { environmentId, reading }));
+      report.integrations.push(await planIntegration(db, entry, { environmentId, reading, definitions }));
     else if (report !== undefined && entry.kind === 'connection') {
       // No environment has the ID 0.
       const at = { environmentId: environmentId ?? 0 };
@@ -170,6 +178,7 @@ class EnvironmentRun {
   readonly #environment: EnvironmentImport;
   readonly #from: ImportRun;
   readonly #report: Report;
+  readonly #definitions = new Map<string, ProviderDefinition>();
   readonly #integrations = new Map<string, Integration>();
   readonly #failed: FailedDataset[] = [];
   readonly #hasRecords: boolean;
@@ -224,6 +233,8 @@ class EnvironmentRun {
       case 'retention':
         if (entry.unique_key !== null && !this.#integrations.has(entry.unique_key)) return undefined;
         return this.#addStep(await importRetention(this.#environment, entry));
+      case 'provider':
+        return this.#importProvider(entry);
       case 'integration':
         return this.#importIntegration(entry);
       case 'connection':
@@ -271,9 +282,15 @@ class EnvironmentRun {
     if (step !== undefined) this.#report.next_steps.push(step);
   }
 
+  async #importProvider(entry: EntryOf<'provider'>): Promise<void> {
+    const { read, step } = await importProvider(this.#environment, entry, this.#run.reading);
+    if (read !== undefined) this.#definitions.set(entry.name, read.definition);
+    this.#addStep(step);
+  }
+
   async #importIntegration(entry: EntryOf<'integration'>): Promise<void> {
     const { db, reading } = this.#run;
-    const at = { environmentId: this.#environment.environment.id, reading };
+    const at = { environmentId: this.#environment.environment.id, reading, definitions: this.#definitions };
     const { reported, integration } = await importIntegration(db, entry, at);
     this.#report.integrations.push(reported);
     if (integration !== undefined) this.#integrations.set(integration.key, integration);
