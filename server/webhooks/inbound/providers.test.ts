@@ -61,12 +61,13 @@ const certificate = makeSelfSigned();
 const certificatePath = '/v1/notifications/certs/CERT-360caa42';
 const pushAccount = 'push@project-1.iam.gserviceaccount.com';
 /** A token with which Google's push subscription authenticates; the provider of the bench has the key. */
-const pushToken = ({ at, key, url }: Given, more: object = {}) => {
+const pushToken = (given: Given, more: object = {}) => pushTokenOf(given, { more, head: { kid: 'own' } });
+const pushTokenOf = ({ at, key, url }: Given, { more = {}, head }: { more?: object; head: object }) => {
   const claims = {
     ...{ iss: 'https://accounts.google.com', aud: url, email: key, email_verified: true },
     ...{ iat: Math.floor(at / 1000), exp: Math.floor(at / 1000) + 600, ...more },
   };
-  const text = `${base64url({ alg: 'RS256', kid: 'own', typ: 'JWT' })}.${base64url(claims)}`;
+  const text = `${base64url({ alg: 'RS256', ...head, typ: 'JWT' })}.${base64url(claims)}`;
   const signature = signWith(
     'sha256',
     Buffer.from(text),
@@ -958,6 +959,26 @@ describe('webhooks of one provider in several forms', () => {
       headers: { authorization: `Bearer ${pushToken(given)}` },
     });
     assert.equal(answer.status, 204);
+  });
+
+  test('gmail: a token that does not name its key is refused if the issuer has several', async (t) => {
+    await reset('google-mail', { secret: pushAccount });
+    const { keys, state } = bench.provider;
+    state.served = [keys.own, { ...keys.next, jwk: { ...keys.next.jwk, kid: 'next' } }];
+    t.after(() => {
+      state.served = [keys.own];
+    });
+    const body = JSON.stringify(rows['google-mail']!.body);
+    const statusOf = async (head: object) => {
+      const given = { body, at: at(), key: pushAccount, url: 'http://localhost/webhook/dev/google-mail' };
+      const headers = { authorization: `Bearer ${pushTokenOf(given, { head })}` };
+      return (await send('google-mail', { body, headers })).status;
+    };
+    // An unknown key makes the service read the keys again.
+    bench.advance(61_000);
+    assert.equal(await statusOf({ kid: 'unknown' }), 401);
+    assert.equal(await statusOf({}), 401);
+    assert.equal(await statusOf({ kid: 'own' }), 204);
   });
 });
 

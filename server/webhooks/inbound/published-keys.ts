@@ -141,9 +141,11 @@ async function isSigned(keys: IssuerKeys, token: string): Promise<'signed' | und
     return 'signed';
   } catch (error) {
     if (error instanceof AppError) throw error;
-    // The codes of jose for a token that the published keys do not prove.
+    // The codes of jose for a token that the published keys do not prove. Without `kid` it does not tell which of several keys
+    // signed it (OpenID Connect Core 1.0, section 10.1).
     const code = (error as { code?: unknown }).code;
-    if (typeof code === 'string' && /^ERR_(JWS|JWKS_NO_MATCHING|JOSE)/.test(code)) return undefined;
+    if (typeof code === 'string' && /^ERR_(JWS|JWKS_(NO|MULTIPLE)_MATCHING|JOSE)/.test(code))
+      return undefined;
     throw unavailable(error);
   }
 }
