@@ -44,7 +44,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   const steadyMs = clock === undefined ? () => performance.now() : nowMs;
   const { brand, baseUrl, callbackBaseUrl = baseUrl, webhookBaseUrl = baseUrl } = config;
   const reading = { vault, catalog, testClient };
-  const aliases = catalog.listWith('api.root_aliases').flatMap(({ api }) => api.root_aliases);
+  const aliases = catalog.rootAliases();
   const isRootAlias = (path: string) =>
     aliases.some((alias) => path === alias || path.startsWith(`${alias}/`));
   const reader = createConnectionReader({ db, reading, clock: steadyMs });

@@ -50,8 +50,10 @@ export type Catalog = {
   find(name: string): ProviderDefinition | undefined;
   /** Ordered by name; with `search`, only those whose name contains that text, in any case. */
   list(search?: string): ProviderDefinition[];
-  /** As `list`, only those that have this field: `channels`, `api.root_aliases`. It reads no others. */
+  /** As `list`, only those that have this field, such as `channels`. It reads no others. */
   listWith(field: string): ProviderDefinition[];
+  /** All `api.root_aliases`. It reads no definition, because every start needs them. */
+  rootAliases(): string[];
   /**
    * The definition that a text describes, which may extend one of the catalogue, and its content with that of its bases.
    * The catalogue does not get it. Throws a CatalogError with the lines of the text.
@@ -110,6 +112,7 @@ export function openCatalog(
     get: (name) => current.get(name),
     list: (search) => current.list(search),
     listWith: (field) => current.listWith(field),
+    rootAliases: () => current.rootAliases(),
     read: (given) => current.read(given),
     async reload(accept) {
       const next = read();
@@ -143,7 +146,7 @@ function readDefinitions({ sources, faults }: Sources, modes: AuthModeTable) {
     const { name, content } = source;
     if (source.isChecked) {
       definitions.set(name, { content, definition: once(() => definitionOrThrow(read(source))) });
-      aliases.push(...((valueAt(content, 'api.root_aliases') as string[] | undefined) ?? []));
+      aliases.push(...rootAliasesOf(content));
       continue;
     }
     const definition = read(source);
@@ -200,6 +203,10 @@ function once<T>(make: () => T): () => T {
     made ??= { value: make() };
     return made.value;
   };
+}
+
+function rootAliasesOf(content: Content): string[] {
+  return (valueAt(content, 'api.root_aliases') as string[] | undefined) ?? [];
 }
 
 function valueAt(content: unknown, field: string): unknown {
@@ -333,6 +340,7 @@ function catalogOf(entries: ReadonlyMap<string, Entry>, modes: AuthModeTable): C
       sorted
         .filter(([, { content }]) => valueAt(content, field) !== undefined)
         .map(([, { definition }]) => definition()),
+    rootAliases: () => sorted.flatMap(([, { content }]) => rootAliasesOf(content)),
     read({ name, text }) {
       const contentOf = (base: string) => entries.get(base)?.content;
       const { sources, faults } = readText({ name, file: name, text }, { contentOf });

@@ -324,6 +324,8 @@ function merge(name: string, chain: readonly Source[]): Omit<MergedSource, 'isOw
 }
 
 function mergeMaps(base: Record<string, unknown>, over: Record<string, unknown>): Record<string, unknown> {
+  // Most maps have no base: to copy them would take half of the time of reading all definitions.
+  if (Object.keys(base).length === 0 && !hasNull(over)) return over;
   const merged = new Map(Object.entries(base));
   for (const [key, value] of Object.entries(over)) {
     const before = merged.get(key);
@@ -332,6 +334,10 @@ function mergeMaps(base: Record<string, unknown>, over: Record<string, unknown>)
     else merged.set(key, value);
   }
   return Object.fromEntries(merged);
+}
+
+function hasNull(value: unknown): boolean {
+  return value === null || (isRecord(value) && Object.values(value).some(hasNull));
 }
 
 /** The line of a path in one file, and how many of its steps the file contains. */
