@@ -14,8 +14,16 @@ const pathInSdk = (name: string) => fileURLToPath(new URL(`../functions/${name}`
 /** The module that a bundle gets for these names. */
 const sdkModule = pathInSdk(`index${extname(import.meta.filename)}`);
 
-/** The declarations that the compiler reads for these names. */
-export const sdkTypes = existsSync(pathInSdk('index.d.ts')) ? pathInSdk('index.d.ts') : pathInSdk('index.ts');
+/** The declarations for the other names of the authoring SDK. */
+export const sdkTypes = typesIn('index');
+
+/** The declarations for `nango` and `@nangohq/runner-sdk`. */
+export const nangoTypes = typesIn('nango-types');
+
+function typesIn(name: string): string {
+  const declarations = pathInSdk(`${name}.d.ts`);
+  return existsSync(declarations) ? declarations : pathInSdk(`${name}.ts`);
+}
 
 /** The folder of the zod version that functions run with. A zod installed beside the functions is ignored. */
 export const zodFolder = dirname(createRequire(import.meta.url).resolve('zod/package.json'));

@@ -37,7 +37,7 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
     method?: string;
     headers?: Record<string, string>;
     body?: string | null;
-  }): Promise<FetchResponse>;
+  }): Promise<FetchResponse & Response>;
 
   /** The connection of the run. Another one throws `other_connection`. */
   getConnection(
@@ -48,7 +48,7 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
   /** Always includes `webhook_url`. `credentials` throws `not_told_to_functions`. */
   getIntegration(parts?: { include?: IntegrationParts | IntegrationParts[] }): Promise<IntegrationView>;
   /** The access token, `{ oAuthToken, oAuthTokenSecret }` of OAuth 1.0a, or the credentials of other auth modes. */
-  getToken(): Promise<unknown>;
+  getToken(): Promise<string | Record<string, Loose>>;
   getEnvironmentVariables(): Promise<{ name: string; value: string }[]>;
   getWebhookURL(): Promise<string | null>;
 
@@ -78,7 +78,19 @@ export interface Context<Metadata = Record<string, unknown>, Checkpoint = Record
   tryAcquireLock(lock: { key: string; ttlMs: number }): Promise<boolean>;
   releaseLock(lock: { key: string }): Promise<boolean>;
   releaseAllLocks(): Promise<void>;
+
+  /** Thrown in an action, it returns its payload to the caller of the action. */
+  readonly ActionError: ActionErrorClass;
+  /** Throws an ActionError with all faults. */
+  zodValidateInput<S extends z.ZodType>(given: {
+    zodSchema: S;
+    input: unknown;
+  }): Promise<{ success: true; data: z.infer<S> }>;
 }
+
+type ActionErrorClass = new <Payload = Record<string, unknown>>(
+  payload?: Payload | string,
+) => Error & { type: string; payload: unknown };
 
 export interface SyncContext<
   M extends Models = Models,
@@ -127,21 +139,12 @@ export interface SyncContext<
 
 export interface ActionContext<Metadata = Record<string, unknown>, Checkpoint = Record<string, unknown>>
   extends Context<Metadata, Checkpoint> {
-  /** Throw it to return its payload to the caller of the action. */
-  readonly ActionError: new (
-    payload?: Record<string, unknown>,
-  ) => Error & { type: string; payload: unknown };
   /** Records that a sync of the integration saved for this connection, with their metadata. Skips IDs that do not exist. */
   getStoredRecords<T = Record<string, Loose>>(of: {
     model: string;
     variant?: string;
     ids: string[];
   }): Promise<{ record: T; metadata: RecordMetadata }[]>;
-  /** Throws an ActionError with all faults. */
-  zodValidateInput<S extends z.ZodType>(given: {
-    zodSchema: S;
-    input: unknown;
-  }): Promise<{ success: true; data: z.infer<S> }>;
 }
 
 export type EventContext<
@@ -225,8 +228,9 @@ export type FetchResponse = {
   arrayBuffer(): Promise<ArrayBuffer>;
   bytes(): Promise<Uint8Array>;
   blob(): Promise<Blob>;
+  formData(): Promise<FormData>;
   /** Throws a TypeError if the body was read as a stream. Clones keep the body in memory. */
-  clone(): FetchResponse;
+  clone(): FetchResponse & Response;
 };
 
 /** The reading part of Headers. */

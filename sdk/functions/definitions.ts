@@ -3,12 +3,12 @@
  * for the default export of a file. `context.ts` has the context of `exec`.
  */
 import type { z } from 'zod';
-import type { ActionContext, EventContext, SyncContext } from './context.ts';
+import type { ActionContext, EventContext, Loose, SyncContext } from './context.ts';
 
 export type Models = Record<string, z.ZodObject>;
-/** The schema of a connection's metadata, or of a checkpoint. */
-export type Shape = z.ZodObject | undefined;
-export type Of<S extends Shape> = S extends z.ZodObject ? z.infer<S> : Record<string, unknown>;
+/** The schema of a connection's metadata, or of a checkpoint; `z.void()` is none. */
+export type Shape = z.ZodObject | z.ZodVoid | undefined;
+export type Of<S extends Shape> = S extends z.ZodObject ? z.infer<S> : Record<string, Loose>;
 
 type Common<Metadata extends Shape, Checkpoint extends Shape> = {
   /** What it does, for users of the dashboard. */
@@ -25,6 +25,7 @@ export type SyncDefinition<
   M extends Models = Models,
   Metadata extends Shape = Shape,
   Checkpoint extends Shape = Shape,
+  Context = SyncContext<M, Of<Metadata>, Of<Checkpoint>>,
 > = Common<Metadata, Checkpoint> & {
   /** `every 30s`, `every 5 minutes`, `every half hour`, `every hour`, `every day`, `every week`. The minimum is 30 s. */
   frequency: string;
@@ -35,8 +36,8 @@ export type SyncDefinition<
   /** The types of the provider's webhooks for `onWebhook`; `*` for all. */
   webhookSubscriptions?: string[];
   /** Runs from the last checkpoint on, and again after the loss of its process: saves must be repeatable. */
-  exec(context: SyncContext<M, Of<Metadata>, Of<Checkpoint>>): Promise<void>;
-  onWebhook?(context: SyncContext<M, Of<Metadata>, Of<Checkpoint>>, payload: unknown): Promise<void>;
+  exec(context: Context): Promise<void>;
+  onWebhook?(context: Context, payload: unknown): Promise<void>;
   /** @deprecated Ignored. */
   endpoints?: unknown;
   /** @deprecated Ignored: runs continue from checkpoints. */

@@ -1,4 +1,5 @@
 /** Calls through the proxy. Names and shapes are those of existing functions. */
+import type { Loose } from './context.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -32,8 +33,8 @@ export type ProxyResponse<T = unknown> = {
   data: T;
   status: number;
   statusText: string;
-  /** Names in lower case. */
-  headers: Record<string, string>;
+  /** Names in lower case. The values are strings, and existing functions check for lists. */
+  headers: Record<string, Loose>;
   config: ProxyConfiguration;
 };
 

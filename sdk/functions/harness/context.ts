@@ -220,8 +220,10 @@ export class ActionError extends Error {
   readonly payload: Record<string, unknown>;
   readonly code = 'action_error';
 
-  constructor(payload: Record<string, unknown> = {}) {
-    const { message, type } = payload;
+  /** A text is the message of the payload. */
+  constructor(given: Record<string, unknown> | string = {}) {
+    const payload = typeof given === 'string' ? { message: given } : given;
+    const { message, type } = payload as Record<string, unknown>;
     super(typeof message === 'string' ? message : 'The action failed.');
     this.name = 'ActionError';
     this.type = typeof type === 'string' ? type : 'action_script_runtime_error';

@@ -8,7 +8,10 @@ type AnswerHead = { status: number; statusText: string; url: string; headers: Re
 const withoutBody = new Set([101, 103, 204, 205, 304]);
 
 /** A request to a public address, without credentials. */
-export async function uncontrolledFetch(service: Service, request: Request): Promise<FetchResponse> {
+export async function uncontrolledFetch(
+  service: Service,
+  request: Request,
+): Promise<FetchResponse & Response> {
   const { url, method = 'GET', headers = {}, body } = request;
   const answer = await service.call(
     'uncontrolledFetch',
@@ -71,7 +74,7 @@ class Source {
 function responseOf(
   head: AnswerHead,
   of: { source: Source; isEmpty: boolean; isRedirected: boolean },
-): FetchResponse {
+): FetchResponse & Response {
   const { status, statusText, url } = head;
   const { source } = of;
   const headers = headersOf(head.headers);
@@ -82,7 +85,7 @@ function responseOf(
   };
   const text = async () => (await whole()).toString('utf8');
   const bytes = async () => new Uint8Array(await whole());
-  return {
+  const response: FetchResponse = {
     ...{ ok: status >= 200 && status < 300, status, statusText, url, redirected: of.isRedirected, headers },
     body: of.isEmpty
       ? null
@@ -97,11 +100,17 @@ function responseOf(
     json: async () => JSON.parse(await text()),
     arrayBuffer: async () => (await bytes()).buffer,
     blob: async () => new Blob([await bytes()], { type: headers.get('content-type') ?? '' }),
+    formData: async () =>
+      new Response(await bytes(), {
+        headers: { 'content-type': headers.get('content-type') ?? '' },
+      }).formData(),
     clone() {
       source.share();
       return responseOf(head, of);
     },
   };
+  // `Response` has more, which functions seldom use and whose types they need.
+  return response as FetchResponse & Response;
 }
 
 function headersOf(given: Record<string, string>): FetchedHeaders {
