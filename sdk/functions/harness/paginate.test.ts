@@ -216,6 +216,14 @@ test('a link is read from the body if the header has none', async () => {
   assert.deepEqual(pages, [['/items'], ['/items?page=2']]);
 });
 
+test('pages by link without a path to a list are the whole responses', async () => {
+  const given = provider((_, { endpoint }) => ({
+    data: { d: { results: [endpoint], ...(endpoint === '/items' && { __next: '/b' }) } },
+  }));
+  const pages: unknown[] = await pagesOf(given, { type: 'link', link_path_in_response_body: 'd.__next' });
+  assert.deepEqual(pages, [{ d: { results: ['/items'], __next: '/b' } }, { d: { results: ['/b'] } }]);
+});
+
 test('a link to its own page ends the list, and a circle of links is an error', async () => {
   const linked = { type: 'link', response_path: 'rows', link_path_in_response_body: 'next' } as const;
   const self = provider((_, { endpoint }) => ({ data: { rows: [endpoint], next: '/items?page=2' } }));

@@ -125,7 +125,7 @@ function circle(by: string, next: string | number): Error {
   );
 }
 
-function itemsOf({ data }: ProxyResponse, { response_path }: Pagination): unknown[] {
+function itemsOf({ data }: ProxyResponse, { type, response_path }: Pagination): unknown[] {
   const items = response_path === undefined ? data : at(data, response_path);
   if (Array.isArray(items)) return items;
   const isElsewhere = (Array.isArray(data) || typeof data === 'string') && data.length > 0;
@@ -133,6 +133,8 @@ function itemsOf({ data }: ProxyResponse, { response_path }: Pagination): unknow
   const { ok, error } = (data ?? {}) as { ok?: unknown; error?: unknown };
   if (ok === false) throw new Error(`The provider answered that it failed: ${String(error).slice(0, 200)}.`);
   if ((items === undefined || items === null) && !isElsewhere) return [];
+  // Existing functions get the whole response of a link that has no path to a list.
+  if (type === 'link' && response_path === undefined && typeof items === 'object') return items as unknown[];
   throw new TypeError(`There is no list at ${response_path ?? 'the top'} of the answer.`);
 }
 

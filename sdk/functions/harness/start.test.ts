@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { z } from 'zod';
 import type { SyncContext } from '../context.ts';
 import type { Service } from './service.ts';
 import { start } from './start.ts';
@@ -63,4 +64,26 @@ test('a tracking is open around a run whose code begins none', async () => {
 
 test('a webhook does not end the tracking of a run in progress', async () => {
   assert.deepEqual(await asked('webhook', { deletesByRun: false }), ['batchSave', 'no_delete_tracking']);
+});
+
+test('an action without an input takes null, and a missing input stays missing for others', async () => {
+  const service = {
+    signal: new AbortController().signal,
+    log: () => {},
+    call: async () => ({ value: null }),
+  };
+  const about = {
+    ...{ connectionId: 'ada', providerConfigKey: 'api', provider: 'any' },
+    ...{ environmentName: 'dev', variant: 'base' },
+  };
+  const run = (schema: z.ZodType) => {
+    const exported = {
+      ...{ type: 'action', description: 'Returns its input.', input: schema, output: z.unknown() },
+      exec: async (_: unknown, input: unknown) => input === undefined,
+    };
+    return start({ exported, kind: 'action', input: null, about, service });
+  };
+  assert.equal(await run(z.void()), true);
+  assert.equal(await run(z.null()), false);
+  await assert.rejects(run(z.object({})), /The input does not fit/);
 });

@@ -111,10 +111,13 @@ async function runAction(
   context: ReturnType<typeof createContext>,
   given: unknown,
 ): Promise<unknown> {
-  const read = input?.safeParse(given);
+  let read = input?.safeParse(given);
+  // JSON has no other value for an input of `z.void()`.
+  if (read?.success === false && given === null && input?.safeParse(undefined).success)
+    read = input.safeParse(undefined);
   if (read?.success === false)
     throw unfit('invalid_action_input', 'The input does not fit', read.error.issues);
-  const answer = await exec(context as never, read?.data ?? given);
+  const answer = await exec(context as never, read === undefined ? given : read.data);
   const checked = output?.safeParse(answer);
   if (checked?.success === false)
     throw unfit('invalid_action_output', 'The output does not fit', checked.error.issues);
