@@ -1,18 +1,30 @@
 /**
- * The activity log with 1,000,000 entries of ten days: what a search takes, by each filter alone and with others, and
- * what it takes to drop a day. The floor is the trip to the database and back that any call makes.
+ * The activity log with 1,000,000 entries of ten days: what it costs to write an entry, what a search takes, by each filter
+ * alone and with others, and what it takes to drop a day. The floor is the trip to the database and back that any call makes.
  *
  * A connection, an integration and an error each are frequent, rare, or of one old day alone, which is where a search by
  * the wrong index would read everything else first.
  */
+
+import { writeAudit, writeDatasetAudit } from '../server/activity/audit.ts';
+import { auditSequence } from '../server/activity/audit-chain.ts';
 import { ensureDay, keepDays, listDays } from '../server/activity/partitions.ts';
-import { type Db, openDb } from '../server/db/pool.ts';
+import { createActivity } from '../server/activity/writer.ts';
+import { type Db, openDb, type Tx } from '../server/db/pool.ts';
+import { placeAll } from '../server/db/sequencer.ts';
+import { exampleConnection } from '../server/events/event-types.ts';
+import { queueEvent } from '../server/events/outbox.ts';
+import { eventSequence } from '../server/events/sequence.ts';
+import { createLog } from '../server/log.ts';
+import { openTestDatabase } from '../test/support/database.ts';
+import { takenBy } from '../test/support/processes.ts';
 import {
   type Benchmark,
   type BenchService,
   median,
   openBenchService,
   quantile,
+  rate,
   report,
   timed,
 } from './support.ts';
@@ -56,6 +68,8 @@ export const activityBenchmark: Benchmark = {
     const bench = await openBenchService();
     const db = openDb({ url: bench.databaseUrl }, { maxConnections: 1 });
     try {
+      await reportWrites(db, rounds * 3);
+      await reportPositions(rounds * 3);
       const filledMs = await timed(() => fill(db, count));
       report(`${count.toLocaleString('en')} entries made`, `${(filledMs / 1000).toFixed(0)} s`);
       for (const name of Object.keys(searches)) await search(bench, name);
@@ -117,6 +131,103 @@ async function reportDrop(db: Db): Promise<void> {
   }
   if ((await listDays(db)).length !== kept.length - 3) throw new Error('no day was dropped');
   report('drop of a day', spelled(times), { ratio: Math.max(...times), must: `<= ${maxDropMs}` });
+}
+
+/** Processor time and WAL of an entry, in batches of a busy node: of the writer, which is in this process, and the database. */
+async function reportWrites(db: Db, rounds: number): Promise<void> {
+  const perRound = 10_000;
+  const read = async () => {
+    const [row] = await db.query<{ pid: number; wal: number; environmentId: number }>(
+      `select pg_backend_pid() as pid, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8 as wal,
+         (select min(id) from environment) as "environmentId"`,
+    );
+    const { user, system } = process.cpuUsage();
+    return {
+      ...row!,
+      ownUs: user + system,
+      databaseUs: ((await takenBy(row!.pid))?.cpuMs ?? Number.NaN) * 1000,
+    };
+  };
+  const costs: { own: number; database: number; wal: number }[] = [];
+  for (let round = 0; round < rounds; round += 1) {
+    const before = await read();
+    const log = createLog({ level: 'silent', format: 'json' });
+    const activity = createActivity({ db, log, settings: { sampleRate: 1 } });
+    for (let n = 0; n < perRound; n += 1)
+      activity.log({
+        ...{
+          environmentId: before.environmentId,
+          type: 'proxy',
+          status: 'success',
+          integration: `i-${n % 10}`,
+        },
+        ...{ connection: `c-${n % 1000}`, actor: 'key:1', requestId: `r-${round}-${n}`, durationMs: 12.5 },
+        ...{
+          method: 'GET',
+          path: '/v4/spreadsheets/1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms/values/A1:Z100',
+        },
+        ...{
+          httpStatus: 200,
+          requests: 1,
+          retries: 0,
+          requestBytes: 0,
+          answerBytes: 5000,
+          credentialsMs: 0.1,
+        },
+        ...{ quotaMs: 0, connectMs: 0, firstByteMs: 11.5, bodyMs: 0.9 },
+      });
+    await activity.stop();
+    if (activity.dropped > 0) throw new Error('the batch was not written within a second');
+    const after = await read();
+    costs.push({
+      own: (after.ownUs - before.ownUs) / perRound,
+      database: (after.databaseUs - before.databaseUs) / perRound,
+      wal: (after.wal - before.wal) / perRound,
+    });
+  }
+  const of = (part: keyof (typeof costs)[number]) => median(costs.map((one) => one[part]));
+  report('an entry, processor time of the writer', `${of('own').toFixed(1)} us`);
+  report('an entry, processor time of the database', `${of('database').toFixed(1)} us`);
+  report('an entry, WAL', `${of('wal').toFixed(0)} bytes`);
+}
+
+/**
+ * The rate of the sequencer, which is one for all nodes: of events, of audit entries, and of audit entries that the outbox has.
+ * All wait when it begins.
+ */
+async function reportPositions(rounds: number): Promise<void> {
+  const perRound = 10_000;
+  const database = await openTestDatabase();
+  const { db } = database;
+  const [environment] = await db.query<{ id: number }>(
+    "insert into environment (name, data_key) values ('dev', gen_random_uuid()) returning id",
+  );
+  const environmentId = environment!.id;
+  const entry = { environmentId, actor: 'key:1', action: 'records.pruned', target: 'sheets/c-1' } as const;
+  const kinds = {
+    'events, given positions': {
+      sequence: eventSequence,
+      write: (tx: Tx) =>
+        queueEvent(tx, { environmentId, type: 'connection.deleted', data: exampleConnection }),
+    },
+    'audit entries, chained': { sequence: auditSequence, write: (tx: Tx) => writeAudit(tx, entry) },
+    'audit entries of the outbox, chained': {
+      sequence: auditSequence,
+      write: async (tx: Tx) => writeDatasetAudit(tx, 1, entry),
+    },
+  };
+  for (const [name, { sequence, write }] of Object.entries(kinds)) {
+    const times: number[] = [];
+    for (let round = 0; round < rounds; round += 1) {
+      for (let n = 0; n < perRound; n += 100)
+        await db.transaction(async (tx) => {
+          for (let m = 0; m < 100; m += 1) await write(tx);
+        });
+      times.push(await timed(() => placeAll(db, sequence)));
+    }
+    report(name, rate(perRound, median(times)));
+  }
+  await database.drop();
 }
 
 /** Evenly over the days until now, in statements of a day each: nothing but the database takes part. */
