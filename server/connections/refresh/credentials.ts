@@ -234,11 +234,15 @@ export function createLastUse(db: Db) {
   const writing = new Set<Promise<unknown>>();
   return {
     /** Returns immediately and never throws. The next use repairs a lost write. */
-    record(connection: Pick<ConnectionHead, 'id' | 'environmentId' | 'lastUsedAt'>, at: Date): void {
-      const { id, environmentId, lastUsedAt: last } = connection;
-      if (last !== undefined && at.getTime() - last.getTime() < lastUseStepMs) return;
+    record(
+      connection: Pick<ConnectionHead, 'id' | 'environmentId' | 'lastUsedAt' | 'isUnverified'>,
+      at: Date,
+    ): void {
+      const { id, environmentId, lastUsedAt: last, isUnverified } = connection;
+      if (!isUnverified && last !== undefined && at.getTime() - last.getTime() < lastUseStepMs) return;
       // Calls that share a cached connection share one write.
       connection.lastUsedAt = at;
+      connection.isUnverified = false;
       // Of several nodes at the same time, one writes.
       const written: Promise<unknown> = db
         .query(
@@ -247,7 +251,7 @@ export function createLastUse(db: Db) {
            where id = $1
              and environment_id = $2
              and deleted_at is null
-             and (last_used_at is null or last_used_at <= $4)`,
+             and (last_used_at is null or last_used_at <= $4 or is_unverified)`,
           [id, environmentId, at, new Date(at.getTime() - lastUseStepMs)],
         )
         .catch(() => {})

@@ -320,7 +320,7 @@ test('a use is stored once a minute, by one of many nodes, and not for deleted c
   const at = new Date('2026-11-01T12:00:00Z');
   const later = (seconds: number) => new Date(at.getTime() + seconds * 1000);
   const nodes = Array.from({ length: 20 }, () => createLastUse(db));
-  const connection = (lastUsedAt?: Date) => ({ id, environmentId, lastUsedAt });
+  const connection = (lastUsedAt?: Date) => ({ id, environmentId, lastUsedAt, isUnverified: false });
   for (const [index, node] of nodes.entries()) node.record(connection(), later(index / 100));
   await Promise.all(nodes.map((node) => node.settled()));
   const first = (await row('c1')).at!;
@@ -335,11 +335,18 @@ test('a use is stored once a minute, by one of many nodes, and not for deleted c
   assert.deepEqual((await row('c1')).at, later(61));
   assert.deepEqual(shared.lastUsedAt, later(61));
 
-  nodes[0]!.record({ id: (await row('c3')).id, environmentId, lastUsedAt: undefined }, at);
-  nodes[0]!.record({ id, environmentId: environmentId + 1, lastUsedAt: undefined }, later(600));
+  nodes[0]!.record({ ...connection(), id: (await row('c3')).id }, at);
+  nodes[0]!.record({ ...connection(), environmentId: environmentId + 1 }, later(600));
   await nodes[0]!.settled();
   assert.equal((await row('c3')).at, null);
   assert.deepEqual((await row('c1')).at, later(61));
+
+  // Imported again within this minute.
+  await db.query('update connection set is_unverified = true where id = $1', [id]);
+  nodes[0]!.record({ ...connection(later(61)), isUnverified: true }, later(70));
+  await nodes[0]!.settled();
+  const [used] = await db.query('select is_unverified from connection where id = $1', [id]);
+  assert.deepEqual(used, { is_unverified: false });
 });
 
 test('pages by position join without a gap, also when connections of one moment are deleted between them', async () => {
