@@ -212,11 +212,7 @@ class ProfileProvider {
 
   #revoke(form: URLSearchParams): Reply {
     const token = form.get('token') ?? '';
-    for (const grant of this.#grants.filter((each) => each.refresh === token || each.access.has(token))) {
-      grant.access.clear();
-      grant.refresh = undefined;
-      grant.before = undefined;
-    }
+    this.endGrants(({ refresh, access }) => refresh === token || access.has(token));
     return { status: 200, headers: {}, text: '' };
   }
 
@@ -224,8 +220,8 @@ class ProfileProvider {
     return refusal(this.#profile, error);
   }
 
-  endGrants(): void {
-    for (const grant of this.#grants) {
+  endGrants(isEnded: (grant: Grant) => boolean = () => true): void {
+    for (const grant of this.#grants.filter(isEnded)) {
       grant.access.clear();
       grant.refresh = undefined;
       grant.before = undefined;

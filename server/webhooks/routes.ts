@@ -8,7 +8,7 @@ import { BodyBudget, holdIn } from '../http/limits/body-memory.ts';
 import type { App } from '../http/server.ts';
 import { getIntegration, type Integration } from '../integrations/store.ts';
 import { integrationKey } from '../integrations/wire.ts';
-import { channelMessageKind, receiveChannelWebhook, receiveMessage } from './channels/channel-notice.ts';
+import { channelMessageKind, receiveChannelWebhook, receiveMessage } from './channels/channel-messages.ts';
 import { createPublishedKeys } from './inbound/published-keys.ts';
 import { type ReceiveDeps, receive, receiveTest, type WebhookAnswer } from './inbound/receive.ts';
 import type { Sent } from './inbound/signature.ts';
@@ -20,7 +20,7 @@ import { actOn, recheck, type SecurityEventDeps } from './security-events/securi
  *
  * Owns: the responses, and the limits for senders, since any sender may call the address and a body is read before it is
  * verified. There are three kinds of requests: signed security events, which `security-events/security-event-token.ts`
- * verifies and `security-events/security-events.ts` applies; messages of push channels (`channels/channel-notice.ts`); and
+ * verifies and `security-events/security-events.ts` applies; messages of push channels (`channels/channel-messages.ts`); and
  * all other webhooks (`inbound/receive.ts`).
  */
 const maxBytes = 4 * 1024 * 1024;

@@ -130,14 +130,17 @@ test('an existing user cannot be invited, and a link has a limited number of att
   assert.deepEqual(codeOf(await guess()), [404, 'invalid_invitation']);
 });
 
-test('an environment stays while grants of its connections wait to be revoked, and its keys end with it', async () => {
+test('an environment stays while grants of its connections wait to be revoked, and its keys and provider definitions end with it', async () => {
   assert.equal((await owner.call('POST', '/environments', { body: { name: 'passing' } })).status, 201);
   const made = await owner.call('POST', '/environment/api-keys', {
     environment: 'passing',
-    body: { name: 'own', scopes: ['keys', 'environment:read'] },
+    body: { name: 'own', scopes: ['keys', 'environment:read', 'integrations:write'] },
   });
   const { secret: key } = dataOf<{ secret: string }>(made);
   assert.equal((await trellis.call('GET', '/environment/settings', { key })).status, 200);
+  const definition = 'extends: private-api-key\ndisplay_name: Ours\n';
+  const defined = await trellis.call('POST', '/providers', { key, body: { name: 'own-api', definition } });
+  assert.equal(defined.status, 200, defined.text);
   await trellis.db.query(
     `insert into revocation (environment_id, connection, about, is_forced, secrets, next_at, created_at)
      select id, 1, '{}', false, '', 'infinity', now() from environment where name = 'passing'`,
@@ -145,6 +148,7 @@ test('an environment stays while grants of its connections wait to be revoked, a
   assert.deepEqual(codeOf(await owner.call('DELETE', '/environments/passing')), [409, 'environment_in_use']);
   await trellis.db.query('delete from revocation');
   assert.equal((await owner.call('DELETE', '/environments/passing')).status, 200);
+  assert.deepEqual(await trellis.db.query('select name from provider_definition'), []);
   const body = { name: 'late', scopes: ['keys'] };
   const late = await trellis.call('POST', '/environment/api-keys', { key, body });
   assert.deepEqual(codeOf(late), [401, 'unknown_account']);

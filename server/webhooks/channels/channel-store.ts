@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { ConnectionPlace } from '../../connections/store/store.ts';
-import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
+import type { Db, Queryable, Tx } from '../../db/pool.ts';
 
 /**
  * What is watched for connections, and the push channels that watch it: the tables `watching`, `watch` and `channel`.
@@ -241,19 +241,20 @@ export async function setSecret(tx: Tx, { id, secret }: { id: string; secret: Bu
   return rows.length > 0;
 }
 
+type OpenChannel = { id: string; resourceId: string; address: string | null; askedAt: Date };
+
 /** Finds the open channel of a watch. */
 export async function findOpen(
   q: Queryable,
   { connection, target, at }: { connection: number; target: string; at: Date },
-): Promise<{ id: string; resourceId: string; address: string | null; askedAt: Date } | undefined> {
-  return first(
-    await q.query<{ id: string; resourceId: string; address: string | null; askedAt: Date }>(
-      `select id, resource_id as "resourceId", address, asked_at as "askedAt"
-       from channel
-       where connection_id = $1 and target = $2 and state = 'open' and expires_at > $3`,
-      [connection, target, at],
-    ),
+): Promise<OpenChannel | undefined> {
+  const [open] = await q.query<OpenChannel>(
+    `select id, resource_id as "resourceId", address, asked_at as "askedAt"
+     from channel
+     where connection_id = $1 and target = $2 and state = 'open' and expires_at > $3`,
+    [connection, target, at],
   );
+  return open;
 }
 
 /** The provider has extended the channel. */
@@ -390,20 +391,19 @@ export async function findChannel(
   q: Queryable,
   of: { id: string; integrationId: number; environmentId: number; at: Date },
 ): Promise<KnownChannel | undefined> {
-  return first(
-    await q.query<KnownChannel>(
-      `select channel.connection_id as connection, channel.target, channel.token_digest as "tokenDigest", channel.secret,
-         channel.state, ${placeColumns}
-       from channel
-       join connection on connection.id = channel.connection_id and connection.deleted_at is null
-       ${placeTables}
-       where channel.id = $1
-         and channel.expires_at > $4
-         and connection.integration_id = $2
-         and connection.environment_id = $3`,
-      [of.id, of.integrationId, of.environmentId, of.at],
-    ),
+  const [channel] = await q.query<KnownChannel>(
+    `select channel.connection_id as connection, channel.target, channel.token_digest as "tokenDigest", channel.secret,
+       channel.state, ${placeColumns}
+     from channel
+     join connection on connection.id = channel.connection_id and connection.deleted_at is null
+     ${placeTables}
+     where channel.id = $1
+       and channel.expires_at > $4
+       and connection.integration_id = $2
+       and connection.environment_id = $3`,
+    [of.id, of.integrationId, of.environmentId, of.at],
   );
+  return channel;
 }
 
 /** Stores the resource ID that a message has revealed of a channel whose creation response is missing. */

@@ -3,7 +3,7 @@
  * lifetime, and replaces them if the address or the account has changed.
  *
  * Does not own: how channels end (`channel-ends.ts`), the rows (`channel-store.ts`), the calls to the provider
- * (`channel-request.ts`), or the messages (`channel-notice.ts`). A channel only makes a sync run sooner: without a channel,
+ * (`channel-request.ts`), or the messages (`channel-messages.ts`). A channel only makes a sync run sooner: without a channel,
  * it runs by its schedule.
  */
 import { randomBytes, randomUUID } from 'node:crypto';
@@ -19,7 +19,7 @@ import type { Catalog } from '../../providers/catalog.ts';
 import type { ChannelRules } from '../../providers/definition.ts';
 import { TemplateError } from '../../providers/template.ts';
 import { type EndDeps, endChannel } from './channel-ends.ts';
-import { channelParameter, runNoticed, secretContext } from './channel-notice.ts';
+import { channelParameter, runNoticed, secretContext } from './channel-messages.ts';
 import {
   type CallFault,
   callWithRenewal,
