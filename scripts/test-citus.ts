@@ -1,5 +1,6 @@
 // `npm run test:citus [-- test files]`: the tests of records on a Citus cluster, a coordinator and two workers on free ports
-// and a temporary directory, which end with this process. Without the extension nothing is tested, and it says so.
+// and a temporary directory, which end with this process: through the coordinator, and directly to the workers. PG_CONFIG may
+// name the `pg_config` of a PostgreSQL with the extension. Without the extension nothing is tested, and it says so.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
@@ -11,6 +12,8 @@ import { startPostgres } from '../test/support/postgres.ts';
 
 const root = path.join(import.meta.dirname, '..');
 const running: { stop(): Promise<void> }[] = [];
+/** Crashes a worker. */
+const alone = 'server/ops/cluster/direct.test.ts';
 const stopping = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => stopping.abort(signal));
 
@@ -35,6 +38,8 @@ try {
         max_prepared_transactions: '400',
         autovacuum: 'off',
         'citus.recover_2pc_interval': '1s',
+        // To move shards while they are used.
+        wal_level: 'logical',
       },
     });
     running.push(server);
@@ -42,19 +47,29 @@ try {
   };
   const coordinator = await start('coordinator');
   const workers = [await start('worker-1'), await start('worker-2')];
-  const files = process.argv.slice(2);
-  const tests = spawn(
-    process.execPath,
-    [path.join(root, 'scripts/test.ts'), '--all', ...(files.length > 0 ? files : recordTests())],
-    {
+  const runTests = async (files: string[], env: Record<string, string>) => {
+    if (files.length === 0 || stopping.signal.aborted) return;
+    const tests = spawn(process.execPath, [path.join(root, 'scripts/test.ts'), '--all', ...files], {
       cwd: root,
-      env: { ...process.env, TEST_DATABASE_URL: coordinator, TEST_CITUS_WORKERS: workers.join() },
+      env: { ...process.env, TEST_DATABASE_URL: coordinator, TEST_CITUS_WORKERS: workers.join(), ...env },
       stdio: 'inherit',
-    },
+    });
+    const stop = () => tests.kill('SIGINT');
+    stopping.signal.addEventListener('abort', stop);
+    const [code] = (await once(tests, 'exit')) as [number | null];
+    stopping.signal.removeEventListener('abort', stop);
+    process.exitCode ||= code ?? 1;
+  };
+  const files = process.argv.length > 2 ? process.argv.slice(2) : recordTests();
+  const others = files.filter((file) => file !== alone);
+  console.log('Through the coordinator:');
+  await runTests(others, {});
+  console.log('Directly to the workers:');
+  await runTests(others, { TEST_CITUS_DIRECT: 'on' });
+  await runTests(
+    files.filter((file) => file === alone),
+    {},
   );
-  stopping.signal.addEventListener('abort', () => tests.kill('SIGINT'));
-  const [code] = (await once(tests, 'exit')) as [number | null];
-  process.exitCode = code ?? 1;
 } catch (error) {
   if (!stopping.signal.aborted) throw error;
   process.exitCode = 130;
@@ -69,6 +84,8 @@ function recordTests(): string[] {
     ...['server/app/figures.test.ts', 'server/ops/cluster/cluster.test.ts'],
     'server/functions/syncs/sync-routes.test.ts',
     'server/functions/context/tracked-checkpoints.test.ts',
+    'server/functions/runs/claims.test.ts',
+    alone,
   ];
   return [...globSync('server/records/**/*.test.ts', { cwd: root }), ...others].sort();
 }

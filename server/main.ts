@@ -31,6 +31,7 @@ import { startEmbedded } from './db/embedded/embedded.ts';
 import { migrate } from './db/migrate.ts';
 import { type Db, type DbTarget, maxNodeConnections, openDb } from './db/pool.ts';
 import { keepPlacing } from './db/sequencer.ts';
+import { withWorkers } from './db/workers.ts';
 import { auditKey, createKey } from './environments/keys.ts';
 import { putSettingKey } from './environments/setting-key.ts';
 import { ensureEnvironment, proveEnvironmentKeys } from './environments/store.ts';
@@ -42,6 +43,7 @@ import { type Job, startJobs } from './jobs/jobs.ts';
 import type { Logger } from './log.ts';
 import { joinNodes, type Presence } from './nodes/nodes.ts';
 import { requireSoundCluster } from './ops/cluster/checks.ts';
+import { isDistributed } from './ops/cluster/distribute.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type LiveCatalog, openCatalog } from './providers/catalog.ts';
 import { startTracing } from './tracing/tracing.ts';
@@ -176,7 +178,7 @@ export async function joinInstallation(
     makeKeys?: (db: Db, config: Config) => Promise<MasterKey[]>;
   },
 ): Promise<Pick<NodeSurroundings, 'db' | 'vault' | 'catalog'>> {
-  const db = openDb(target, { onIdleError: logIdleError(log), silentMs: silentDatabaseMs });
+  const db = await openNodeDb(config, { target, log });
   parts.push({ name: 'database connections', stop: () => db.end() });
   const vault = openVault((await readMasterKeyRing(config)) ?? (await makeKeys(db, config)));
   await proveKeyRing(db, vault.masterKeys);
@@ -255,6 +257,26 @@ export async function openService(
     failed,
     reload,
   };
+}
+
+/** The database of a node; with TRELLIS_RECORDS_DIRECT also the workers of its cluster. */
+async function openNodeDb(config: Config, { target, log }: { target: DbTarget; log: Logger }): Promise<Db> {
+  const options = { onIdleError: logIdleError(log), silentMs: silentDatabaseMs };
+  const db = openDb(target, options);
+  if (config.records === undefined || !('url' in target)) return db;
+  if (!(await isDistributed(db))) {
+    await db.end();
+    throw new ConfigError([
+      'TRELLIS_RECORDS_DIRECT=on requires records on a Citus cluster: run "trellis cluster distribute" first',
+    ]);
+  }
+  const open = (url: string) => openDb({ url }, { ...options, workerOf: db.database });
+  const withRecords = withWorkers(db, { url: target.url, urls: config.records.urls, open });
+  for (const { name, fault } of await withRecords.probe()) {
+    if (fault === undefined) continue;
+    log.warn({ err: fault, worker: name }, 'a worker of the cluster does not accept connections');
+  }
+  return withRecords;
 }
 
 function logIdleError(log: Logger): (error: Error) => void {

@@ -139,6 +139,16 @@ const secrets: [string, string, Record<string, string>, (env: Record<string, str
     (env) =>
       loadConfig(env, false).encryptionKeys?.map((one) => `${one.id}:${one.key.export().toString('base64')}`),
   ],
+  [
+    'TRELLIS_RECORDS_DATABASE_URLS',
+    'postgres://u:p@worker/x',
+    {
+      TRELLIS_RECORDS_DIRECT: 'on',
+      DATABASE_URL: 'postgres://u:p@db/x',
+      TRELLIS_ENCRYPTION_KEYS: key('a'),
+    },
+    (env) => loadConfig(env, false).records?.urls?.[0],
+  ],
   ['TRELLIS_SECRET_KEY', 'k'.repeat(20), {}, (env) => loadConfig(env, false).secretKey],
   ['SANDBOX_KEY', 'a-control-key', {}, (env) => loadConfig(env, false).sandbox?.controlKey],
   [
@@ -208,6 +218,17 @@ test('a file with wrong master keys is one fault, and no fault repeats what a fi
   });
   assert.equal(faults.length, 2, faults.join());
   assert.doesNotMatch(faults.join(), /swapped-and-secret|not a token/);
+});
+
+test('direct connections to workers require a coordinator, and addresses of workers require them', () => {
+  const database = { DATABASE_URL: 'postgres://u:p@db/x', TRELLIS_ENCRYPTION_KEYS: key('a') };
+  assert.match(faultsOf({ TRELLIS_RECORDS_DIRECT: 'on' }).join(), /DIRECT=on requires DATABASE_URL/);
+  const urls = { TRELLIS_RECORDS_DATABASE_URLS: 'postgres://u:secret@w1/x, http://w2' };
+  assert.match(faultsOf({ ...database, ...urls }).join(), /URLS requires TRELLIS_RECORDS_DIRECT=on/);
+  const [fault = ''] = faultsOf({ ...database, ...urls, TRELLIS_RECORDS_DIRECT: 'on' });
+  assert.match(fault, /must begin with postgres/);
+  assert.doesNotMatch(fault, /secret/);
+  assert.equal(loadConfig(database, false).records, undefined);
 });
 
 test('the first encryption key is the one that seals', () => {

@@ -30,6 +30,8 @@ export type Config = MonitoringConfig & {
   dataDir: string;
   /** Undefined: the embedded PostgreSQL. */
   databaseUrl: string | undefined;
+  /** Set if this node connects to the workers of a Citus cluster for records: by these addresses, or by those of Citus. */
+  records: { urls: string[] | undefined } | undefined;
   /** The key of the `dev` environment, when the operator chose it. */
   secretKey: string | undefined;
   /** Undefined: generated into DATA_DIR (embedded database only), or wrapped. The first one seals. */
@@ -164,6 +166,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   if (databaseUrl !== undefined && !/^postgres(ql)?:\/\//.test(databaseUrl)) {
     faults.push('DATABASE_URL must begin with postgres:// or postgresql://');
   }
+  const records = readRecordMachines(settings, databaseUrl);
   const kms = readKms(settings);
   const keys = settings.secret('TRELLIS_ENCRYPTION_KEYS');
   const encryptionKeys = kms === undefined ? readMasterKeys(keys, faults) : undefined;
@@ -189,6 +192,7 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
     webhookBaseUrl: settings.optionalUrl('TRELLIS_WEBHOOK_BASE_URL'),
     dataDir: resolve(read('DATA_DIR') ?? './.trellis'),
     databaseUrl,
+    records,
     secretKey,
     encryptionKeys,
     wrappedKeys,
@@ -232,6 +236,26 @@ function readConfig(env: Env, isTerminal: boolean): { config: Config; faults: st
   // All secrets were read.
   if (kms !== undefined) config.kms = { command: kms, env: settings.envWithoutSecrets() };
   return { config, faults };
+}
+
+function readRecordMachines(settings: Settings, databaseUrl: string | undefined): Config['records'] {
+  const isDirect = settings.isOn('TRELLIS_RECORDS_DIRECT', 'off');
+  const urls = settings
+    .secret('TRELLIS_RECORDS_DATABASE_URLS')
+    ?.split(/[\s,]+/)
+    .filter((url) => url !== '');
+  if (urls?.some((url) => !/^postgres(ql)?:\/\//.test(url)))
+    settings.faults.push('TRELLIS_RECORDS_DATABASE_URLS: each must begin with postgres:// or postgresql://');
+  if (urls !== undefined && !isDirect)
+    settings.faults.push('TRELLIS_RECORDS_DATABASE_URLS requires TRELLIS_RECORDS_DIRECT=on');
+  if (!isDirect) return undefined;
+  if (databaseUrl === undefined)
+    settings.faults.push(
+      'TRELLIS_RECORDS_DIRECT=on requires DATABASE_URL, the coordinator of a Citus cluster',
+    );
+  else if (urls === undefined && !URL.canParse(databaseUrl))
+    settings.faults.push('TRELLIS_RECORDS_DIRECT=on requires a DATABASE_URL with one host');
+  return { urls };
 }
 
 function readProvidersKey(text: string | undefined, faults: string[]): KeyObject | undefined {

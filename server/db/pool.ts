@@ -36,6 +36,8 @@ export interface Queryable {
 /** Statements of one transaction. */
 export type Tx = Queryable & {
   readonly isTransaction: true;
+  /** Whether this is a worker of a cluster, which has the tables of datasets alone. */
+  readonly isOnWorker: boolean;
   /** Reads rows as bytes, without parameters: see `copyRows`. */
   copyRows(query: string, onRow: (fields: (Buffer | undefined)[]) => void): Promise<void>;
   /** Inserts rows faster than a statement does; `into` is `table (columns)`. */
@@ -75,9 +77,19 @@ export interface Db extends Queryable {
   transactionWithin<T>(work: (tx: Tx) => Promise<T>, limit: Limit): Promise<T>;
   /** Reads one snapshot in one exchange with the server: see `runPipeline`. */
   pipeline(pipeline: Pipeline): Promise<void>;
+  /** The machine that has the records of a dataset, if nodes connect to the workers of a cluster: see `recordsDb`. */
+  readonly records?: ((datasetId: number) => Db) | undefined;
   /** The numbers of all connections, of idle ones, and of callers that wait for one. */
   load(): { total: number; idle: number; waiting: number };
   end(): Promise<void>;
+}
+
+/**
+ * Where the records of a dataset are read and written: `db`, or with direct connections to a cluster the worker that has them
+ * (`workers.ts`). A transaction of it must have the tables of that dataset and the outbox alone.
+ */
+export function recordsDb(db: Db, datasetId: number): Db {
+  return db.records?.(datasetId) ?? db;
 }
 
 /** Builds queries, which `run` executes. */
@@ -151,6 +163,8 @@ export function openDb(
      * reached, the query waits until the second attempt.
      */
     silentMs?: number;
+    /** The coordinator's, for the pool of a worker. */
+    workerOf?: Queryable['database'];
   } = {},
 ): Db & AsyncDisposable {
   const way = {
@@ -178,6 +192,8 @@ export function openDb(
     const lend = { connect: () => asking.connect(), rollbackWithinMs: askedWithinMs };
     endSilentOnes(pool, { silentMs, withinMs: askedWithinMs, lend: (work) => withClient(lend, work) });
   }
+  const database = options.workerOf ?? pool;
+  const isOnWorker = options.workerOf !== undefined;
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // The next use replaces an idle connection that the server has closed. The request for which its socket was opened may
   // have ended long ago, so the error has no cause.
@@ -190,11 +206,11 @@ export function openDb(
     await asking.end();
   };
   return {
-    ...queryableOf(pool, pool),
+    ...queryableOf(pool, database),
     transaction: (work, mode = 'read committed') =>
       withClient(lending, (client) => {
         const begin = mode === 'snapshot' ? 'begin isolation level repeatable read read only' : 'begin';
-        return transact(client, { begin, work, database: pool });
+        return transact(client, { begin, work, database, isOnWorker });
       }),
     transactionWithin(work, { ms, connectMs = ms, connection }) {
       const since = performance.now();
@@ -214,7 +230,7 @@ export function openDb(
           endAfter(client, ms);
           return work(tx);
         };
-        return transact(client, { begin, work: begun, database: pool });
+        return transact(client, { begin, work: begun, database, isOnWorker });
       }).finally(() => clearTimeout(timer));
     },
     pipeline: (pipeline) =>
@@ -228,7 +244,12 @@ export function openDb(
 /** A first statement without parameters is sent together with `begin`: that saves a small write a tenth of its time. */
 async function transact<T>(
   client: pg.PoolClient,
-  { begin, work, database }: { begin: string; work: (tx: Tx) => Promise<T>; database: object },
+  {
+    begin,
+    work,
+    database,
+    isOnWorker,
+  }: { begin: string; work: (tx: Tx) => Promise<T>; database: object; isOnWorker: boolean },
 ): Promise<T> {
   let beginning: Promise<unknown> | undefined;
   const begun = () => (beginning ??= client.query(begin).catch(throwReadable));
@@ -237,6 +258,7 @@ async function transact<T>(
   const result = await work({
     database,
     isTransaction: true,
+    isOnWorker,
     async query<R extends object>(text: string, values: readonly unknown[] = []): Promise<R[]> {
       if (beginning === undefined && values.length === 0) {
         const answered = query<R>(`${begin};\n${text}`);

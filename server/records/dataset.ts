@@ -6,7 +6,7 @@
  * as users see them (`datasets.ts`).
  */
 import { holdConnection } from '../connections/store/store.ts';
-import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
+import { type Db, first, type Queryable, recordsDb, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 
 /** The key of a dataset. `connection` is the id of the connection's row. */
@@ -142,9 +142,10 @@ export function rowsAt(table: 'record' | 'payload'): string {
 }
 
 /** Undefined if nothing was ever saved. */
-export async function findDataset(q: Queryable, name: DatasetName): Promise<Dataset | undefined> {
+export async function findDataset(q: Db | Tx, name: DatasetName): Promise<Dataset | undefined> {
   const id = await findDatasetId(q, name);
-  return id === undefined ? undefined : select(q, { id, name, selected: columns });
+  if (id === undefined) return undefined;
+  return select('isTransaction' in q ? q : recordsDb(q, id), { id, name, selected: columns });
 }
 
 /**
@@ -157,11 +158,12 @@ export async function readDataset<T>(
   work: (tx: Tx, dataset: Dataset | undefined) => Promise<T>,
 ): Promise<T> {
   const id = await findDatasetId(db, name);
-  return db.transaction(async (tx) => {
-    const dataset =
-      id === undefined ? undefined : await select(tx, { id, name, selected: `${columns}, ${byIndexAlone}` });
-    return work(tx, dataset);
-  }, 'snapshot');
+  if (id === undefined) return db.transaction((tx) => work(tx, undefined), 'snapshot');
+  const selected = `${columns}, ${byIndexAlone}`;
+  return recordsDb(db, id).transaction(
+    async (tx) => work(tx, await select(tx, { id, name, selected })),
+    'snapshot',
+  );
 }
 
 /** The name is compared again, so that an id of the cache never leads to another dataset. */

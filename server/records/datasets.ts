@@ -1,6 +1,6 @@
 import { type AuditEntry, writeDatasetAudit } from '../activity/audit.ts';
 import { holdConnection } from '../connections/store/store.ts';
-import { type Db, first, type Queryable, type Tx } from '../db/pool.ts';
+import { type Db, first, type Queryable, recordsDb, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { DatasetSubject, EventData } from '../events/event-types.ts';
 import { queueEventOfDataset } from '../events/outbox.ts';
@@ -98,7 +98,7 @@ export async function setDatasetSettings(
   { by, ...settings }: DatasetSettings & { by?: Pick<AuditEntry, 'environmentId' | 'actor' | 'target'> },
 ): Promise<DatasetView> {
   const datasetId = await ensureDataset(db, of);
-  return db.transaction(async (tx) => {
+  return recordsDb(db, datasetId).transaction(async (tx) => {
     await lockForWrite(tx, { connection: of.connection, datasetId });
     await tx.query(
       `update dataset
@@ -139,13 +139,13 @@ export async function setDatasetSettings(
 /**
  * Locks a dataset for a write, and keeps its connection from being deleted until the transaction ends. Throws
  * `unknown_connection` if the connection was deleted. For connections that nodes of this version delete, the lock of the
- * dataset is enough: see `migrations/0058_closed_datasets.sql`.
+ * dataset is enough: see `migrations/0058_closed_datasets.sql`. Older nodes do not run with a cluster.
  */
 export async function lockForWrite(
   tx: Tx,
   { connection, datasetId }: { connection: number; datasetId: number },
 ): Promise<LockedDataset> {
-  await holdConnection(tx, connection);
+  if (!tx.isOnWorker) await holdConnection(tx, connection);
   const dataset = await lockDataset(tx, datasetId);
   if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
   return dataset;

@@ -156,6 +156,7 @@ test('no reader sees records from before, whose rows are removed in steps, also 
     const aborted = new AbortController();
     const db: Db = {
       ...bench.db,
+      records: undefined,
       async transaction(work, mode) {
         aborted.abort();
         isOver = false;

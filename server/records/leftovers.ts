@@ -1,5 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Db, Tx } from '../db/pool.ts';
+import { type Db, recordsDb, type Tx } from '../db/pool.ts';
 import { inDataset, type LockedDataset, lockDataset } from './dataset.ts';
 import { lockForWrite } from './datasets.ts';
 
@@ -25,7 +25,7 @@ export async function writeTransaction<T>(
   work: (tx: Tx, dataset: LockedDataset) => Promise<T>,
 ): Promise<T> {
   for (;;) {
-    const written = await db.transaction(async (tx) => {
+    const written = await recordsDb(db, at.datasetId).transaction(async (tx) => {
       const dataset = await lockForWrite(tx, at);
       return dataset.hasLeftovers ? undefined : { result: await work(tx, dataset) };
     });
@@ -40,7 +40,8 @@ export async function removeLeftovers(
   datasetId: number,
   { signal }: { signal?: AbortSignal | undefined } = {},
 ): Promise<void> {
-  while (!signal?.aborted && (await db.transaction((tx) => removeSome(tx, datasetId)))) await nextTurn();
+  const records = recordsDb(db, datasetId);
+  while (!signal?.aborted && (await records.transaction((tx) => removeSome(tx, datasetId)))) await nextTurn();
 }
 
 /** Returns whether there may be more. */

@@ -122,7 +122,7 @@ test('the chart takes no setting twice, and no secret, but every other one', () 
   const secrets = [
     ...['DATABASE_URL', 'SMTP_URL', 'OTEL_EXPORTER_OTLP_HEADERS', 'SANDBOX_KEY', 'TRELLIS_SECRET_KEY'],
     ...['TRELLIS_ENCRYPTION_KEYS', 'TRELLIS_METRICS_TOKEN', 'TRELLIS_OIDC_CLIENT_SECRET'],
-    'TRELLIS_ADMIN_PASSWORD',
+    ...['TRELLIS_ADMIN_PASSWORD', 'TRELLIS_RECORDS_DATABASE_URLS'],
   ];
   const isTaken = (name: string) => {
     try {

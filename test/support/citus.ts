@@ -6,6 +6,9 @@ import { atDatabase, type TestServer } from './database.ts';
 /** Whether the tests run on a cluster. */
 export const isCluster = process.env.TEST_CITUS_WORKERS !== undefined;
 
+/** Whether they connect to the workers for records. */
+export const isDirect = process.env.TEST_CITUS_DIRECT !== undefined;
+
 /** Makes a cluster of the databases of this name, one on each machine. */
 export async function createCluster(
   { admin, workers }: Pick<TestServer, 'admin' | 'workers'>,

@@ -13,7 +13,8 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import pg from 'pg';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
-import { createCluster, isCluster } from './citus.ts';
+import { withWorkers } from '../../server/db/workers.ts';
+import { createCluster, isCluster, isDirect } from './citus.ts';
 import { listMisfits } from './event-check.ts';
 import { takePortabilityFaults, watchPortability } from './portable-statements.ts';
 
@@ -134,6 +135,14 @@ export function urlOf(target: DbTarget): string {
   return `postgres://${user}@localhost/${database}?${new URLSearchParams({ host, port: String(port) })}`;
 }
 
+/** As a node opens it: with TEST_CITUS_DIRECT, also the workers of the cluster. */
+export function openTestDb(target: DbTarget): Db & AsyncDisposable {
+  const first = openDb(target);
+  if (!isDirect || !('url' in target)) return first;
+  const open = (url: string) => openDb({ url }, { workerOf: first.database });
+  return withWorkers(first, { url: target.url, open });
+}
+
 function findServer(): Promise<TestServer> {
   const handed = process.env[handedOver];
   found ??= handed
@@ -146,7 +155,7 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
   const name = `${server.template}_${randomBytes(4).toString('hex')}`;
   await administer(server, `create database ${name} template ${template} strategy file_copy`);
   const target = atDatabase(server.tests, name);
-  const db = openDb(target);
+  const db = openTestDb(target);
   return {
     db,
     target,

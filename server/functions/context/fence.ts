@@ -24,7 +24,9 @@ export async function holdRun(tx: Queryable, { id, owner }: Right): Promise<void
 
 /** A database whose writing transactions begin with `holdRun`. Single statements are not fenced. */
 export function fencedDb(db: Db, right: Right): Db {
+  const { records } = db;
   return {
+    ...(records && { records: (datasetId: number) => fencedRecords(db, right, records(datasetId)) }),
     database: db.database,
     query: (text, values) => db.query(text, values),
     run: (built) => db.run(built),
@@ -35,6 +37,44 @@ export function fencedDb(db: Db, right: Right): Db {
     load: () => db.load(),
     end: () => db.end(),
   };
+}
+
+/**
+ * As `fencedDb`, for a worker of a cluster, which does not have the row of the run. Its transactions are inside one of the
+ * coordinator that holds the row, and each renews that just before its commit. If this process freezes, the worker ends its
+ * transaction after `idleMs`, and the coordinator releases the row later, so no commit follows a take-over.
+ */
+function fencedRecords(db: Db, right: Right, records: Db): Db {
+  return {
+    ...records,
+    transaction: (work, mode) =>
+      mode === 'snapshot' ? records.transaction(work, mode) : whileHeld(db, { right, records, work }),
+  };
+}
+
+/** Less than the time after which the coordinator ends the transaction of `holdRun`. */
+const idleMs = 10_000;
+const renewMs = 5_000;
+
+function whileHeld<T>(
+  db: Db,
+  { right, records, work }: { right: Right; records: Db; work: (tx: Tx) => Promise<T> },
+): Promise<T> {
+  return db.transaction(async (holder) => {
+    await holdRun(holder, right);
+    // A failure shows at the last renewal.
+    const renewing = setInterval(() => void holder.query('select').catch(() => {}), renewMs);
+    try {
+      return await records.transaction(async (tx) => {
+        await tx.query(`set local idle_in_transaction_session_timeout = ${idleMs}`);
+        const result = await work(tx);
+        await holder.query('select');
+        return result;
+      });
+    } finally {
+      clearInterval(renewing);
+    }
+  });
 }
 
 async function fenced<T>(tx: Tx, right: Right, work: (tx: Tx) => Promise<T>): Promise<T> {

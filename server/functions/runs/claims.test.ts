@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
+import { recordsDb } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { ensureDataset, lockDataset } from '../../records/dataset.ts';
 import { deleteRecords } from '../../records/write/delete.ts';
 import { saveCheckpoint } from '../context/checkpoint.ts';
 import { fencedDb } from '../context/fence.ts';
@@ -94,6 +96,7 @@ test('a node that lost a run writes no record, checkpoint, lock or end for it an
   await endLeases();
   const [current] = await claimLost(bench.db, { now: bench.now(), max: 10 });
   const at = { connectionId: id, functionId: late!.function.id, variant: 'base' };
+  const datasetId = await ensureDataset(bench.db, { connection: id, model: 'Row', variant: 'base' });
   const writes = (right: Claim) => {
     const db = fencedDb(bench.db, right);
     const read = { runId: right.id, coverage: { own: [], trackings: [], touched: undefined } };
@@ -102,6 +105,7 @@ test('a node that lost a run writes no record, checkpoint, lock or end for it an
       () =>
         db.transaction((tx) => acquireLock(tx, { ...bench.place, runId: right.id, key: 'k', ttlMs: 1_000 })),
       () => db.transaction((tx) => tx.query('update connection set metadata = metadata where id = $1', [id])),
+      () => recordsDb(db, datasetId).transaction((tx) => lockDataset(tx, datasetId)),
     ];
   };
   for (const write of writes(late!)) await assert.rejects(write, isLost);
@@ -109,7 +113,7 @@ test('a node that lost a run writes no record, checkpoint, lock or end for it an
   // What needs no row touches none.
   await deleteRecords(fencedDb(bench.db, late!), {
     connection: id,
-    model: 'Row',
+    model: 'Empty',
     variant: 'base',
     ids: ['x'],
   });
@@ -126,23 +130,27 @@ test('a node that lost a run writes no record, checkpoint, lock or end for it an
 });
 
 test('a write that is under way is whole before its run is taken over', async () => {
-  await bench.connect('ada');
+  const { id } = await bench.connect('ada');
+  const datasetId = await ensureDataset(bench.db, { connection: id, model: 'Row', variant: 'base' });
   await queueDue(bench.db, bench.now());
   const [held] = await claim();
   await endLeases();
-  const entered = Promise.withResolvers<void>();
-  const leave = Promise.withResolvers<void>();
-  const writing = fencedDb(bench.db, held!).transaction(async () => {
-    entered.resolve();
-    await leave.promise;
-  });
-  await entered.promise;
   const take = () => claimLost(bench.db, { now: bench.now(), max: 10 });
-  assert.deepEqual(await take(), []);
-  // The renewal of a lease waits for no write.
-  assert.deepEqual(await renewLeases(bench.db, [{ ...held!, counts: {} }], 0), [held!.id]);
-  leave.resolve();
-  await writing;
+  const fenced = fencedDb(bench.db, held!);
+  for (const db of [fenced, recordsDb(fenced, datasetId)]) {
+    const entered = Promise.withResolvers<void>();
+    const leave = Promise.withResolvers<void>();
+    const writing = db.transaction(async () => {
+      entered.resolve();
+      await leave.promise;
+    });
+    await entered.promise;
+    assert.deepEqual(await take(), []);
+    // The renewal of a lease waits for no write.
+    assert.deepEqual(await renewLeases(bench.db, [{ ...held!, counts: {} }], 0), [held!.id]);
+    leave.resolve();
+    await writing;
+  }
   assert.equal((await take()).length, 1);
 });
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -61,6 +62,11 @@ test('without Citus the records are not distributed, and the command says what i
     const refused = await runCommand(['cluster', 'distribute'], env);
     assert.equal(refused.code, 1);
     assert.match(refused.stderr, /create extension citus/);
+    const keys = `k1:${randomBytes(32).toString('base64')}`;
+    const direct = { ...env, TRELLIS_ENCRYPTION_KEYS: keys, TRELLIS_RECORDS_DIRECT: 'on', PORT: '0' };
+    const start = await runCommand(['start'], { ...direct, TRELLIS_SANDBOX: 'off' });
+    assert.equal(start.code, 1);
+    assert.match(start.stderr, /TRELLIS_RECORDS_DIRECT=on requires records on a Citus cluster/);
     const { code, stdout } = await runCommand(['cluster', 'status', '--json'], env);
     assert.deepEqual([code, JSON.parse(stdout)], [1, { distributed: false, workers: [] }]);
   } finally {

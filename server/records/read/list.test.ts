@@ -228,6 +228,7 @@ function pausing(db: Db): Db {
   const pause = () => sleep((step++ * 7) % 4);
   return {
     ...db,
+    records: undefined,
     transaction: (work, mode) =>
       db.transaction(async (tx) => {
         const result = await work({

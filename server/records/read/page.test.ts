@@ -47,8 +47,9 @@ async function isWhole(answer: IncomingMessage): Promise<boolean> {
 
 /** Calls `work` and counts the portions that are read meanwhile. */
 async function countPortions(work: (portions: () => number) => Promise<void>): Promise<void> {
-  const { pipeline } = trellis.db;
+  const { pipeline, records } = trellis.db;
   let portions = 0;
+  Object.assign(trellis.db, { records: undefined });
   trellis.db.pipeline = (statements) => {
     portions += 1;
     return pipeline(statements);
@@ -56,7 +57,7 @@ async function countPortions(work: (portions: () => number) => Promise<void>): P
   try {
     await work(() => portions);
   } finally {
-    trellis.db.pipeline = pipeline;
+    Object.assign(trellis.db, { pipeline, records });
   }
 }
 

@@ -1,5 +1,5 @@
 import { copied } from '../../db/copy.ts';
-import type { Db } from '../../db/pool.ts';
+import { type Db, recordsDb } from '../../db/pool.ts';
 import { namedBy } from '../cursor.ts';
 import { findDatasetId, planningByIndexAlone } from '../dataset.ts';
 import {
@@ -32,7 +32,7 @@ export async function readRange(db: Db, request: ListRequest): Promise<Portion |
   let cut: ReturnType<typeof cutPortion> | undefined;
   const cutOnce = () => (cut ??= cutPortion(rows, { ...request, pruned: new Set() }));
   let open: ReturnType<typeof payloadOpener> | undefined;
-  await db.pipeline({
+  await recordsDb(db, datasetId).pipeline({
     statements: [
       planningByIndexAlone,
       datasetRow(from, request),

@@ -1,6 +1,6 @@
 import { writeDatasetAudit } from '../../activity/audit.ts';
 import type { Connection } from '../../connections/store/store.ts';
-import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
+import { type Db, first, type Queryable, recordsDb, type Tx } from '../../db/pool.ts';
 import { readOwner } from '../../environments/keys.ts';
 import { AppError } from '../../errors.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
@@ -118,7 +118,7 @@ async function move(
   const datasetId = to.cursor === undefined ? await ensureDataset(db, to) : (await findDataset(db, to))?.id;
   if (datasetId === undefined) throw new AppError('invalid_cursor');
   const expired = await withOwnership(db, to, (readOwnership) =>
-    db.transaction(async (tx) => {
+    recordsDb(db, datasetId).transaction(async (tx) => {
       const dataset = await lockDataset(tx, datasetId);
       if (dataset === undefined || dataset.isClosed) throw new AppError('unknown_connection');
       return moveWithin(tx, { to, dataset, permit, readOwnership });
@@ -243,7 +243,7 @@ async function readConsumer(
   { datasetId, model, variant, name }: { datasetId: number; model: string; variant: string; name: string },
 ): Promise<Consumer | undefined> {
   const row = first(
-    await db.query<Omit<ConsumerRow, 'model' | 'variant' | 'behind'>>(
+    await recordsDb(db, datasetId).query<Omit<ConsumerRow, 'model' | 'variant' | 'behind'>>(
       `select ${columns}, case when ${isHeld} then held_since end as "stalledSince"
        from consumer
        where dataset_id = $1 and name = $2`,
@@ -259,7 +259,7 @@ async function readConsumer(
 /** Counts the records after a position by index, whatever the statistics are. */
 async function countAfter(db: Db, { datasetId, seq }: { datasetId: number; seq: number }): Promise<number> {
   let count = 0;
-  await db.pipeline({
+  await recordsDb(db, datasetId).pipeline({
     statements: [
       planningByIndexAlone,
       `select count(*) from record where dataset_id = ${datasetId} and seq > ${seq}`,
@@ -309,7 +309,7 @@ export async function removeConsumer(
   const datasetId = (await findDataset(db, at))?.id;
   if (datasetId === undefined) return false;
   return withOwnership(db, { by, now }, (readOwnership) =>
-    db.transaction(async (tx) => {
+    recordsDb(db, datasetId).transaction(async (tx) => {
       const found = await findState(tx, { datasetId, name: at.name, lock: 'for update' });
       if (found === undefined) return false;
       const { owner } = readOwnership(found.ownerKeyId);

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { closeDatasets } from '../../connections/store/save.ts';
-import { type Db, first } from '../../db/pool.ts';
+import { type Db, first, recordsDb } from '../../db/pool.ts';
 import { inDataset, lockDataset } from '../dataset.ts';
 import { listWithLeftovers, removeLeftovers } from '../leftovers.ts';
 import { writeReceipt } from './receipt.ts';
@@ -83,7 +83,7 @@ async function destroyDataset(db: Db, { id, connection }: { id: number; connecti
 
 /** Returns whether there may be more rows. */
 async function destroyRows(db: Db, of: { datasetId: number; table: 'payload' | 'record' }): Promise<boolean> {
-  return db.transaction(async (tx) => {
+  return recordsDb(db, of.datasetId).transaction(async (tx) => {
     if ((await lockDataset(tx, of.datasetId)) === undefined) return false;
     const rows = await tx.query<{ count: number }>(
       `with gone as (

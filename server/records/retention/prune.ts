@@ -2,7 +2,7 @@
  * Prunes on request: removes payloads up to a cursor. `retention.ts` removes payloads by age, and `destroy.ts` removes the
  * datasets of deleted connections.
  */
-import { type Db, first, type Tx } from '../../db/pool.ts';
+import { type Db, first, recordsDb, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { namedBy, readCursor } from '../cursor.ts';
@@ -36,7 +36,7 @@ export async function pruneRecords(db: Db, request: PruneRequest): Promise<Prune
   // The cursor says which dataset it is, so no statement has to look for it.
   const named = namedBy(untilCursor);
   if (named === undefined) throw new AppError('invalid_cursor');
-  const pruned = await db.transaction(async (tx) => {
+  const pruned = await recordsDb(db, named.datasetId).transaction(async (tx) => {
     const dataset = await lockDataset(tx, named.datasetId, { connection });
     const isOther = dataset?.model !== model || dataset.variant !== variant;
     const until = readCursor(untilCursor, isOther ? undefined : dataset);

@@ -44,6 +44,7 @@ function watched(refuse: (nth: number) => boolean): Db {
   let transactions = 0;
   return {
     ...bench.db,
+    records: undefined,
     async transaction(work, mode) {
       transactions += 1;
       if (refuse(transactions)) throw new Error(`transaction ${transactions} was refused`);

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RetainedTotals } from '../../activity/audit.ts';
-import { type Db, first, type Tx } from '../../db/pool.ts';
+import { type Db, first, recordsDb, type Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { inDataset, type LockedDataset, lockDataset, rowsAt } from '../dataset.ts';
 import { findLastBefore } from '../read/list.ts';
@@ -118,7 +118,7 @@ async function takeSteps(
     const days = policy && by.daysOf(policy);
     if (policy === undefined || days === null || days === undefined) break;
     let lockedAt = clock();
-    const removed = await db.transaction(async (tx) => {
+    const removed = await recordsDb(db, due.id).transaction(async (tx) => {
       const dataset = await lockDataset(tx, due.id);
       lockedAt = clock();
       // Another job removes its rows, or its leftovers first.

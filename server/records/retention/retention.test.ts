@@ -261,6 +261,7 @@ test('the removal of a policy, or its change to wait, ends a running purge', asy
     let transactions = 0;
     const db: Db = {
       ...bench.db,
+      records: undefined,
       async transaction(work, mode) {
         const result = await bench.db.transaction(work, mode);
         transactions += 1;

@@ -1,6 +1,6 @@
 import { chainAll } from '../../activity/audit-chain.ts';
 import { type Activity, noActivity } from '../../activity/writer.ts';
-import { type Db, first } from '../../db/pool.ts';
+import { type Db, first, recordsDb } from '../../db/pool.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import { hasNodesBefore } from '../../nodes/nodes.ts';
@@ -231,17 +231,20 @@ async function reportStaleConsumers(db: Db, now: Date): Promise<void> {
       const values = [datasetId, name, seq, silentSince];
       if (!isBehind) {
         const silentFrom = ago(staleAfterDays - lookAgainDays(datasetId));
-        await db.query(`update consumer set silent_from = $5 where ${isSame}`, [...values, silentFrom]);
+        await recordsDb(db, datasetId).query(`update consumer set silent_from = $5 where ${isSame}`, [
+          ...values,
+          silentFrom,
+        ]);
         continue;
       }
-      const [named] = await db.query<DatasetName>(
+      const [named] = await recordsDb(db, datasetId).query<DatasetName>(
         'select connection, model, variant from dataset where id = $1',
         [datasetId],
       );
       // Destroyed meanwhile.
       if (named === undefined) continue;
       const owner = await findEventOwner(db, named.connection);
-      await db.transaction(async (tx) => {
+      await recordsDb(db, datasetId).transaction(async (tx) => {
         const [marked] = await tx.query<Position & { acknowledgedAt: Date }>(
           `update consumer
            set stale_at = $5

@@ -322,6 +322,7 @@ function beforeTransaction(at: number, before: () => Promise<unknown>): Db {
   let begun = 0;
   return {
     ...bench.db,
+    records: undefined,
     async transaction(work, mode) {
       begun += 1;
       if (begun === at) await before();

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
+import { type Db, first, type Queryable, recordsDb, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import {
@@ -227,7 +227,7 @@ export async function endTracking(db: Db, request: TrackingEndRequest): Promise<
     // A deletion of nothing is never held.
     if (left.seqs.length > 0) owner ??= await findEventOwner(db, request.connection);
     const mustForget = forgetPlace !== undefined;
-    const step = await db.transaction((tx) =>
+    const step = await recordsDb(db, known.id).transaction((tx) =>
       endStep(tx, { request, at, marker, unread: left, owner, isDecided, mustForget }),
     );
     if (step === 'unmarked') continue;
@@ -357,7 +357,7 @@ export async function allowMassDelete(
 export async function dropTracking(db: Db, name: DatasetName): Promise<void> {
   const known = await findDataset(db, name);
   if (known === undefined || known.trackedFrom === null) return;
-  await db.transaction(async (tx) => {
+  await recordsDb(db, known.id).transaction(async (tx) => {
     const dataset = await lockForWrite(tx, { connection: name.connection, datasetId: known.id });
     if (dataset.heldAt === null) await closeTracking(tx, dataset.id);
   });
@@ -423,7 +423,7 @@ type Marks = Set<number>;
  * `findStanding` leave these out. Memory: 8 bytes for each, and a bit for each read position.
  */
 async function findUnread(db: Db, datasetId: number): Promise<Unread> {
-  return db.transaction(async (tx) => {
+  return recordsDb(db, datasetId).transaction(async (tx) => {
     const [dataset] = await tx.query<Pick<Dataset, 'trackedFrom' | 'trackingId'>>(
       'select tracked_from as "trackedFrom", tracking_id as "trackingId" from dataset where id = $1',
       [datasetId],
@@ -494,7 +494,8 @@ function readPosition(bytes: Buffer | undefined): number {
  */
 async function mergeMarks(db: Db, at: { connection: number; datasetId: number }): Promise<void> {
   const { datasetId } = at;
-  const found = await db.transaction(async (tx) => {
+  const records = recordsDb(db, datasetId);
+  const found = await records.transaction(async (tx) => {
     await planByIndexAlone(tx);
     const last = await tx.query('select from tracked where dataset_id = $1 order by id limit 1 offset $2', [
       datasetId,
@@ -512,7 +513,7 @@ async function mergeMarks(db: Db, at: { connection: number; datasetId: number })
   const { seen, read } = found;
   /** Does nothing if the tracking is another one by now. */
   const step = <T>(work: (tx: Tx) => Promise<T>): Promise<T | undefined> =>
-    db.transaction(async (tx) => {
+    records.transaction(async (tx) => {
       const { trackedFrom, trackingId } = await lockForWrite(tx, at);
       return trackedFrom === seen.trackedFrom && trackingId === seen.trackingId ? work(tx) : undefined;
     });
