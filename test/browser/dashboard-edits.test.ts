@@ -164,6 +164,22 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     assert.equal(await page.locator('.shell').isVisible(), false);
   });
 
+  test('the first rows of a list are shown before the code of the dashboard is loaded', async () => {
+    for (const [path, row] of [
+      ['connections', 'alice'],
+      ['activity', 'records.save'],
+      ['home', 'active'],
+    ] as const) {
+      const release = await holdCalls(page, '**/assets/*.js');
+      await page.goto(`${dashboard.trellis.baseUrl}/app/dev/${path}`, { waitUntil: 'commit' });
+      await page.locator('.shell-rows li', { hasText: row }).first().waitFor();
+      assert.equal(await page.getByRole('main').count(), 0);
+      await release();
+      await page.getByRole('main').getByRole('heading', { level: 1 }).waitFor();
+      assert.equal(await page.locator('.shell').isVisible(), false);
+    }
+  });
+
   test('lists are compressed for the dashboard, and not for keys', async () => {
     const of = { provider_config_key: 'key', connection_id: 'alice' };
     await stored('POST', '/connections/metadata', { ...of, metadata: { long: 'x'.repeat(2_000) } });

@@ -296,7 +296,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await call('PUT', '/records/consumers/billing', { model: 'Town', cursor });
     await open('');
     const row = rows().filter({ hasText: 'Town' });
-    await row.getByText('billing').waitFor();
+    await row.getByText('billing: 1 behind').waitFor();
     const cells = await row.locator('td').allTextContents();
     assert.deepEqual([cells[1], cells[2], cells[3]], ['Town', '3', '2']);
     await picture(page, 'records-datasets');

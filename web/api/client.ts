@@ -71,17 +71,30 @@ export async function request(route: string, given: UntypedCall = {}): Promise<R
   if (!headers.has('accept')) headers.set('accept', 'application/json');
   if (given.environment !== undefined) headers.set(environmentHeader(), given.environment);
   if (given.body !== undefined) headers.set('content-type', 'application/json');
-  const response = await fetch(path + searchOf(given.query), {
-    method,
-    headers,
-    credentials: 'same-origin',
-    ...(given.body !== undefined && { body: JSON.stringify(given.body) }),
-    ...(given.signal !== undefined && { signal: given.signal }),
-  }).catch((error: unknown) => {
+  const url = path + searchOf(given.query);
+  const early = method === 'GET' ? takeEarly(url) : undefined;
+  const response = await (
+    early ??
+    fetch(url, {
+      method,
+      headers,
+      credentials: 'same-origin',
+      ...(given.body !== undefined && { body: JSON.stringify(given.body) }),
+      ...(given.signal !== undefined && { signal: given.signal }),
+    })
+  ).catch((error: unknown) => {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new Fault({ code: 'unreachable', message: 'The service does not respond.', status: 0 });
   });
   if (!response.ok) throw faultOfResponse(response, await jsonOf(response));
+  return response;
+}
+
+/** The response that the document has requested before this code was loaded (`dashboard/index.html`); only once. */
+function takeEarly(url: string): Promise<Response> | undefined {
+  const { early } = globalThis as { early?: Map<string, Promise<Response>> };
+  const response = early?.get(url);
+  early?.delete(url);
   return response;
 }
 

@@ -35,6 +35,8 @@ for (const { routeId } of router.matchRoutes(router.latestLocation)) {
   const { component } = router.routesById[routeId as keyof typeof router.routesById].options;
   void (component as { preload?: () => Promise<void> } | undefined)?.preload?.();
 }
+// The frame of the document is empty and hidden behind a page.
+router.subscribe('onRendered', () => document.querySelector('.shell')?.remove());
 const queries = createQueries({ onSignedOut: () => void leaveUnlessSignedIn() });
 router.update({ context: { queries } });
 

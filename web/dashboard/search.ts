@@ -153,9 +153,9 @@ export const functionSearchOf = optional((given) => {
 });
 export type FunctionSearch = ReturnType<typeof functionSearchOf>;
 
-export const recordsSearchOf = optional(({ search, page }) => ({
+export const recordsSearchOf = optional(({ search, cursor }) => ({
   search: textOf(search),
-  page: pageOf(page),
+  cursor: textOf(cursor),
 }));
 
 export const datasetSearchOf = optional((given) => ({

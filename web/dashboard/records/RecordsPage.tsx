@@ -1,4 +1,4 @@
-import { Badge, Group, Pagination, Stack, Text } from '@mantine/core';
+import { Badge, Group, Stack, Text } from '@mantine/core';
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -13,7 +13,7 @@ import { counted, spellSize } from '../../ui/size.ts';
 import { accountName, EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { AnchorLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
-import { hasNoEntries } from '../lists.tsx';
+import { CursorPager, defined, hasNoEntries } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { DatasetLink } from './DatasetsTab.tsx';
 import { type Consumer, consumersQuery, type Dataset } from './queries.ts';
@@ -24,14 +24,15 @@ const pageSize = 10;
 /** The datasets of all connections, newest connections first. */
 export function RecordsPage() {
   const environment = useEnvironment();
-  const { search, page = 0 } = useSearch({ from: '/$environment/records' });
+  const { search, cursor } = useSearch({ from: '/$environment/records' });
   const navigate = useNavigate({ from: '/$environment/records' });
   const connections = useQuery({
-    ...connectionsQuery(environment, { ...(search !== undefined && { search }), limit: pageSize, page }),
+    ...connectionsQuery(environment, { ...defined({ search, cursor }), limit: pageSize }),
     placeholderData: keepPreviousData,
     refetchInterval: 10_000,
   });
-  const isEmpty = search === undefined && page === 0 && hasNoEntries(connections, (data) => data.connections);
+  const isEmpty =
+    search === undefined && cursor === undefined && hasNoEntries(connections, (data) => data.connections);
   return (
     <Page
       title="Records"
@@ -58,34 +59,27 @@ export function RecordsPage() {
           placeholder="Account, connection ID or end user"
           leftSection={<IconSearch size={16} />}
           value={search}
-          onSettle={(typed) => void navigate({ search: { search: typed, page: undefined }, replace: true })}
+          onSettle={(typed) => void navigate({ search: { search: typed }, replace: true })}
         />
       )}
       <Loaded query={connections}>
-        {({ connections: found }) => {
-          const hasMore = found.length === pageSize;
-          if (found.length === 0 && page === 0) {
-            return <Empty isFiltered={search !== undefined} />;
-          }
-          return (
+        {({ connections: found, next_cursor: next }) =>
+          found.length === 0 && cursor === undefined ? (
+            <Empty isFiltered={search !== undefined} />
+          ) : (
             <Stack>
               <Datasets connections={found} />
-              {(page > 0 || hasMore) && (
-                <Pagination
-                  total={page + (hasMore ? 2 : 1)}
-                  value={page + 1}
-                  onChange={(next) =>
-                    void navigate({
-                      search: (former) => ({ ...former, page: next > 1 ? next - 1 : undefined }),
-                      replace: true,
-                    })
-                  }
-                  getControlProps={(control) => ({ 'aria-label': `${control} page` })}
-                />
-              )}
+              <CursorPager
+                onFirst={
+                  cursor === undefined
+                    ? undefined
+                    : () => void navigate({ search: ({ search }) => defined({ search }), replace: true })
+                }
+                next={next === null ? undefined : { cursor: next }}
+              />
             </Stack>
-          );
-        }}
+          )
+        }
       </Loaded>
     </Page>
   );
@@ -165,7 +159,10 @@ function Datasets({ connections }: { connections: Connection[] }) {
           cell: ({ dataset, consumers: all }) =>
             all
               .filter(({ model, variant }) => model === dataset?.model && variant === dataset.variant)
-              .map(({ name }) => name)
+              .map(
+                ({ name, behind }) =>
+                  `${name}: ${behind === 0 ? 'up to date' : `${behind.toLocaleString()} behind`}`,
+              )
               .join(', '),
         },
       ]}
