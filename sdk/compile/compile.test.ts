@@ -173,6 +173,67 @@ test('a copy elsewhere, without packages beside it, compiles as well', async (t)
   assert.deepEqual([functions.length, faults.map(formatFault)], [10, []]);
 });
 
+test('functions of `nango` have looser types, which keep models and methods', async (t) => {
+  const folder = await folderWith(t, {
+    'shop/syncs/loose.ts': `
+import { createSync } from 'nango';
+import type { NangoAction, NangoSync } from 'nango';
+import type { ProxyConfiguration } from '@nangohq/runner-sdk';
+import { z } from 'zod';
+type Thrower = { ActionError: typeof import('@nangohq/runner-sdk').ActionError };
+const refuse = (by: Thrower) => { throw new by.ActionError({ type: 'refused' }); };
+const named = (context: NangoSync | NangoAction) => new context.ActionError<{ message: string }>({ message: 'no' });
+export default createSync({
+  description: 'Orders.',
+  frequency: 'every hour',
+  models: { Order: z.object({ id: z.string(), kind: z.enum(['a', 'b']), total: z.number() }) },
+  metadata: z.void(),
+  exec: async (nango) => {
+    const request: ProxyConfiguration = { endpoint: '/orders', retries: 3 };
+    const { headers } = await nango.get(request);
+    const type = typeof headers['content-type'] === 'string' ? headers['content-type'] : headers['content-type'][0];
+    const rows: { id: string; kind?: string; total?: number | null }[] = [{ id: type }];
+    await nango.batchSave(rows, 'Order');
+    await nango.batchUpdate([{ id: '1', total: null }], 'Order');
+    await nango.batchDelete<{ id: string; kind: string }>([{ id: '1' }], 'Order');
+    await nango.zodValidateInput({ zodSchema: z.object({}), input: {} });
+    let response: Response | undefined;
+    response = await nango.uncontrolledFetch({ url: new URL('https://example.com') });
+    const token = await nango.getToken();
+    const key: string = typeof token === 'string' ? token : 'apiKey' in token ? token.apiKey : '';
+    // @ts-expect-error other types of the SDK refuse it
+    await nango.updateMetadata({ key });
+    if (!response.ok) refuse(nango);
+    if (key === '') throw named(nango);
+    throw new nango.ActionError('failed');
+  },
+});
+`,
+    'shop/syncs/wrong.ts': `
+import { createSync } from 'nango';
+import { z } from 'zod';
+export default createSync({
+  description: 'Orders.',
+  frequency: 'every hour',
+  models: { Order: z.object({ id: z.string() }) },
+  exec: async (nango) => {
+    await nango.batchSave([{ id: '1' }], 'Customer');
+    await nango.batchSave([{ name: 'none' }], 'Order');
+  },
+});
+`,
+  });
+  const { faults } = await compile(folder);
+  assert.deepEqual(
+    faults.map(({ file, line }) => [file, line]),
+    [
+      ['shop/syncs/wrong.ts', 9],
+      ['shop/syncs/wrong.ts', 10],
+    ],
+    faults.map(formatFault).join('\n'),
+  );
+});
+
 test('models, metadata and checkpoints are typed by their schemas', async (t) => {
   const folder = await folderWith(t, {
     'shop/syncs/typed.ts': `
