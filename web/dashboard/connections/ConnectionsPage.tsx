@@ -145,14 +145,14 @@ export function ConnectionsPage() {
             Write a tag as name=value.
           </Text>
         )}
+        {mayWrite && (
+          <BulkActs
+            shown={connections.data?.connections ?? []}
+            selected={selected}
+            onClear={() => setSelected(new Set())}
+          />
+        )}
       </FilterBar>
-      {mayWrite && (
-        <BulkActs
-          shown={connections.data?.connections ?? []}
-          selected={selected}
-          onClear={() => setSelected(new Set())}
-        />
-      )}
       <Loaded query={connections}>
         {({ connections: found, total = 0 }) =>
           found.length === 0 && page === 0 ? (
