@@ -39,6 +39,16 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     const logo = page.locator('.logo img').first();
     await logo.waitFor();
     await page.waitForFunction('document.querySelector(".logo img").naturalWidth > 0');
+    await page.getByLabel('Search providers').fill('gmail');
+    await page.getByRole('link', { name: 'HubSpot' }).waitFor({ state: 'detached' });
+    assert.equal(await page.locator('main .fill-link').first().textContent(), 'Gmail');
+    await page.getByLabel('Search providers').fill('OAuth 1.0a');
+    await page.getByRole('link', { name: 'Tumblr' }).click();
+    await page.getByRole('button', { name: 'How to register an application at Tumblr' }).waitFor();
+    await page.getByRole('textbox', { name: 'Consumer secret' }).waitFor();
+    await page.getByLabel('Consumer key').waitFor();
+    assert.equal(await page.getByLabel('Scopes').count(), 0);
+    await page.keyboard.press('Escape');
     await page.getByLabel('Search providers').fill('');
     const storage = page.locator('label', { hasText: /^storage/ });
     await storage.click();

@@ -246,22 +246,44 @@ function Categories({
   );
 }
 
-/** Providers with test credentials first. */
+/** The best matches of the text first, then providers with test credentials. */
 function matching(
   providers: readonly Provider[],
   { typed, category }: { typed: string; category: string | undefined },
 ): Provider[] {
-  const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = providers.filter(({ name, display_name, categories = [] }) => {
-    if (category !== undefined && !categories.includes(category)) return false;
-    const text = [name, display_name, ...categories].join(' ').toLowerCase();
-    return words.every((word) => text.includes(word));
+  const wanted = plain(typed);
+  const words = wanted.split(' ');
+  const found = providers.flatMap((provider) => {
+    const { name, display_name, auth_mode, categories = [] } = provider;
+    if (category !== undefined && !categories.includes(category)) return [];
+    const names = [plain(display_name), plain(name)];
+    const text = [...names, ...categories, plain(authLabels[auth_mode] ?? auth_mode)].join(' ');
+    return words.every((word) => text.includes(word))
+      ? [{ provider, rank: rankOf(wanted, names, text) }]
+      : [];
   });
-  return found.toSorted(
-    (a, b) =>
-      Number(b.has_sandbox === true) - Number(a.has_sandbox === true) ||
-      a.display_name.localeCompare(b.display_name, 'en'),
-  );
+  return found
+    .toSorted(
+      (a, b) =>
+        a.rank - b.rank ||
+        Number(b.provider.has_sandbox === true) - Number(a.provider.has_sandbox === true) ||
+        a.provider.display_name.localeCompare(b.provider.display_name, 'en'),
+    )
+    .map(({ provider }) => provider);
+}
+
+const plain = (text: string) =>
+  text
+    .toLowerCase()
+    .split(/[\s-]+/)
+    .filter(Boolean)
+    .join(' ');
+
+/** The whole name, the start of a name, the start of a word, any other match. */
+function rankOf(wanted: string, names: readonly string[], text: string): number {
+  if (names.includes(wanted)) return 0;
+  if (names.some((name) => name.startsWith(wanted))) return 1;
+  return ` ${text}`.includes(` ${wanted}`) ? 2 : 3;
 }
 
 const LEVELS: Record<string, string> = {
@@ -384,7 +406,10 @@ function CreateDialog({
                 <Accordion variant="contained" chevronPosition="left">
                   <Accordion.Item value="guide">
                     <Accordion.Control>
-                      How to create an OAuth client at {consoleOf(provider)}
+                      {provider.auth_mode === 'OAUTH1'
+                        ? 'How to register an application'
+                        : 'How to create an OAuth client'}{' '}
+                      at {consoleOf(provider)}
                     </Accordion.Control>
                     <Accordion.Panel>
                       <SetupSteps provider={provider} />

@@ -4,6 +4,12 @@ import { Fault } from '../../api/client.ts';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { type Integration, isGoogle, type NewIntegration, type Provider } from './queries.ts';
 
+/** The terms of RFC 6749, or those of OAuth 1.0 for a provider of this mode. */
+export function clientTerms({ auth_mode }: Provider): { id: string; secret: string } {
+  if (auth_mode === 'OAUTH1') return { id: 'Consumer key', secret: 'Consumer secret' };
+  return { id: 'Client ID', secret: auth_mode === 'JWT' ? 'Private key' : 'Client secret' };
+}
+
 /** The application's OAuth client at a provider. `hasSecret`: a secret is stored, and is kept if none is entered. */
 export function ClientFields({
   form,
@@ -15,17 +21,18 @@ export function ClientFields({
   hasSecret: boolean;
 }) {
   const isNeeded = provider.oauth_client === 'required';
+  const terms = clientTerms(provider);
   return (
     <>
       {isNeeded && <RedirectUri provider={provider} />}
       <TextInput
-        label="Client ID"
+        label={terms.id}
         required={isNeeded}
         autoComplete="off"
         {...form.getInputProps('client_id')}
       />
       <PasswordInput
-        label={provider.auth_mode === 'JWT' ? 'Private key' : 'Client secret'}
+        label={terms.secret}
         description={
           hasSecret
             ? 'A secret is stored, encrypted. Leave this field empty to keep it.'
@@ -56,8 +63,14 @@ export function RedirectUri({ provider }: { provider: Provider }) {
   );
 }
 
+/** Whether an authorization can request scopes: OAuth 1.0 has none, except at some providers. */
+export function takesScopes({ auth_mode, default_scopes, available_scopes }: Provider): boolean {
+  return auth_mode !== 'OAUTH1' || [...(default_scopes ?? []), ...(available_scopes ?? [])].length > 0;
+}
+
 /** The requested scopes, with a reset to the defaults of the provider. */
 export function ScopesField({ form, provider }: { form: ClientForm; provider: Provider }) {
+  if (!takesScopes(provider)) return null;
   const proposed = provider.default_scopes ?? [];
   const isProposed =
     form.values.scopes.length === proposed.length &&

@@ -55,12 +55,14 @@ import {
   type ClientValues,
   ConfigFields,
   clientErrors,
+  clientTerms,
   configOf,
   credentialsOf,
   DisplayNameField,
   RedirectUri,
   ScopesField,
   takesClient,
+  takesScopes,
   useClientForm,
 } from './ClientFields.tsx';
 import { QuotaBar } from './QuotaBar.tsx';
@@ -314,7 +316,7 @@ function Shown({ integration, provider }: CredentialsProps) {
             <RedirectUri provider={provider} />
             <Stack gap={4}>
               <Text size="sm" fw={600}>
-                Client ID
+                {clientTerms(provider).id}
               </Text>
               {integration.client_id === null ? (
                 <Dimmed>none</Dimmed>
@@ -324,18 +326,20 @@ function Shown({ integration, provider }: CredentialsProps) {
             </Stack>
           </>
         )}
-        <Stack gap={4}>
-          <Text size="sm" fw={600}>
-            Scopes
-          </Text>
-          <Group gap={6}>
-            {integration.scopes.map((scope) => (
-              <Code key={scope} className="wrap">
-                {scope}
-              </Code>
-            ))}
-          </Group>
-        </Stack>
+        {takesScopes(provider) && (
+          <Stack gap={4}>
+            <Text size="sm" fw={600}>
+              Scopes
+            </Text>
+            <Group gap={6}>
+              {integration.scopes.map((scope) => (
+                <Code key={scope} className="wrap">
+                  {scope}
+                </Code>
+              ))}
+            </Group>
+          </Stack>
+        )}
         <Dimmed>Your role is read-only. A developer of this environment can change this.</Dimmed>
       </Stack>
     </Card>
@@ -360,7 +364,7 @@ function SettingsTab({
           <SimpleGrid cols={{ base: 1, lg: needsGuide(of) ? 2 : 1 }} spacing="lg">
             <Stack gap="lg">
               <CredentialsCard integration={integration} provider={of} mayWrite={mayWrite} />
-              {mayWrite && <DeleteIntegration integration={integration.integration_id} connections={total} />}
+              {mayWrite && <DeleteIntegration integration={integration} connections={total} />}
             </Stack>
             {needsGuide(of) && <SetupGuide provider={of} />}
           </SimpleGrid>
@@ -512,7 +516,9 @@ function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<
 }
 
 /** Deletion with a confirmation; the service rejects it while there are connections. */
-function DeleteIntegration({ integration, connections }: { integration: string; connections: number }) {
+function DeleteIntegration({ integration, connections }: { integration: Integration; connections: number }) {
+  const { integration_id: id, client_id } = integration;
+  const effect = `It has no connections.${client_id === null ? '' : ' This also deletes its client ID and secret.'}`;
   const environment = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -529,24 +535,20 @@ function DeleteIntegration({ integration, connections }: { integration: string; 
       <Group justify="space-between">
         <Stack gap={2} flex="1 1 260px">
           <Title order={2}>Delete this integration</Title>
-          <Dimmed>
-            {connections === 0
-              ? 'This also deletes its client ID and secret.'
-              : 'Delete its connections first.'}
-          </Dimmed>
+          <Dimmed>{connections === 0 ? effect : 'Delete its connections first.'}</Dimmed>
         </Stack>
-        <Button color="red" variant="light" onClick={() => setAsked(integration)} disabled={connections > 0}>
+        <Button color="red" variant="light" onClick={() => setAsked(id)} disabled={connections > 0}>
           Delete
         </Button>
       </Group>
       <Confirm
-        title={`Delete ${integration}?`}
+        title={`Delete ${id}?`}
         act="Delete permanently"
         given={asked}
         mutation={destroy}
         onClose={() => setAsked(undefined)}
       >
-        <Text size="sm">It has no connections. This also deletes its client ID and secret.</Text>
+        <Text size="sm">{effect}</Text>
       </Confirm>
     </Card>
   );
