@@ -272,6 +272,19 @@ test('calls are counted where those that are kept are, also after the clock was 
   assert.deepEqual(await total(range, 60), { count: 3, failed: 2, isAtLeast: false });
 });
 
+test('durations omit connect flows, which wait for the user, unless they are selected', async () => {
+  const at = new Date(firstMs);
+  await log([
+    { at, durationMs: 10 },
+    { at, type: 'connect', durationMs: 50_000 },
+  ]);
+  const [all] = await series(minutes(0, 1), 60);
+  assert.equal(all?.count, 2);
+  assert.ok(all.p95Ms! < 20, String(all.p95Ms));
+  const [connects] = await series({ ...minutes(0, 1), type: 'connect' }, 60);
+  assert.ok(connects!.p95Ms! > 40_000, String(connects!.p95Ms));
+});
+
 test('the median and the 95th percentile are within the stated error', () => {
   const durations = fc.array(fc.double({ min: 0, max: 600_000, noNaN: true }), {
     minLength: 1,

@@ -93,6 +93,11 @@ function cover(
   ];
 }
 
+/** Whether the duration of an operation is measured: a connect flow lasts as long as the user needs at the provider. */
+export function isTimed({ type }: OperationFilter): RawBuilder<boolean> {
+  return type === undefined ? sql`type <> 'connect'` : sql`true`;
+}
+
 /** The rows of these counts that fit a filter, as a relation `counted`. */
 export function countedRows(filter: OperationFilter, parts: readonly Part[]): RawBuilder<unknown> {
   const { environmentId, integration, type, status, endpoint, sync, variant } = filter;
@@ -130,7 +135,7 @@ export function countedRows(filter: OperationFilter, parts: readonly Part[]): Ra
       ${parts.map(({ to }) => new Date(to))}::timestamptz[]
     ) as part (span_s, begins, ends)
     cross join lateral (
-      select operation_count.*, ${isWanted} as is_wanted
+      select operation_count.*, ${isWanted} as is_wanted, ${isTimed(filter)} as is_timed
       from operation_count
       where
         operation_count.environment_id = ${environmentId}
@@ -167,7 +172,7 @@ type CountedSum = {
 const buckets = sql.raw(
   Array.from(
     { length: bucketCount },
-    (_, index) => `coalesce(sum(histogram[${index + 1}]) filter (where is_wanted), 0)::bigint`,
+    (_, index) => `coalesce(sum(histogram[${index + 1}]) filter (where is_wanted and is_timed), 0)::bigint`,
   ).join(', '),
 );
 const countedSums = sql<CountedSum>`

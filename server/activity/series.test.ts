@@ -51,10 +51,13 @@ test('each step has its count, its failures and its times, and steps without any
     { at: at(30), status: 'failed' as const },
     { at: at(31), environmentId: 2, durationMs: 9_999 },
     { at: '2026-01-31T12:00:00Z', durationMs: 7 },
+    { at: '2026-01-31T12:01:00Z', type: 'connect' as const, durationMs: 50_000 },
     { at: '2026-01-31T13:00:00Z', durationMs: 8 },
   ]);
   const range = { from: '2026-01-31T10:00:00Z', to: '2026-01-31T13:00:00Z' };
-  assert.deepEqual(await series(range), ['10:00 22/1 100 190', '11:00 0/0 null null', '12:00 1/0 7 7']);
+  assert.deepEqual(await series(range), ['10:00 22/1 100 190', '11:00 0/0 null null', '12:00 2/0 7 7']);
+  // The user was at the provider for these 50 seconds.
+  assert.deepEqual((await series({ ...range, type: 'connect' })).at(-1), '12:00 1/0 50000 50000');
   const quarter = { from: '2026-01-31T10:05:00Z', to: '2026-01-31T10:20:00Z' };
   // Steps begin at their multiples; what lies outside the time is not counted.
   assert.deepEqual(await series(quarter, { stepS: 900 }), ['10:00 10/0 95 135.5', '10:15 5/0 170 188']);

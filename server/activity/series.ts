@@ -6,6 +6,7 @@ import {
   countedSince,
   isCounted,
   isPartial,
+  isTimed,
   keptFrom,
   partsOf,
   sumSteps,
@@ -20,7 +21,7 @@ export type Point = {
   at: Date;
   count: number;
   failed: number;
-  /** The median and the 95th percentile of the durations; null if there is none. */
+  /** The median and the 95th percentile of the durations, see `isTimed`; null if there is none. */
   p50Ms: number | null;
   p95Ms: number | null;
   /** Whether the maximum number of entries was read, so that the newest entries may represent the step. */
@@ -136,10 +137,12 @@ async function lookAtSteps(
       select
         count(*) filter (where wanted)::int as count,
         count(*) filter (where wanted and status = 'failed')::int as failed,
-        percentile_cont(array[0.5, 0.95]) within group (order by duration_ms) filter (where wanted) as times,
+        percentile_cont(array[0.5, 0.95]) within group (order by duration_ms)
+          filter (where wanted and is_timed) as times,
         count(*) >= ${share} as "isSampled"
       from (
-        select operation.status, operation.duration_ms, (${fits(filter, filter)}) as wanted
+        select operation.status, operation.duration_ms, (${fits(filter, filter)}) as wanted,
+          ${isTimed(filter)} as is_timed
         from (${entriesOfStep(filter, along)} limit ${share}) as operation
       ) as looked_at
     ) as counted
