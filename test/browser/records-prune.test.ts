@@ -47,7 +47,7 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Prune all' }).click();
     const dialog = page.getByRole('dialog');
     await dialog.getByRole('button', { name: 'Prune 20,000 records' }).waitFor();
-    const [before] = await page.getByText(/of storage/).allTextContents();
+    const [before] = await page.getByText(/of encrypted storage/).allTextContents();
     await picture(page, 'prune-question');
     let portions = 0;
     const { promise: seen, resolve: go } = Promise.withResolvers<void>();

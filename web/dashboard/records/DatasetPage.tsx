@@ -178,7 +178,7 @@ function Counts({ dataset }: { dataset: Dataset }) {
       <Count name="Live">{dataset.records.toLocaleString()}</Count>
       <Count name="Deleted">{dataset.deleted.toLocaleString()}</Count>
       <Count name="Pruned">{dataset.pruned.toLocaleString()}</Count>
-      <Count name="Payloads">{spellSize(dataset.payload_bytes)}</Count>
+      <Count name="Stored, encrypted">{spellSize(dataset.payload_bytes)}</Count>
     </SimpleGrid>
   );
 }
@@ -208,7 +208,7 @@ function Waiting() {
   return (
     <Stack gap="lg" role="status" aria-label="Loading">
       <SimpleGrid cols={{ base: 2, sm: 4 }} spacing="sm">
-        {['Live', 'Deleted', 'Pruned', 'Payloads'].map((name) => (
+        {['Live', 'Deleted', 'Pruned', 'Stored, encrypted'].map((name) => (
           <Skeleton key={name} h={75} radius="md" />
         ))}
       </SimpleGrid>

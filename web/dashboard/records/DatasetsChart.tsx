@@ -13,7 +13,9 @@ const counts: Part[] = [
   { name: 'Live', color: 'trellis.6', of: ({ records }) => records },
   { name: 'Deleted', color: 'gray.5', of: ({ deleted }) => deleted },
 ];
-const bytes: Part[] = [{ name: 'Payloads', color: 'teal.6', of: ({ payload_bytes }) => payload_bytes }];
+const bytes: Part[] = [
+  { name: 'Stored, encrypted', color: 'teal.6', of: ({ payload_bytes }) => payload_bytes },
+];
 
 /** Counts and bytes of the largest datasets. */
 export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
@@ -28,7 +30,7 @@ export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
         format={(count) => count.toLocaleString()}
         left={left}
       />
-      <Bars title="Bytes of payloads" datasets={shown} parts={bytes} format={spellSize} left={left} />
+      <Bars title="Bytes stored, encrypted" datasets={shown} parts={bytes} format={spellSize} left={left} />
     </SimpleGrid>
   );
 }

@@ -84,7 +84,7 @@ function DatasetsTable({ datasets, at }: { datasets: Dataset[]; at: At }) {
           cell: (dataset) => dataset.pruned.toLocaleString(),
         },
         {
-          title: 'Payloads',
+          title: 'Stored, encrypted',
           ta: 'right',
           className: 'unbroken',
           cell: (dataset) => spellSize(dataset.payload_bytes),

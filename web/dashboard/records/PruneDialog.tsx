@@ -8,8 +8,16 @@ import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconAlertTriangle, IconCheck, IconPlayerStop } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { counted, spellSize } from '../../ui/size.ts';
+import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { consumersQuery, type DatasetAt, estimatePrune, estimateQuery, prunePortion } from './queries.ts';
+import {
+  consumersQuery,
+  type DatasetAt,
+  estimatePrune,
+  estimateQuery,
+  portionSize,
+  prunePortion,
+} from './queries.ts';
 
 /** The last record to prune, and its name. */
 export type PruneTarget = { cursor: string; name: string };
@@ -92,7 +100,7 @@ function Question({
     <Stack>
       <Text>
         This removes the payloads of <b>{counted(extent.count, 'record')}</b>,{' '}
-        <b>{spellSize(extent.bytes)}</b> of storage, including this record.
+        <b>{spellSize(extent.bytes)}</b> of encrypted storage, including this record.
       </Text>
       <Dimmed>
         IDs, times and cursors remain, and nothing is deleted at the provider. A payload is only restored when
@@ -180,10 +188,11 @@ function Receipt({
   target: PruneTarget;
   onClose: () => void;
 }) {
+  const environment = useEnvironment();
   const seconds = (receipt.tookMs / 1000).toLocaleString(undefined, { maximumFractionDigits: 1 });
   const facts = [
     ['Records', receipt.count.toLocaleString()],
-    ['Payloads', spellSize(receipt.bytes)],
+    ['Stored, encrypted', spellSize(receipt.bytes)],
     [receipt.isWhole ? 'Up to' : 'Not reached', target.name],
     ['Duration', `${seconds} s`],
   ];
@@ -194,9 +203,25 @@ function Receipt({
         icon={receipt.isWhole ? <IconCheck size={18} /> : <IconPlayerStop size={18} />}
         title={receipt.isWhole ? 'Pruned' : 'Stopped before the end'}
       >
-        {receipt.isWhole
-          ? 'The payloads are removed. The audit log has a receipt for each 10,000 records.'
-          : 'The oldest records are pruned, the others are unchanged. Run the same prune again to continue.'}
+        {receipt.isWhole ? (
+          <>
+            The payloads are removed. The{' '}
+            <AnchorLink
+              inherit
+              underline="always"
+              to="/$environment/settings"
+              params={{ environment }}
+              search={{ tab: 'audit' }}
+            >
+              audit log
+            </AnchorLink>{' '}
+            {receipt.count > portionSize
+              ? `has a receipt for each ${portionSize.toLocaleString()} records.`
+              : 'has the receipt.'}
+          </>
+        ) : (
+          'The oldest records are pruned, the others are unchanged. Run the same prune again to continue.'
+        )}
       </Alert>
       <Table layout="fixed">
         <Table.Tbody>

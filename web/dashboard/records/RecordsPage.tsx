@@ -141,7 +141,7 @@ function Datasets({ connections }: { connections: Connection[] }) {
           cell: ({ dataset }) => dataset?.pruned.toLocaleString(),
         },
         {
-          title: 'Size',
+          title: 'Stored, encrypted',
           ta: 'right',
           visibleFrom: 'xs',
           className: 'unbroken',

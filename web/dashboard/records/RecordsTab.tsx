@@ -289,7 +289,7 @@ function RecordsTable({
             <Table.Th w={120}>Last action</Table.Th>
             <Table.Th visibleFrom="md">Payload</Table.Th>
             <Table.Th w={110} ta="right" visibleFrom="sm">
-              Size
+              JSON size
             </Table.Th>
             <Table.Th w={160} visibleFrom="xs">
               Changed

@@ -112,7 +112,7 @@ export const estimateQuery = (
   });
 
 /** The maximum of a call. Each call writes an entry of the audit log and one of the activity log. */
-const portionSize = 10_000;
+export const portionSize = 10_000;
 
 /** Prunes one portion, oldest records first. */
 export function prunePortion(
