@@ -48,7 +48,11 @@ function fencedRecords(db: Db, right: Right, records: Db): Db {
   return {
     ...records,
     transaction: (work, mode) =>
-      mode === 'snapshot' ? records.transaction(work, mode) : whileHeld(db, { right, records, work }),
+      mode === 'snapshot'
+        ? records.transaction(work, mode)
+        : whileHeld(db, right, (holder) => records.transaction(heldBy(holder, work))),
+    transactionWithin: (work, limit) =>
+      whileHeld(db, right, (holder) => records.transactionWithin(heldBy(holder, work), limit)),
   };
 }
 
@@ -56,25 +60,22 @@ function fencedRecords(db: Db, right: Right, records: Db): Db {
 const idleMs = 10_000;
 const renewMs = 5_000;
 
-function whileHeld<T>(
-  db: Db,
-  { right, records, work }: { right: Right; records: Db; work: (tx: Tx) => Promise<T> },
-): Promise<T> {
+async function whileHeld<T>(db: Db, right: Right, work: (holder: Tx) => Promise<T>): Promise<T> {
   return db.transaction(async (holder) => {
     await holdRun(holder, right);
     // A failure shows at the last renewal.
     const renewing = setInterval(() => void holder.query('select').catch(() => {}), renewMs);
-    try {
-      return await records.transaction(async (tx) => {
-        await tx.query(`set local idle_in_transaction_session_timeout = ${idleMs}`);
-        const result = await work(tx);
-        await holder.query('select');
-        return result;
-      });
-    } finally {
-      clearInterval(renewing);
-    }
+    return work(holder).finally(() => clearInterval(renewing));
   });
+}
+
+function heldBy<T>(holder: Tx, work: (tx: Tx) => Promise<T>): (tx: Tx) => Promise<T> {
+  return async (tx) => {
+    await tx.query(`set local idle_in_transaction_session_timeout = ${idleMs}`);
+    const result = await work(tx);
+    await holder.query('select');
+    return result;
+  };
 }
 
 async function fenced<T>(tx: Tx, right: Right, work: (tx: Tx) => Promise<T>): Promise<T> {

@@ -1,8 +1,11 @@
 /** The requirements of a Citus cluster, before records are distributed over it and while they are. */
-import { ConfigError } from '../../config/config.ts';
-import type { Db } from '../../db/pool.ts';
-import { type Check, fail, ok, skipped, type Verdict, warn } from '../doctor/check.ts';
+import { type Config, ConfigError } from '../../config/config.ts';
+import { type Db, openDb } from '../../db/pool.ts';
+import { withWorkers } from '../../db/workers.ts';
+import { type Check, fail, messageOf, ok, skipped, type Verdict, warn } from '../doctor/check.ts';
 import { isCitus, isDistributed } from './distribute.ts';
+
+export type DirectSettings = Partial<Pick<Config, 'databaseUrl' | 'records'>>;
 
 /** The oldest major version that was tested. */
 const oldestMajor = 13;
@@ -103,6 +106,31 @@ export function clusterCheck(db: Db): Check {
       return verdict.state === 'ok'
         ? ok(`${verdict.says} The records are not distributed: trellis cluster distribute.`)
         : { ...verdict, state: 'warn' };
+    },
+  };
+}
+
+/** That nodes may connect to the workers. Skipped without TRELLIS_RECORDS_DIRECT. */
+export function workersCheck(db: Db, { databaseUrl: url, records }: DirectSettings): Check {
+  return {
+    name: 'workers',
+    async run() {
+      if (url === undefined || records === undefined)
+        return skipped('Nodes do not connect to the workers of a cluster.');
+      if (!(await isDistributed(db)))
+        return fail(
+          'TRELLIS_RECORDS_DIRECT is on, and the records are not distributed.',
+          'Run trellis cluster distribute, or switch it off.',
+        );
+      const open = (at: string) => openDb({ url: at }, { maxConnections: 1, workerOf: db.database });
+      await using workers = withWorkers({ ...db, end: async () => {} }, { url, urls: records.urls, open });
+      const found = await workers.probe();
+      const away = found.filter(({ fault }) => fault !== undefined);
+      if (away.length === 0) return ok(`All ${found.length} workers accept connections.`);
+      return fail(
+        `Workers do not accept connections: ${away.map(({ name, fault }) => `${name} (${messageOf(fault)})`).join(', ')}.`,
+        'Check that they run, and allow the nodes and the role of DATABASE_URL in their pg_hba.conf, or name them in TRELLIS_RECORDS_DATABASE_URLS.',
+      );
     },
   };
 }

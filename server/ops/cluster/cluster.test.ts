@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
-import { isCluster } from '../../../test/support/citus.ts';
+import { isCluster, isDirect } from '../../../test/support/citus.ts';
 import { runCommand } from '../../../test/support/command.ts';
 import {
   openEmptyCluster,
@@ -147,7 +147,9 @@ test('a filled database is distributed whole, also after a kill at each step', {
   }
 });
 
-test('a worker that is away stops its own datasets alone, with unavailable', { skip }, async () => {
+test('a worker that is away stops its own datasets alone, with unavailable', {
+  skip: isDirect ? 'in direct.test.ts' : skip,
+}, async () => {
   const bench = await openRecordBench();
   const { db } = bench;
   try {

@@ -13,6 +13,7 @@ import { startRunningService } from '../../../test/support/service.ts';
 import { type Db, type DbTarget, openDb } from '../../db/pool.ts';
 import { withWorkers } from '../../db/workers.ts';
 import { AppError } from '../../errors.ts';
+import { workersCheck } from './checks.ts';
 
 const skip = isCluster ? false : 'needs a Citus cluster: npm run test:citus';
 
@@ -307,6 +308,18 @@ test('addresses of the settings are matched with the workers that they lead to',
     const { group } = await placeOf(calls);
     assert.equal(place?.port, workers.find((worker) => worker.group === group)?.port);
   }
+});
+
+test('the doctor reports workers that do not accept the nodes', { skip }, async () => {
+  const databaseUrl = urlOf(bench.target);
+  const check = (urls?: string[]) => workersCheck(bench.db, { databaseUrl, records: { urls } }).run();
+  assert.deepEqual(await check(), { state: 'ok', says: 'All 2 workers accept connections.' });
+  const wrong = new URL(urlAt(workers[0]!));
+  wrong.password = randomBytes(8).toString('hex');
+  const { state, says } = await check([wrong.href, urlAt(workers[1]!)]);
+  assert.equal(state, 'fail');
+  assert.match(says, new RegExp(`connections: ${workers[0]!.host}:${workers[0]!.port} \\(.*\\)\\.$`));
+  assert.ok(!says.includes(wrong.password));
 });
 
 test('a service with the setting saves, lists and prunes at the workers, and a deleted connection takes nothing more', {

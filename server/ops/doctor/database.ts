@@ -7,7 +7,7 @@ import { type Db, maxNodeConnections } from '../../db/pool.ts';
 import { isSchemaMissing } from '../../jobs/jobs.ts';
 import { listNodes, type Node } from '../../nodes/nodes.ts';
 import { isStalled } from '../../records/retention/consumers.ts';
-import { clusterCheck } from '../cluster/checks.ts';
+import { clusterCheck, type DirectSettings, workersCheck } from '../cluster/checks.ts';
 import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
 
 const maxSkewMs = 2_000;
@@ -17,7 +17,7 @@ const newestMajor = 18;
 /** `processes`: the number that the settings name. */
 export function databaseChecks(
   db: Db,
-  { isEmbedded, processes }: { isEmbedded: boolean; processes: number },
+  { isEmbedded, processes, ...direct }: { isEmbedded: boolean; processes: number } & DirectSettings,
 ): Check[] {
   return [
     { name: 'database-version', run: async () => judgeVersion(await settingOf(db, 'server_version_num')) },
@@ -33,6 +33,7 @@ export function databaseChecks(
     { name: 'clock', run: () => judgeClock(db) },
     { name: 'migrations', run: () => judgeMigrations(db) },
     clusterCheck(db),
+    workersCheck(db, direct),
     { name: 'job-queues', run: () => judgeJobs(db) },
     { name: 'nodes', run: () => judgeNodes(db) },
     { name: 'processes', run: () => judgeOwnProcesses(db, processes) },

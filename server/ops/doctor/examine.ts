@@ -59,7 +59,7 @@ export async function examine({
     isReached = true;
     const subject = isEmbedded ? 'The embedded database responds' : 'The database responds';
     await report('database', ok(`${subject}: ${(version?.version ?? '').split(' on ')[0]}.`));
-    await look(databaseChecks(db, { isEmbedded, processes: config.processes }));
+    await look(databaseChecks(db, { ...config, isEmbedded }));
     if (providers.catalog !== undefined)
       await look(integrationChecks(db, { catalog: providers.catalog, at: new Date() }));
     await look([{ name: 'key-ring', run: () => judgeKeys(db, config) }]);
