@@ -100,7 +100,7 @@ const entries = {
     'The provider refuses this application for this connection; its user cannot change that.',
   ],
   connection_refresh_failed: [503, 'The provider issues no new access token at the moment. Try again.'],
-  connection_test_failed: [400, 'The provider refused these credentials.'],
+  connection_test_failed: [400, 'The provider refused these credentials, or did not answer.'],
   connection_validation_failed: [400, 'The connection was refused.'],
   revocation_ends_others: [
     409,

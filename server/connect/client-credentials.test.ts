@@ -71,7 +71,7 @@ describe('a client of the connection', () => {
     ]) {
       const { status, body } = await submit('machine', wrong, { token });
       assert.deepEqual([status, body.error.code], [400, 'connection_test_failed']);
-      assert.deepEqual(body.error.payload, { status: 401, error: 'invalid_client' });
+      assert.deepEqual(body.error.payload, { status: 401, error: 'invalid_client', refused: true });
       assert.match(body.error.message, /refused this client ID and secret/);
       assert.ok(!JSON.stringify(body).includes(wrong.client_secret));
     }

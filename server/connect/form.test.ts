@@ -33,6 +33,7 @@ test('a key that the provider refuses makes nothing, and the session can be trie
   const refused = await submit('/api-auth/api-key/private', { apiKey: 'wrong' }, { token });
   assert.equal(refused.status, 400);
   assert.equal(refused.body.error.code, 'connection_test_failed');
+  assert.deepEqual(refused.body.error.payload, { status: 401, refused: true });
   assert.ok(!JSON.stringify(refused.body).includes('wrong'));
   assert.deepEqual(await bench.connections(), []);
   assert.equal((await submit('/api-auth/api-key/private', { apiKey: 'right' }, { token })).status, 200);
@@ -46,6 +47,7 @@ test('a provider that does not answer proves nothing', async () => {
   assert.equal(status, 400);
   assert.equal(body.error.code, 'connection_test_failed');
   assert.match(body.error.message, /did not answer/);
+  assert.deepEqual(body.error.payload, { status: null, refused: false });
 });
 
 test('once a browser has begun at a provider, a form is taken from that browser alone', async () => {

@@ -130,7 +130,7 @@ test('the report of a refusal contains no secret', () => {
   ] as const) {
     const error = testFailed(integration, verdict);
     assert.equal(error.code, 'connection_test_failed');
-    assert.deepEqual(error.payload, { status: verdict.status ?? null });
+    assert.deepEqual(error.payload, { status: verdict.status ?? null, refused: verdict.kind === 'refused' });
     assert.ok(!error.message.includes(secret));
   }
 });

@@ -82,7 +82,8 @@ export function testFailed(
       : status === undefined
         ? `${provider} did not answer when the credentials were tested.`
         : `${provider} answered with status ${status} when the credentials were tested, so their validity is unknown.`;
-  return new AppError('connection_test_failed', message, { payload: { status: status ?? null } });
+  const payload = { status: status ?? null, refused: kind === 'refused' };
+  return new AppError('connection_test_failed', message, { payload });
 }
 
 /**
@@ -216,7 +217,9 @@ export function firstTokenFailed(
   const message = isJudged(fault)
     ? `${provider} refused ${refused}${said}.`
     : `${provider} issued no token when the credentials were tested${said}, so their validity is unknown.`;
-  return new AppError('connection_test_failed', message, { payload });
+  return new AppError('connection_test_failed', message, {
+    payload: { ...payload, refused: isJudged(fault) },
+  });
 }
 
 /** What the integration refuses about credentials that fit their mode. */

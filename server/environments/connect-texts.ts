@@ -17,7 +17,7 @@ const keysByPlaceholder = {
   search: 'nothingFits',
   name: 'connectTitle reconnectTitle doneTitle partTitle sheetText',
   provider: `
-    intro introForm willAsk willAskMore continueTo apiKeyHelp clientHelp formRefused waitingText open underWay
+    intro introForm willAsk willAskMore continueTo apiKeyHelp clientHelp formRefused formUntested waitingText open underWay
     hints hintUnverifiedText hintAccountText deniedText blockedByAdminText misconfiguredText refusedTitle
     refusedText busyTitle oddTitle noAccountText
   `,

@@ -16,7 +16,8 @@ export function compressForUsers(app: FastifyInstance): void {
     const by = route.config?.access?.by;
     const hooks = [route.onSend ?? []].flat();
     // Fastify derives the HEAD route from the GET route, including its hooks.
-    if ((by === 'key' || by === 'person') && !hooks.includes(compress)) route.onSend = [...hooks, compress];
+    if ((by === 'key' || by === 'key or session' || by === 'person') && !hooks.includes(compress))
+      route.onSend = [...hooks, compress];
   });
 }
 

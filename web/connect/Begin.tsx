@@ -216,8 +216,8 @@ function readRefusal(
   error: unknown,
   { choice, say }: { choice: Choice; say: Say },
 ): Pick<Form, 'wrong' | 'refusal'> {
-  const { code, fields, message } =
-    error instanceof Fault ? error : { code: 'unknown', fields: [], message: '' };
+  const { code, fields, message, payload } =
+    error instanceof Fault ? error : { code: 'unknown', fields: [], message: '', payload: undefined };
   const known = new Map(choice.fields.map((field) => [field.name, field]));
   const wrong = Object.fromEntries(
     fields
@@ -229,8 +229,11 @@ function readRefusal(
       ]),
   );
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
+  const isUntested = (payload as { refused?: boolean } | undefined)?.refused === false;
   const refusal = {
-    connection_test_failed: say('formRefused', { provider: choice.provider_display_name }),
+    connection_test_failed: say(isUntested ? 'formUntested' : 'formRefused', {
+      provider: choice.provider_display_name,
+    }),
     integration_misconfigured: say('misconfiguredText', { provider: choice.provider_display_name }),
     unreachable: say('unreachableText'),
     unknown_connect_session_token: say('unknownText'),

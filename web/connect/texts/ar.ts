@@ -44,6 +44,7 @@ export const ar: Texts = {
   client_secret: 'سر العميل',
   clientHelp: 'يصدرهما حسابك في {provider}، عادةً ضمن قسم «Developers» أو «API».',
   formRefused: 'لم يقبل {provider} بيانات الاعتماد هذه. تحقق منها ثم أعد المحاولة.',
+  formUntested: 'تعذر الاتصال بـ {provider}، لذلك لم يتم التحقق من بيانات الاعتماد هذه. حاول مرة أخرى لاحقًا.',
   waitingTitle: 'تابع في النافذة المنبثقة',
   waitingText: 'سجّل الدخول إلى {provider} هناك. تتابع هذه الصفحة تلقائيًا عند انتهائك.',
   lateText:

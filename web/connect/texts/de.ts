@@ -47,6 +47,8 @@ export const de: Texts = {
   clientHelp: 'Ihr Konto bei {provider} stellt beides aus, meist unter „Entwickler“ oder „API“.',
   formRefused:
     '{provider} hat diese Zugangsdaten nicht angenommen. Prüfen Sie sie und versuchen Sie es erneut.',
+  formUntested:
+    '{provider} war nicht erreichbar, daher wurden diese Zugangsdaten nicht geprüft. Versuchen Sie es später noch einmal.',
   waitingTitle: 'Fahren Sie im Pop-up-Fenster fort',
   waitingText: 'Melden Sie sich dort bei {provider} an. Danach geht es hier automatisch weiter.',
   lateText:

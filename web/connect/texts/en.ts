@@ -45,6 +45,7 @@ export const en = {
   client_secret: 'Client secret',
   clientHelp: 'Your {provider} account issues both, usually under “Developers” or “API”.',
   formRefused: '{provider} did not accept these credentials. Check them and try again.',
+  formUntested: '{provider} could not be reached, so these credentials were not tested. Try again later.',
   waitingTitle: 'Continue in the pop-up window',
   waitingText: 'Sign in to {provider} there. This page continues automatically when you are done.',
   lateText:

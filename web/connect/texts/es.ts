@@ -46,6 +46,8 @@ export const es: Texts = {
   client_secret: 'Secreto de cliente',
   clientHelp: 'Su cuenta de {provider} emite ambos, por lo general en «Desarrolladores» o «API».',
   formRefused: '{provider} no ha aceptado estas credenciales. Revíselas e inténtelo de nuevo.',
+  formUntested:
+    'No se pudo contactar con {provider}, así que estas credenciales no se han comprobado. Inténtelo de nuevo más tarde.',
   waitingTitle: 'Continúe en la ventana emergente',
   waitingText: 'Inicie sesión allí en {provider}. Después, esta página continúa automáticamente.',
   lateText:

@@ -46,6 +46,7 @@ export const fr: Texts = {
   client_secret: 'Secret du client',
   clientHelp: 'Votre compte {provider} fournit les deux, en général sous « Développeurs » ou « API ».',
   formRefused: '{provider} n’a pas accepté ces identifiants. Vérifiez-les et réessayez.',
+  formUntested: '{provider} est injoignable : ces identifiants n’ont pas été vérifiés. Réessayez plus tard.',
   waitingTitle: 'Continuez dans la fenêtre contextuelle',
   waitingText: 'Connectez-vous à {provider} dans cette fenêtre. Cette page continue automatiquement ensuite.',
   lateText:

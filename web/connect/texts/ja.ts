@@ -46,6 +46,8 @@ export const ja: Texts = {
   client_secret: 'クライアントシークレット',
   clientHelp: 'どちらも{provider}のアカウントで発行されます。通常は「開発者」または「API」にあります。',
   formRefused: '{provider}はこの認証情報を受け付けませんでした。確認して、もう一度試してください。',
+  formUntested:
+    '{provider}に接続できなかったため、この認証情報は確認されていません。時間をおいて、もう一度試してください。',
   waitingTitle: 'ポップアップウィンドウで続けてください',
   waitingText:
     'そのウィンドウで{provider}にサインインしてください。完了すると、このページは自動的に進みます。',
