@@ -133,8 +133,8 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await open('?type=proxy&range=1h');
     await page.getByText(`${failed + 1} operations, ${failed} failed`).waitFor();
     await page.getByRole('img', { name: /The number of operations/ }).waitFor();
-    await page.getByRole('img', { name: /The 50th and 95th percentile/ }).waitFor();
-    await page.getByText('95th percentile').waitFor();
+    await page.getByRole('img', { name: /The durations p50 \(median\) and p95/ }).waitFor();
+    await page.getByText('p95', { exact: true }).waitFor();
     await picture(page, 'activity');
   });
 

@@ -387,7 +387,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
         name: 'run',
         path: `/functions/runs/${run!.id}`,
         asks: /\/functions\/runs\/[^?]+$/,
-        heading: 'A run',
+        heading: 'Run',
       },
     ];
     for (const { name, path, asks, heading } of states) {

@@ -99,10 +99,10 @@ describe('the home page', { skip: skipBrowser }, () => {
     await page.reload();
     const day = page.getByRole('region', { name: 'Proxied calls, 24 hours' });
     await day.getByRole('img', { name: /The number of operations/ }).waitFor();
-    await day.getByText('Median duration').waitFor();
+    await day.getByText('p50 (median)').waitFor();
     await day.getByText(/^p50 \d+ ms, p95 \d+ ms$/).waitFor();
     const weeks = page.getByRole('region', { name: 'Proxied calls, 14 days' });
-    await weeks.getByRole('img', { name: /The 50th and 95th percentile/ }).waitFor();
+    await weeks.getByRole('img', { name: /The durations p50 \(median\) and p95/ }).waitFor();
     await picture(page, 'home');
     const all = await weeks.getByRole('link', { name: /calls$/ }).textContent();
     await weeks.getByRole('link', { name: / failed/ }).click();

@@ -145,7 +145,7 @@ describe('the first two minutes', { skip: skipBrowser }, () => {
   test('the playground shows the values of a spreadsheet', async () => {
     await page.getByRole('link', { name: 'Playground', exact: true }).click();
     await page.getByRole('button', { name: /Read the first sheet/ }).click();
-    const answer = page.getByRole('region', { name: 'Answer' });
+    const answer = page.getByRole('region', { name: 'Response' });
     await answer.getByText('200').first().waitFor();
     await answer.getByRole('table').waitFor();
     assert.deepEqual(complaints, []);

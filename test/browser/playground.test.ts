@@ -35,7 +35,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     );
     await page.goto(`${trellis.baseUrl}/app/dev/playground?${query}`);
   };
-  const answer = () => page.getByRole('region', { name: 'Answer' });
+  const answer = () => page.getByRole('region', { name: 'Response' });
   const send = () => page.getByRole('button', { name: 'Send' }).click();
   const valuesOf = (range: string) => ({
     path: '/v4/spreadsheets/{spreadsheetId}/values/{range}',

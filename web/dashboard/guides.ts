@@ -1,6 +1,7 @@
 /** The page of the guides that explains a part of the dashboard: its address below `/guides/`, and the words of the link. */
 export const guides = {
   'getting-started': { path: 'quickstart', words: 'Quickstart' },
+  'add-to-your-app': { path: 'add-to-your-app', words: 'Add it to your app' },
   integrations: { path: 'authorization', words: 'About integrations and OAuth' },
   catalogue: { path: 'providers', words: 'About providers' },
   connections: { path: 'connections', words: 'About connections' },

@@ -24,12 +24,12 @@ export function ActivityCharts({ points, stepS }: { points: Point[]; stepS: numb
         ]}
       />
       <TimeChart
-        label="The 50th and 95th percentile of the duration over time."
+        label="The durations p50 (median) and p95 over time."
         names={names}
         format={duration}
         series={[
-          { name: 'Median duration', color: 'trellis.5', values: points.map(({ p50_ms }) => p50_ms) },
-          { name: '95th percentile', color: 'orange.6', values: points.map(({ p95_ms }) => p95_ms) },
+          { name: 'p50 (median)', color: 'trellis.5', values: points.map(({ p50_ms }) => p50_ms) },
+          { name: 'p95', color: 'orange.6', values: points.map(({ p95_ms }) => p95_ms) },
         ]}
       />
     </SimpleGrid>

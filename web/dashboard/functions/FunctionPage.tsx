@@ -21,6 +21,7 @@ import { CodeBlock } from '../../ui/CodeBlock.tsx';
 import { Confirm } from '../../ui/Confirm.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
+import { InlineCode } from '../../ui/InlineCode.tsx';
 import { IconPower, IconTrash } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
@@ -241,7 +242,7 @@ function WhatGoes({ at }: { at: FunctionAt }) {
   );
 }
 
-/** The declaration of a function: its schedule, requirements, input and output. */
+/** The declaration of a function: its schedule, requirements, state, input and output. */
 function DeclaredTab({ found, integration }: { found: WholeFunction; integration: string }) {
   const environment = useEnvironment();
   const { json_schema: schemas, input, returns = [], checkpoint_schema, metadata_schema } = found;
@@ -256,12 +257,18 @@ function DeclaredTab({ found, integration }: { found: WholeFunction; integration
           </Title>
           {found.description !== '' && (
             <Text size="sm" mb="sm" className="broken">
-              {found.description}
+              <InlineCode>{found.description}</InlineCode>
             </Text>
           )}
           <Facts>
             <Fact name="Runs">{whenOf(found)}</Fact>
-            {isSync && <Fact name="Starts">{found.auto_start ? 'automatically' : 'manually'}</Fact>}
+            {isSync && (
+              <Fact name="Starts">
+                {found.auto_start
+                  ? 'automatically on each connection'
+                  : `manually on each connection, then ${whenOf(found)}`}
+              </Fact>
+            )}
             {isSync && (
               <Fact name="Deletes">{found.track_deletes ? 'tracked' : 'not tracked automatically'}</Fact>
             )}
@@ -285,13 +292,13 @@ function DeclaredTab({ found, integration }: { found: WholeFunction; integration
         </Card>
         <Card>
           <Title order={2} mb="xs">
-            Requirements
+            Requirements and state
           </Title>
           <Stack gap="sm">
             <div>
               <Dimmed mb={4}>Scopes of the connection</Dimmed>
               {found.scopes.length === 0 ? (
-                <Text size="sm">None.</Text>
+                <Text size="sm">Not declared.</Text>
               ) : (
                 <Stack gap={4} align="flex-start">
                   {found.scopes.map((scope) => (
@@ -322,7 +329,7 @@ function DeclaredTab({ found, integration }: { found: WholeFunction; integration
             )}
             {checkpoint_schema !== null && (
               <div>
-                <Dimmed mb={4}>Checkpoint</Dimmed>
+                <Dimmed mb={4}>Checkpoint, where the next run continues</Dimmed>
                 <SchemaTable schema={checkpoint_schema} />
               </div>
             )}
@@ -385,7 +392,7 @@ function SchemaTable({ schema }: { schema: Record<string, unknown> }) {
                 {typeWords(of)}
                 {typeof of.description === 'string' && (
                   <Text size="xs" c="dimmed">
-                    {of.description}
+                    <InlineCode>{of.description}</InlineCode>
                   </Text>
                 )}
               </Table.Td>

@@ -20,6 +20,7 @@ import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
+import { InlineCode } from '../../ui/InlineCode.tsx';
 import { IconCloudUpload, IconFunction, IconPower } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
@@ -215,7 +216,7 @@ export function FunctionsTable({
               </Group>
               {description !== '' && (
                 <Text size="xs" c="dimmed" lineClamp={1} visibleFrom="sm">
-                  {description}
+                  <InlineCode>{description}</InlineCode>
                 </Text>
               )}
               {!isOfIntegration && (

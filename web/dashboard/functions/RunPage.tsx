@@ -64,7 +64,7 @@ export function RunPage() {
   const { data: run } = query;
   return (
     <Page
-      title={run ? `A run of ${run.function}` : 'A run'}
+      title={run ? `Run of ${run.function}` : 'Run'}
       before={
         run ? (
           <BackLink

@@ -22,6 +22,7 @@ import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
+import { InlineCode } from '../../ui/InlineCode.tsx';
 import { IconEyeOff, IconPlayerPlay, IconPlayerStop, IconPlugConnected, IconPower } from '../../ui/icons.tsx';
 import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
@@ -354,7 +355,12 @@ function InputField({
   flaw: string | undefined;
   onChange: (value: string | boolean | undefined) => void;
 }) {
-  const about = typeof schema.description === 'string' ? schema.description : typeWords(schema);
+  const about =
+    typeof schema.description === 'string' ? (
+      <InlineCode>{schema.description}</InlineCode>
+    ) : (
+      typeWords(schema)
+    );
   const common = { label: name, description: about, withAsterisk: isRequired, error: flaw };
   const text = typeof value === 'string' ? value : '';
   switch (control) {

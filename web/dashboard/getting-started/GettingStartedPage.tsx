@@ -168,7 +168,8 @@ function Steps({ progress }: { progress: Progress }) {
       ),
     },
     {
-      about: 'Removes the payloads up to a record that you choose, and keeps the IDs, times and cursors.',
+      about:
+        'Open a record, then choose Prune up to this record. The payloads up to it are removed; IDs, times and cursors remain.',
       action: ofConnection && (
         <ButtonLink
           {...(dataset === undefined
@@ -193,7 +194,7 @@ function Steps({ progress }: { progress: Progress }) {
       </Group>
       {doneCount === steps.length && (
         <Alert color="green" icon={<IconCheck size={18} />} title="All steps are done">
-          Continue in your application: the{' '}
+          Continue in your application: <GuideLink to="add-to-your-app" /> has the routes and the button. The{' '}
           <Anchor inherit underline="always" href="/docs/">
             API reference
           </Anchor>{' '}

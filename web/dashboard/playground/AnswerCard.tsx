@@ -31,10 +31,10 @@ export function AnswerCard({ answer }: { answer: ProxiedAnswer }) {
   const { status, headers, bytes, totalMs } = answer;
   const advice = adviceOn(answer);
   return (
-    <Card component="section" aria-label="Answer">
+    <Card component="section" aria-label="Response">
       <Stack gap="md">
         <Group gap="xs">
-          <Title order={2}>Answer</Title>
+          <Title order={2}>Response</Title>
           <Badge color={status < 300 ? 'green' : status < 400 ? 'yellow' : 'red'} size="lg">
             {status}
           </Badge>

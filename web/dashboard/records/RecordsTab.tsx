@@ -94,7 +94,12 @@ export function RecordsTab({
             {found.length === 0 ? (
               <Empty isFiltered={isFiltered} hasBefore={search.cursor !== undefined} />
             ) : (
-              <RecordsTable records={found} search={search} isWaiting={records.isPlaceholderData} />
+              <>
+                {onPrune !== undefined && (
+                  <Dimmed>To remove payloads, open a record, then choose Prune up to this record.</Dimmed>
+                )}
+                <RecordsTable records={found} search={search} isWaiting={records.isPlaceholderData} />
+              </>
             )}
             <Group justify="space-between">
               <Select
