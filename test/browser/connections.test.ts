@@ -319,7 +319,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await viewer.getByText('ada@example.com').waitFor();
     await viewer.getByText('for ada', { exact: true }).waitFor();
     assert.equal(await viewer.getByRole('checkbox').count(), 0);
-    assert.equal(await viewer.getByRole('button', { name: 'Add a test connection' }).count(), 0);
+    assert.equal(await viewer.getByRole('button', { name: 'Connect an account' }).count(), 0);
     await viewer.getByText('ada@example.com').click();
     await viewer.getByRole('heading', { name: 'ada@example.com' }).waitFor();
     await viewer.getByRole('tab', { name: 'Settings' }).click();

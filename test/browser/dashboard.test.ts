@@ -57,7 +57,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   test('a connection that is made in another window appears automatically', async () => {
     await page.getByRole('link', { name: 'Connections', exact: true }).first().click();
     await page.getByText('No connection yet').waitFor();
-    await page.getByRole('button', { name: 'Add a test connection' }).first().click();
+    await page.getByRole('button', { name: 'Connect an account' }).first().click();
     await page.getByRole('button', { name: 'Create a link' }).click();
     const [connect] = await Promise.all([
       context.waitForEvent('page'),

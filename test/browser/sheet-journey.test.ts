@@ -53,7 +53,7 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
     test('test credentials, and an account at the sandbox', async () => {
       await open('/integrations/new?provider=google-sheet');
       await page.getByRole('button', { name: 'Add', exact: true }).click();
-      await page.getByRole('button', { name: 'Add a test connection' }).click();
+      await page.getByRole('button', { name: 'Connect an account' }).click();
       const [connect] = await Promise.all([
         context.waitForEvent('page'),
         page.getByRole('dialog').getByRole('button', { name: 'Connect' }).click(),

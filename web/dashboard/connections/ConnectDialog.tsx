@@ -63,7 +63,7 @@ export function ConnectDialog({
     begin.mutate(tab.show, { onError: tab.close });
   };
   return (
-    <Dialog opened={isOpen} onClose={close} title="Add a test connection">
+    <Dialog opened={isOpen} onClose={close} title="Connect an account">
       {begin.data !== undefined ? (
         <Waiting begun={begin.data} onDone={close} />
       ) : (

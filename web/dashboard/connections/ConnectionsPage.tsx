@@ -128,7 +128,7 @@ export function ConnectionsPage() {
           )}
           {mayWrite && integrations.length > 0 && (
             <Button leftSection={<IconPlus size={16} />} onClick={open}>
-              Add a test connection
+              Connect an account
             </Button>
           )}
         </>
@@ -205,7 +205,7 @@ function Empty({
     );
   }
   const add = hasIntegration ? (
-    <Button onClick={onAdd}>Add a test connection</Button>
+    <Button onClick={onAdd}>Connect an account</Button>
   ) : (
     <ButtonLink to="/$environment/integrations/new" params={{ environment }}>
       Add an integration

@@ -15,13 +15,16 @@ import {
 } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import { useState } from 'react';
 import { FormDialog } from '../../ui/Dialog.tsx';
+import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { FilterField } from '../../ui/FilterField.tsx';
 import { IconChevronLeft, IconFlask, IconSearch, IconZoomQuestion } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { counted } from '../../ui/size.ts';
 import { AnchorLink, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -107,6 +110,10 @@ export function CataloguePage() {
                   void navigate({ search: (former) => ({ ...former, category: one }), replace: true })
                 }
               />
+              <Dimmed role="status">
+                {found.length < providers.length && `${found.length.toLocaleString()} of `}
+                {counted(providers.length, 'provider')}
+              </Dimmed>
               {found.length === 0 ? (
                 <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
                   You can define your own provider. <GuideLink to="catalogue" />
@@ -182,9 +189,10 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
           )}
           <Group gap={6} wrap="nowrap">
             <Text size="xs" c="dimmed" truncate>
-              {[authLabels[provider.auth_mode] ?? provider.auth_mode, ...(provider.categories ?? [])].join(
-                ' · ',
-              )}
+              {[
+                authLabels[provider.auth_mode] ?? provider.auth_mode,
+                ...(provider.categories ?? []).map(spellCategory),
+              ].join(' · ')}
             </Text>
             {provider.has_sandbox === true && (
               <Badge color="violet" size="sm" flex="none">
@@ -208,10 +216,13 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
   );
 }
 
-/** Categories with fewer providers have no chip; the search finds them. */
+/** Categories with fewer providers have a chip only if all categories are shown. */
 const minProviders = 9;
 
-/** The categories with the most providers as chips. At most one category is chosen. */
+const abbreviations = new Set(['ai', 'crm', 'hr', 'it']);
+const spellCategory = (category: string) => (abbreviations.has(category) ? category.toUpperCase() : category);
+
+/** The categories as chips, those with the most providers first. At most one category is chosen. */
 function Categories({
   providers,
   chosen,
@@ -224,11 +235,13 @@ function Categories({
   const counts = new Map<string, number>();
   for (const one of providers.flatMap(({ categories = [] }) => categories))
     counts.set(one, (counts.get(one) ?? 0) + 1);
+  const [isWhole, setWhole] = useState(false);
   const shown = [...counts]
-    .filter(([one, count]) => count >= minProviders || one === chosen)
+    .filter(([one, count]) => isWhole || count >= minProviders || one === chosen)
     .toSorted(([, a], [, b]) => b - a);
+  const left = counts.size - shown.length;
   return (
-    <Group className="tabs" gap={6} pb={4} role="group" aria-label="Categories">
+    <Group gap={6} role="group" aria-label="Categories">
       {shown.map(([one, count]) => (
         <Chip
           key={one}
@@ -236,12 +249,17 @@ function Categories({
           checked={one === chosen}
           onChange={(isChosen) => onChoose(isChosen ? one : undefined)}
         >
-          {one}{' '}
+          {spellCategory(one)}{' '}
           <Text span inherit {...(one !== chosen && { c: 'dimmed' })}>
             {count}
           </Text>
         </Chip>
       ))}
+      {left > 0 && (
+        <Button variant="subtle" size="compact-xs" onClick={() => setWhole(true)}>
+          {counted(left, 'more category', 'more categories')}
+        </Button>
+      )}
     </Group>
   );
 }

@@ -125,7 +125,7 @@ export function IntegrationPage() {
             </CodeButton>
             {mayWrite && (
               <Button leftSection={<IconPlugConnected size={16} />} onClick={open}>
-                Add a test connection
+                Connect an account
               </Button>
             )}
           </>

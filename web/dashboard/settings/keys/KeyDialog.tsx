@@ -34,7 +34,7 @@ import {
   type NewKey,
   type ProxyRule,
 } from './queries.ts';
-import { groupsOf, presets, scopesOfPreset } from './scopes.ts';
+import { groupsOf, type Preset, presets, reservedScopes, scopesOfPreset } from './scopes.ts';
 
 /** `rate` is empty if the key has no limit of its own. */
 type Values = {
@@ -78,7 +78,12 @@ function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
   const { data: keys = [] } = useQuery(keysQuery(environment));
   const mine = useScopes();
   // A key created on the command line may have more scopes.
-  const givable = [...new Set([...mine, ...(editedKey?.scopes ?? []).filter((scope) => scope !== '*')])];
+  const givable = [
+    ...new Set([
+      ...mine.filter((scope) => !reservedScopes.includes(scope)),
+      ...(editedKey?.scopes ?? []).filter((scope) => scope !== '*'),
+    ]),
+  ];
   const [first] = useState<Values>(() => ({
     name: editedKey?.name ?? '',
     scopes: editedKey?.scopes ?? [],
@@ -87,6 +92,7 @@ function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
     rate: editedKey?.rate_limit ?? '',
     replaces: null,
   }));
+  const [preset, setPreset] = useState<Preset | null>(null);
   const scopesHeading = useRef<HTMLParagraphElement>(null);
   const form = useForm<Values>({
     initialValues: first,
@@ -167,17 +173,16 @@ function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
             }
           />
         )}
-        {!has('*') && (
-          <ScopesField
+        {editedKey === undefined && (
+          <PresetField
             givable={givable}
-            value={form.values.scopes}
-            error={form.errors.scopes}
-            isNew={editedKey === undefined}
-            heading={scopesHeading}
-            onChange={(scopes) => form.setFieldValue('scopes', scopes)}
+            value={preset}
+            onChoose={(next) => {
+              setPreset(next);
+              if (next !== null) form.setFieldValue('scopes', scopesOfPreset(next, givable).given);
+            }}
           />
         )}
-        {form.values.scopes.some((scope) => scope.startsWith('proxy:')) && <ProxyRulesField form={form} />}
         <Group align="flex-end" gap="xs">
           <TextInput
             type="datetime-local"
@@ -216,6 +221,20 @@ function KeyForm({ editedKey, onClose, onMade }: KeyDialogProps) {
             {...form.getInputProps('replaces')}
           />
         )}
+        {!has('*') && (
+          <ScopesField
+            givable={givable}
+            value={form.values.scopes}
+            error={form.errors.scopes}
+            heading={scopesHeading}
+            onChange={(scopes) => form.setFieldValue('scopes', scopes)}
+            onReplace={(scopes) => {
+              setPreset(null);
+              form.setFieldValue('scopes', scopes);
+            }}
+          />
+        )}
+        {form.values.scopes.some((scope) => scope.startsWith('proxy:')) && <ProxyRulesField form={form} />}
         <Dimmed>
           A key that reads credentials of connections can only be created on the command line:{' '}
           <code>trellis key create</code>.
@@ -334,65 +353,30 @@ function ProxyRulesField({ form }: { form: UseFormReturnType<WithRules> }) {
   );
 }
 
-/** Which scopes a key gets, in groups, each with what it lets do. */
-export function ScopesField({
+/** Selects the scopes of a new key for a usual purpose. */
+function PresetField({
   givable,
   value,
-  error,
-  isNew,
-  heading,
-  onChange,
+  onChoose,
 }: {
   givable: string[];
-  value: string[];
-  error: ReactNode;
-  /** Only the scopes of a new key are chosen by a preset. */
-  isNew: boolean;
-  /** Receives the focus if no scope is chosen. */
-  heading: Ref<HTMLParagraphElement>;
-  onChange: (scopes: string[]) => void;
+  value: Preset | null;
+  onChoose: (preset: Preset | null) => void;
 }) {
   const environment = useEnvironment();
-  const [preset, setPreset] = useState<string | null>(null);
-  const chosen = presets.find(({ name }) => name === preset);
-  const lacking = chosen === undefined ? [] : scopesOfPreset(chosen, givable).lacking;
-  const command = `trellis key create --environment ${environment} --scopes ${chosen?.scopes?.join(',')}`;
-  const choose = (scopes: string[]) => {
-    setPreset(null);
-    onChange(scopes);
-  };
-  const toggle = (scope: string) =>
-    onChange(value.includes(scope) ? value.filter((one) => one !== scope) : [...value, scope]);
+  const lacking = value === null ? [] : scopesOfPreset(value, givable).lacking;
+  const command = `trellis key create --environment ${environment} --scopes ${value?.scopes?.join(',')}`;
   return (
     <Stack gap="xs">
-      <Group justify="space-between">
-        <Text size="sm" fw={500} ref={heading} tabIndex={-1}>
-          Scopes
-        </Text>
-        <Group gap={4}>
-          <Button variant="subtle" size="compact-sm" onClick={() => choose(givable)}>
-            All
-          </Button>
-          <Button variant="subtle" size="compact-sm" onClick={() => choose([])}>
-            None
-          </Button>
-        </Group>
-      </Group>
-      {isNew && (
-        <Select
-          label="Preset"
-          description={chosen?.about ?? 'Selects the scopes for a usual purpose'}
-          placeholder="No preset"
-          data={presets.map(({ name }) => name)}
-          value={preset}
-          onChange={(name) => {
-            setPreset(name);
-            const next = presets.find((one) => one.name === name);
-            if (next !== undefined) onChange(scopesOfPreset(next, givable).given);
-          }}
-        />
-      )}
-      {chosen?.scopes !== undefined && lacking.length > 0 && (
+      <Select
+        label="Preset"
+        description={value?.about ?? 'Selects the scopes for a usual purpose'}
+        placeholder="No preset"
+        data={presets.map(({ name }) => name)}
+        value={value?.name ?? null}
+        onChange={(name) => onChoose(presets.find((one) => one.name === name) ?? null)}
+      />
+      {lacking.length > 0 && (
         <Alert color="orange" title={`You cannot grant ${lacking.join(', ')}`}>
           <Stack gap="xs" align="flex-start">
             <Text size="sm">Create this key on the command line:</Text>
@@ -403,6 +387,45 @@ export function ScopesField({
           </Stack>
         </Alert>
       )}
+    </Stack>
+  );
+}
+
+/** The scopes of a key, in groups, each with what it allows. */
+export function ScopesField({
+  givable,
+  value,
+  error,
+  heading,
+  onChange,
+  onReplace,
+}: {
+  givable: string[];
+  value: string[];
+  error: ReactNode;
+  /** Receives the focus if no scope is chosen. */
+  heading: Ref<HTMLParagraphElement>;
+  onChange: (scopes: string[]) => void;
+  /** All or none instead of the chosen ones. */
+  onReplace: (scopes: string[]) => void;
+}) {
+  const toggle = (scope: string) =>
+    onChange(value.includes(scope) ? value.filter((one) => one !== scope) : [...value, scope]);
+  return (
+    <Stack gap="xs">
+      <Group justify="space-between">
+        <Text size="sm" fw={500} ref={heading} tabIndex={-1}>
+          Scopes
+        </Text>
+        <Group gap={4}>
+          <Button variant="subtle" size="compact-sm" onClick={() => onReplace(givable)}>
+            All
+          </Button>
+          <Button variant="subtle" size="compact-sm" onClick={() => onReplace([])}>
+            None
+          </Button>
+        </Group>
+      </Group>
       {error !== undefined && (
         <Text size="sm" c="var(--mantine-color-error)" role="alert">
           {error}
