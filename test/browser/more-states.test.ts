@@ -168,6 +168,13 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Home' }).waitFor();
   });
 
+  test('an environment that does not exist is named, with a link to another one', async () => {
+    await page.goto(`${dashboard.trellis.baseUrl}/app/nope/home`);
+    await page.getByRole('heading', { name: 'There is no environment nope' }).waitFor();
+    await page.getByRole('link', { name: 'Go to dev' }).click();
+    await page.waitForURL(/\/app\/dev\/home$/);
+  });
+
   test('without a response about the session only the reason is shown, until there is a response', async () => {
     const isAsked = ({ pathname }: URL) => pathname === '/users/me';
     await page.route(isAsked, refuse);
@@ -193,7 +200,8 @@ describe('further pages in their states', { skip: skipBrowser }, () => {
     await picture(guest, 'invitation');
     await guest.goto('about:blank');
     await open(`/invitation#${'a'.repeat(43)}`, guest);
-    await guest.getByRole('alert').getByText('invalid_invitation').waitFor();
+    await guest.getByRole('heading', { name: 'This link no longer works' }).waitFor();
+    await guest.getByRole('link', { name: 'Sign in' }).waitFor();
     await picture(guest, 'invitation-refused');
     await guest.goto('about:blank');
     for (const cut of ['/invitation', '/invitation#a-part-of-it']) {

@@ -78,8 +78,12 @@ const start = createRoute({
 const inside = createRoute({
   getParentRoute: () => root,
   path: '/$environment',
-  beforeLoad: ({ context, location }) =>
-    signedInUser(context.queries, location.pathname + location.searchStr),
+  beforeLoad: async ({ context: { queries }, location, params: { environment } }) => {
+    const has = ({ environments }: Me) => environments.some(({ name }) => name === environment);
+    if (has(await signedInUser(queries, location.pathname + location.searchStr))) return { isKnown: true };
+    // It may be newer than the cached list.
+    return { isKnown: has(await queries.fetchQuery({ ...meQuery(), staleTime: 0 })) };
+  },
   // The frame is kept when the environment changes, so that the switch keeps the focus.
   remountDeps: () => 'shell',
   component: Shell,

@@ -1,6 +1,6 @@
 import { Alert, Button, Card, Grid, Group, Loader, Skeleton, Stack, Text } from '@mantine/core';
 import { useDebouncedCallback } from '@mantine/hooks';
-import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
+import { useQuery, useQueryClient, useSuspenseQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { CopyButton } from '../../ui/CopyButton.tsx';
@@ -52,6 +52,13 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
   });
   const { data: api } = useQuery(suggestionsQuery(chosen.provider));
   const { state, run, cancel, reset } = useProxiedCall();
+  const queries = useQueryClient();
+  useEffect(() => {
+    if (state.is !== 'answered') return;
+    // The service logs a call after its response.
+    const queryKey = [environment, 'progress'];
+    setTimeout(() => void queries.invalidateQueries({ queryKey }), 1_000);
+  }, [state.is, environment, queries]);
   const caller: Caller = {
     environment,
     integration: chosen.integration_id,

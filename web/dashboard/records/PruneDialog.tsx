@@ -318,6 +318,7 @@ function usePruneRun(environment: string, { at, untilCursor }: { at: DatasetAt; 
       const { integration, id } = at;
       void queries.invalidateQueries({ queryKey: [environment, 'records', integration, id] });
       void queries.invalidateQueries({ queryKey: [environment, 'connection', integration, id, 'datasets'] });
+      void queries.invalidateQueries({ queryKey: [environment, 'progress'] });
     },
   });
   return {

@@ -18,7 +18,14 @@ import {
 } from '@mantine/core';
 import { useDisclosure, useHotkeys } from '@mantine/hooks';
 import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
-import { Link, Outlet, useMatchRoute, useNavigate, useRouterState } from '@tanstack/react-router';
+import {
+  Link,
+  Outlet,
+  useMatchRoute,
+  useNavigate,
+  useRouteContext,
+  useRouterState,
+} from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import {
@@ -37,6 +44,7 @@ import { NavigationLink } from '../links.tsx';
 import { meQuery } from '../sign-in/queries.ts';
 import { rememberEnvironment, useEnvironment } from './environment.ts';
 import { LostConnection } from './LostConnection.tsx';
+import { NoSuchEnvironmentPage } from './NoSuchPage.tsx';
 import { pages } from './pages.ts';
 import { commandKey, useShortcuts, useSingleKeys } from './shortcuts.ts';
 import { useSignOut } from './sign-out.ts';
@@ -49,6 +57,11 @@ const ShortcutsDialog = lazy(async () => ({
 
 /** The frame of the pages of a signed-in user: navigation, account and environment. */
 export function Shell() {
+  const { isKnown } = useRouteContext({ from: '/$environment' });
+  return isKnown ? <Frame /> : <NoSuchEnvironmentPage />;
+}
+
+function Frame() {
   const environment = useEnvironment();
   const [isOpen, { toggle, close }] = useDisclosure();
   const [lists, setLists] = useState(0);
@@ -168,8 +181,12 @@ function Navigation() {
   const matches = useMatchRoute();
   const { data: health } = useQuery(healthQuery(environment));
   const problems = health && countProblems(health);
-  // Only from the cache: the pages that show the steps fetch them first, and while some are left, each other page does.
-  const { data: progress, refetch } = useQuery({ ...progressQuery(environment), enabled: false });
+  // The pages that show the steps fetch them first. While some are left, each other page does, and a change that may do a step.
+  const { data: progress, refetch } = useQuery({
+    ...progressQuery(environment),
+    enabled: ({ state: { data } }) => data !== undefined && stepsLeft(data).length > 0,
+    refetchInterval: 30_000,
+  });
   const left = progress && stepsLeft(progress).length;
   const path = useRouterState({ select: ({ location }) => location.pathname });
   // biome-ignore lint/correctness/useExhaustiveDependencies: a step is done on one page and seen on the next

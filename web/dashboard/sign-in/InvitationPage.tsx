@@ -6,6 +6,7 @@ import { Fault } from '../../api/client.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
+import { ButtonLink } from '../links.tsx';
 import { Email, Name, NewPassword, rules, useToken } from './fields.tsx';
 import { accept, type Invitation, invitationQuery, signInElsewhere, signInWaysQuery } from './queries.ts';
 import { SignedOutLayout } from './SignedOutLayout.tsx';
@@ -17,6 +18,23 @@ export function InvitationPage() {
   const invitation = query.data;
   // An invalid token was truncated, usually by an e-mail program.
   const isCutOff = token === '' || (query.error instanceof Fault && query.error.status === 400);
+  if (query.error instanceof Fault && query.error.code === 'invalid_invitation') {
+    return (
+      <SignedOutLayout
+        title="This link no longer works"
+        about="It was used, has expired, or was replaced by another link."
+      >
+        <Stack>
+          <Text size="sm">
+            If you have an account, sign in. Otherwise, ask an owner of this installation for another link.
+          </Text>
+          <ButtonLink to="/sign-in" search={{}}>
+            Sign in
+          </ButtonLink>
+        </Stack>
+      </SignedOutLayout>
+    );
+  }
   return (
     <SignedOutLayout
       title="Welcome to Trellis"
