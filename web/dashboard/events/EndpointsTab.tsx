@@ -372,7 +372,9 @@ function EndpointDialog({
     validate: ({ format, address }) => {
       if (format === 'email')
         return /^\S+@\S+\.\S+$/.test(address.trim()) ? {} : { address: 'Enter one e-mail address' };
-      return /^https?:\/\/./.test(address) ? {} : { address: 'Enter an address that starts with https://' };
+      return /^https?:\/\/./.test(address)
+        ? {}
+        : { address: 'Start with https://, or with http:// for localhost.' };
     },
   });
   const { format, types } = form.values;
@@ -389,8 +391,11 @@ function EndpointDialog({
     },
     { stale: [[environment, 'endpoints']], after: onClose },
   );
-  const urlError = save.error instanceof Fault && save.error.fields.find(({ path }) => path === 'url');
-  const hasNoMail = format === 'email' && ways.data?.mail === false;
+  const fault = save.error instanceof Fault ? save.error : undefined;
+  const urlError =
+    fault?.code === 'address_not_allowed' ? fault : fault?.fields.find(({ path }) => path === 'url');
+  const noMail = ways.data?.mail === false;
+  const hasNoMail = format === 'email' && noMail;
   const { label, hint, example } = destinations[format];
   return (
     <FormDialog
@@ -412,9 +417,13 @@ function EndpointDialog({
           }}
         >
           <Stack gap={8} mt={6}>
-            {Object.entries(formats).map(([name, word]) => (
-              <Radio key={name} value={name} label={word} description={destinations[name as Format].about} />
-            ))}
+            {Object.entries(formats).map(([name, word]) => {
+              const isOff = noMail && name === 'email';
+              const about = isOff
+                ? 'This service has no mail server: set SMTP_URL and SMTP_FROM of the service, and restart it.'
+                : destinations[name as Format].about;
+              return <Radio key={name} value={name} label={word} description={about} disabled={isOff} />;
+            })}
           </Stack>
         </Radio.Group>
       )}
