@@ -84,7 +84,7 @@ export async function request(route: string, given: UntypedCall = {}): Promise<R
     })
   ).catch((error: unknown) => {
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
-    throw new Fault({ code: 'unreachable', message: 'The service does not respond.', status: 0 });
+    throw new Fault({ code: 'unreachable', message: 'The service did not respond. Try again.', status: 0 });
   });
   if (!response.ok) throw faultOfResponse(response, await jsonOf(response));
   return response;
