@@ -55,6 +55,8 @@ describe('the guides', { skip: skipBrowser }, () => {
     await page.keyboard.press('Enter');
     await page.waitForURL(`**${address}`);
     await page.keyboard.press('Control+k');
+    await field.fill('nextjs');
+    await result.getByText('Add it to your app').waitFor();
     await field.fill('qqqxyz');
     await page.getByText('No page has these words.').waitFor();
     await page.keyboard.press('Escape');

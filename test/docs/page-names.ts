@@ -31,6 +31,7 @@ const signed = {
 const trellis = new Trellis({ url: TRELLIS_URL, key: TRELLIS_SECRET_KEY });
 const sheet = trellis.connection('google-sheet', CONN);
 
+process.env.TRELLIS_SIGNING_KEY = signingKey;
 Object.assign(globalThis, {
   ...{ TRELLIS_SECRET_KEY, TRELLIS_URL, SHEET, CONN, ticket, token, signingKey, rawBody },
   ...{ trellis, sheet, cities: sheet.records('City') },

@@ -16,7 +16,7 @@ before(async () => {
   );
 });
 
-const elsewhere = ['/app', '/docs/'];
+const elsewhere = ['/app', '/docs/', '/docs', '/llms.txt', '/openapi.json'];
 const idsOf = (html: string) => new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
 
 test('every link of every page leads to a page and to a heading in it', () => {

@@ -4,6 +4,8 @@ import MiniSearch from 'minisearch';
 type Passage = { id: number; address: string; page: string; heading: string; text: string };
 const maxResults = 20;
 const excerptLength = 160;
+/** Pages that mention most words, but explain few. */
+const lists = /^\/guides\/(changelog|decisions\/|reference\/event-types)/;
 
 const dialog = document.createElement('dialog');
 dialog.className = 'search';
@@ -23,10 +25,16 @@ export function openSearch(): void {
   void show();
 }
 
-/** The name of an error, a field or a setting is found as a whole and by its words. */
+/**
+ * The name of an error, a field or a setting is found as a whole and by its words, and a name such as Next.js without its
+ * point, too.
+ */
 function tokenize(text: string): string[] {
   const names = text.match(/[\p{L}\p{N}_]+/gu) ?? [];
-  return names.flatMap((name) => (name.includes('_') ? [name, ...name.split('_').filter(Boolean)] : [name]));
+  const joined = (text.match(/\p{L}+\.js\b/giu) ?? []).map((name) => name.replace('.', ''));
+  return names
+    .flatMap((name) => (name.includes('_') ? [name, ...name.split('_').filter(Boolean)] : [name]))
+    .concat(joined);
 }
 
 async function load(): Promise<MiniSearch<Passage>> {
@@ -40,6 +48,7 @@ async function load(): Promise<MiniSearch<Passage>> {
     searchOptions: {
       boost: { page: 3, heading: 4 },
       prefix: true,
+      boostDocument: (_, __, stored) => (lists.test(String(stored?.address)) ? 0.3 : 1),
       fuzzy: (term) => (term.length > 4 ? 0.2 : false),
     },
   });

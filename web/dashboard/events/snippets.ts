@@ -2,30 +2,32 @@
 export const snippets = [
   {
     name: 'Node.js',
-    about: 'Uses the package standardwebhooks, which also exists for other languages.',
-    code: `import express from 'express';
-import { Webhook } from 'standardwebhooks';
-
-const webhook = new Webhook(process.env.SIGNING_KEY); // whsec_...
+    about: 'Uses the package @trellis-run/client.',
+    code: `import { isTrellisError, verifyEvent } from '@trellis-run/client';
+import express from 'express';
 
 express()
-  .post('/trellis', express.raw({ type: '*/*' }), (request, response) => {
-    // Throws if the signature is not valid.
-    const event = webhook.verify(request.body.toString(), request.headers);
-    response.sendStatus(204);
-    // Handle event.type and event.data, once for each event.id.
+  .post('/trellis', express.raw({ type: 'application/json' }), async (request, response) => {
+    try {
+      const event = await verifyEvent(request.body, request.headers, process.env.TRELLIS_SIGNING_KEY ?? '');
+      // Handle event.type and event.data, once for each event.id.
+    } catch (error) {
+      if (!isTrellisError(error, 'invalid_signature', 'stale_signature')) throw error;
+      return response.status(401).end();
+    }
+    return response.status(204).end();
   })
   .listen(8080);`,
   },
   {
     name: 'Python',
-    about: 'With the package standardwebhooks.',
+    about: 'Uses the package standardwebhooks, which also exists for other languages.',
     code: `import os
 from flask import Flask, request
 from standardwebhooks.webhooks import Webhook
 
 app = Flask(__name__)
-webhook = Webhook(os.environ["SIGNING_KEY"])  # whsec_...
+webhook = Webhook(os.environ["TRELLIS_SIGNING_KEY"])  # whsec_...
 
 @app.post("/trellis")
 def take():

@@ -46,6 +46,11 @@ export async function createRenderer(): Promise<Renderer> {
     const { content = '', info = '' } = tokens[index] ?? {};
     return `<div class="code"><pre tabindex="0"><code>${colored(content.trimEnd(), info.trim())}</code></pre></div>\n`;
   };
+  md.renderer.rules.code_inline = (tokens, index) => {
+    const code = escapeHtml(tokens[index]?.content ?? '');
+    const isLink = servedAddress.test(code) && tokens[index - 1]?.type !== 'link_open';
+    return isLink ? `<a href="${code}"><code>${code}</code></a>` : `<code>${code}</code>`;
+  };
   md.renderer.rules.html_block = (tokens, index) => withoutComments(tokens[index]?.content ?? '');
   md.renderer.rules.table_open = () => '<div class="table" tabindex="0"><table>\n';
   md.renderer.rules.table_close = () => '</table></div>\n';
@@ -57,6 +62,9 @@ export async function createRenderer(): Promise<Renderer> {
     return { html: md.renderer.render(tokens, md.options, {}), headings, passages };
   };
 }
+
+/** Addresses of the service that a browser can open; `/docs` redirects. */
+const servedAddress = /^\/(llms\.txt|openapi\.json|docs|guides(\/[\w/.-]+)?)$/;
 
 const word = (content: string, color = '') => {
   const kind = /--shiki-token-([\w-]+)/.exec(color)?.[1];

@@ -25,6 +25,7 @@ type Site = {
   files: Set<string>;
 };
 
+/** Text between `<!-- repository -->` and `<!-- /repository -->` is only for readers of the repository. */
 export async function readSite(): Promise<Site> {
   const sections = readSections();
   const pages = [index, ...sections.flatMap(({ pages }) => pages)];
@@ -43,7 +44,7 @@ export async function readSite(): Promise<Site> {
     sections,
     files,
     pages: pages.map((page) => {
-      const text = read(page.file);
+      const text = read(page.file).replace(/<!-- repository -->.*?<!-- \/repository -->\n*/gs, '');
       return { ...page, ...render(text, resolve(page.file)), markdown: markdownOf(text, resolve(page.file)) };
     }),
   };
