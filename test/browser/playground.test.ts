@@ -50,7 +50,8 @@ describe('the playground', { skip: skipBrowser }, () => {
 
   test("a newcomer's test connection shows a spreadsheet's values at one click", async () => {
     ({ connectionId } = await connect(trellis));
-    await open();
+    await page.goto(`${trellis.baseUrl}/app/dev/getting-started`);
+    await page.getByRole('link', { name: 'Open the playground' }).click();
     await page.getByText('No response yet').waitFor();
     await picture(page, 'playground');
     await page.getByRole('button', { name: "Read the first sheet's values" }).click();
@@ -61,6 +62,7 @@ describe('the playground', { skip: skipBrowser }, () => {
       'B',
       'C',
     ]);
+    await answer().getByText('Next step: Save records').waitFor();
     await picture(page, 'playground-table');
     // It reads the same spreadsheet again, and makes no other.
     await page.getByRole('button', { name: "Read the first sheet's values" }).click();

@@ -18,10 +18,13 @@ export type Progress = {
   hasPruned: boolean;
 };
 
+/** The step that the playground does. */
+export const callStep = 'Call the provider';
+
 const titles = [
   'Add an integration',
   'Connect an account',
-  'Call the provider',
+  callStep,
   'Save records',
   'Prune records',
 ] as const;

@@ -19,6 +19,7 @@ import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { IconAlertTriangle, IconDownload } from '../../ui/icons.tsx';
 import { duration, Phases } from '../activity/OperationsTable.tsx';
+import { callStep, progressQuery, stepsLeft } from '../getting-started/queries.ts';
 import { AnchorLink, connectionPage, integrationPage } from '../links.tsx';
 import { type Advice, adviceOn } from './advice.ts';
 import { maxTextShown, sizeOf, type TableOf, tableOf } from './answer.ts';
@@ -42,6 +43,7 @@ export function AnswerCard({ answer }: { answer: ProxiedAnswer }) {
             {duration(totalMs)} · {sizeOf(bytes.size)}
           </Dimmed>
         </Group>
+        {status < 400 && <NextStep environment={answer.caller.environment} />}
         {advice !== undefined && <AdviceNotice advice={advice} answer={answer} />}
         <Tabs defaultValue="body" keepMounted={false}>
           <Tabs.List>
@@ -74,6 +76,21 @@ export function AnswerCard({ answer }: { answer: ProxiedAnswer }) {
         </Tabs>
       </Stack>
     </Card>
+  );
+}
+
+/** The first step of getting started that is left. From the cache, which has it until all steps are done. */
+function NextStep({ environment }: { environment: string }) {
+  const { data: progress } = useQuery({ ...progressQuery(environment), enabled: false });
+  const next = progress && stepsLeft(progress).find((title) => title !== callStep);
+  if (next === undefined) return null;
+  return (
+    <Dimmed>
+      Next step:{' '}
+      <AnchorLink inherit underline="always" to="/$environment/getting-started" params={{ environment }}>
+        {next}
+      </AnchorLink>
+    </Dimmed>
   );
 }
 
