@@ -10,7 +10,7 @@ import { connect } from '../support/trellis.ts';
 
 const rows = (more = '') => `${more}const { z } = require('zod');
 exports.default = {
-  type: 'sync', description: 'Every row of a spreadsheet, with its number.', frequency: 'every 5 minutes', autoStart: false,
+  type: 'sync', description: 'Every row of a spreadsheet, with its \`number\`.', frequency: 'every 5 minutes', autoStart: false,
   scopes: ['https://www.googleapis.com/auth/spreadsheets'],
   metadata: z.object({ spreadsheetId: z.string().optional() }),
   models: { Row: z.object({ id: z.string(), name: z.string(), count: z.int().optional() }) },
@@ -158,6 +158,8 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Model Row' }).waitFor();
     await page.getByText('https://www.googleapis.com/auth/spreadsheets').waitFor();
     await page.getByRole('cell', { name: 'whole number' }).waitFor();
+    await page.locator('main code', { hasText: /^number$/ }).waitFor();
+    await page.getByText('manually on each connection, then every 5 minutes').waitFor();
     await picture(page, 'function-declared');
     await page.getByRole('tab', { name: 'Code' }).click();
     await page.getByText('// The second version.').waitFor();
