@@ -88,6 +88,13 @@ function TagsCard({ at, tags, mayWrite }: { at: At; tags: Record<string, string>
   );
 }
 
+/** Reads the connection again: a hidden tab does not poll it. */
+function useFresh(at: At): () => Promise<WholeConnection> {
+  const environment = useEnvironment();
+  const queries = useQueryClient();
+  return () => queries.fetchQuery({ ...connectionQuery(environment, at), staleTime: 0 });
+}
+
 function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>; onDone: () => void }) {
   const environment = useEnvironment();
   const row = (name: string, value: string) => ({ key: randomId(), name, value });
@@ -96,16 +103,19 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
       rows: Object.keys(tags).length > 0 ? Object.entries(tags).map(([n, v]) => row(n, v)) : [row('', '')],
     },
   });
-  const isChanged = useChangedMeanwhile(tags);
+  const read = useFresh(at);
+  const { isChanged, isUnseen } = useChangedMeanwhile(tags, async () => (await read()).tags);
   const save = useChange(
-    ({ rows }: typeof form.values) =>
-      setTags(environment, {
+    async ({ rows }: typeof form.values) => {
+      if (await isUnseen()) return false;
+      const named = rows.filter(({ name }) => name.trim() !== '');
+      await setTags(environment, {
         ...at,
-        tags: Object.fromEntries(
-          rows.filter(({ name }) => name.trim() !== '').map(({ name, value }) => [name.trim(), value.trim()]),
-        ),
-      }),
-    { stale: [[environment, 'connection']], after: onDone },
+        tags: Object.fromEntries(named.map(({ name, value }) => [name.trim(), value.trim()])),
+      });
+      return true;
+    },
+    { stale: [[environment, 'connection']], after: (isSaved) => isSaved && onDone() },
   );
   return (
     <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
@@ -205,10 +215,15 @@ function MetadataEditor({
 }) {
   const environment = useEnvironment();
   const [draft, setDraft] = useState(JSON.stringify(metadata, null, 2));
-  const isChanged = useChangedMeanwhile(metadata);
+  const read = useFresh(at);
+  const { isChanged, isUnseen } = useChangedMeanwhile(metadata, async () => (await read()).metadata);
   const save = useChange(
-    (value: Record<string, unknown>) => setMetadata(environment, { ...at, metadata: value }),
-    { stale: [[environment, 'connection']], after: onDone },
+    async (value: Record<string, unknown>) => {
+      if (await isUnseen()) return false;
+      await setMetadata(environment, { ...at, metadata: value });
+      return true;
+    },
+    { stale: [[environment, 'connection']], after: (isSaved) => isSaved && onDone() },
   );
   const parsed = objectOf(draft);
   return (

@@ -30,6 +30,7 @@ import {
   textIn,
   textKeys,
 } from '../../connect/texts.ts';
+import { ChangedMeanwhile } from '../../ui/ChangedMeanwhile.tsx';
 import { wordsOn } from '../../ui/contrast.ts';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
@@ -92,9 +93,21 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
     initialValues: lookOf(settings.connect),
     validate: Object.fromEntries(colorFields.map(({ name }) => [name, isColor])),
   });
+  const isOther = (connect: ConnectSettings, base: Look) =>
+    Object.entries(lookOf(connect)).some(
+      ([name, value]) =>
+        form.isDirty(name) && JSON.stringify(value) !== JSON.stringify(base[name as keyof Look]),
+    );
+  const isChanged = isOther(settings.connect, form.getInitialValues());
+  const show = ({ connect }: Settings) => {
+    form.setInitialValues(lookOf(connect));
+    form.reset();
+  };
   const save = useMutation({
     // Unchanged fields are not sent, because another user may have changed them.
-    mutationFn: (look: Look) => {
+    mutationFn: async (look: Look) => {
+      const newest = await queries.fetchQuery({ ...settingsQuery(environment), staleTime: 0 });
+      if (isOther(newest.connect, lookOf(settings.connect))) return undefined;
       const { appName, logo, theme, language, font, radius, returnSchemes, texts } = look;
       const changed = colorFields.filter(({ name }) => form.isDirty(name));
       const colorsOf = (wanted: 'light' | 'dark') =>
@@ -112,13 +125,13 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
         ...(form.isDirty('font') && { font: font.trim() === '' ? null : font.trim() }),
         ...(form.isDirty('radius') && { radius }),
         ...(form.isDirty('returnSchemes') && { return_schemes: returnSchemes }),
-        ...(form.isDirty('texts') && { texts: changedTexts(settings.connect.texts, texts) }),
+        ...(form.isDirty('texts') && { texts: changedTexts(form.getInitialValues().texts, texts) }),
       });
     },
     onSuccess: (changed) => {
+      if (changed === undefined) return;
       queries.setQueryData(settingsQuery(environment).queryKey, changed);
-      form.setInitialValues(lookOf(changed.connect));
-      form.reset();
+      show(changed);
       notifications.show({ message: 'Saved. New connect pages use this brand.', color: 'green' });
     },
   });
@@ -248,6 +261,9 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
               onChange={(texts) => form.setFieldValue('texts', texts)}
             />
             {save.isError && <FaultNotice error={save.error} />}
+            {isChanged && !save.isPending && (
+              <ChangedMeanwhile subject="brand" onDiscard={() => show(settings)} />
+            )}
             <SaveBar
               isDirty={form.isDirty()}
               isSaving={save.isPending}
