@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
+import { deny, popupBy } from '../support/connect-pages.ts';
 import {
   assertAccessible,
   holdCalls,
@@ -105,10 +106,10 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await press('Edit tags');
     const of = { provider_config_key: 'key', connection_id: 'bob' };
     await stored('POST', '/connections/metadata', { ...of, metadata: { theirs: 2 } });
-    await page.getByText('Another user changed the metadata').waitFor();
+    await page.getByText('The metadata changed after you opened this form').waitFor();
     await assertAccessible(page);
     await picture(page, 'edit-changed-meanwhile');
-    assert.equal(await page.getByText('Another user changed the tags').count(), 0);
+    assert.equal(await page.getByText('The tags changed after you opened this form').count(), 0);
     assert.equal(await page.getByLabel('Metadata as JSON').inputValue(), '{"mine": 1}');
     await press('Discard my changes');
     await page.getByText('"theirs": 2').waitFor();
@@ -117,7 +118,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await open('/integrations/of/key?tab=settings');
     await page.getByLabel('Display name').fill('Mine');
     await stored('PATCH', '/integrations/key', { display_name: 'Theirs' });
-    await page.getByText('Another user changed the integration').waitFor();
+    await page.getByText('The integration changed after you opened this form').waitFor();
     assert.equal(await page.getByLabel('Display name').inputValue(), 'Mine');
     await press('Discard my changes');
     await page.getByRole('heading', { level: 1, name: 'Theirs' }).waitFor();
@@ -126,6 +127,45 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await stored('PATCH', '/integrations/key', { display_name: 'Key' });
     await page.getByRole('heading', { level: 1, name: 'Key' }).waitFor();
     assert.equal(await page.getByLabel('Display name').inputValue(), 'Key');
+  });
+
+  test('a save that would replace an unseen change of another tab shows it first', async () => {
+    const connect = async (change: object) =>
+      (
+        (await stored('PATCH', '/environment/settings', { connect: change })).data as {
+          connect: { app_name: string };
+        }
+      ).connect.app_name;
+    await open('/settings?tab=connect-page');
+    const name = page.getByLabel('Name of your application');
+    await name.fill('Mine');
+    await connect({ app_name: 'Theirs' });
+    await press('Save');
+    await page.getByText('The brand changed after you opened this form').waitFor();
+    assert.equal(await connect({}), 'Theirs');
+    await press('Discard my changes');
+    await page.waitForFunction("document.querySelector('main input').value === 'Theirs'");
+    await name.fill('Mine');
+    await press('Save');
+    await page.getByText('Saved. New connect pages use this brand.').waitFor();
+    assert.equal(await connect({}), 'Mine');
+    await connect({ app_name: null });
+  });
+
+  test('a refusal at the consent page is shown on Getting started, with the link to connect again', async () => {
+    dashboard.expectComplaint(/oauth\/callback.*status of 400/);
+    await page.goto(`${dashboard.trellis.baseUrl}/app/prod/getting-started`);
+    const connect = await popupBy(page.context(), () => press('Start with the sandbox'));
+    await deny(
+      await popupBy(page.context(), () =>
+        connect.getByRole('button', { name: /^Continue to Google/ }).click(),
+      ),
+    );
+    await page.getByText('Access was declined at the provider.').waitFor();
+    await page.getByRole('link', { name: 'Open the connect link' }).waitFor();
+    assert.equal(await page.getByText('Waiting for the account').count(), 0);
+    await picture(page, 'getting-started-refused');
+    await connect.close();
   });
 
   test('while the service cannot be reached a bar says so, the input is kept, and the data come back', async () => {

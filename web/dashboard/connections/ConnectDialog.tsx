@@ -13,6 +13,7 @@ import { integrationsQuery } from '../integrations/queries.ts';
 import { ButtonLink, connectionPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { accountName, emailOf } from './EndUser.tsx';
+import { failureText } from './failure-text.ts';
 import { openTab } from './open-tab.ts';
 import {
   type At,
@@ -21,7 +22,7 @@ import {
   newConnectLink,
   newestConnectionQuery,
   newReconnectLink,
-  type ReconnectLink,
+  type SessionLink,
   type WholeConnection,
 } from './queries.ts';
 
@@ -48,7 +49,7 @@ export function ConnectDialog({
     mutationFn: async (show: (link: string) => void): Promise<Begun> => {
       const of = { integration: chosen ?? '', endUser: endUser.trim() };
       const before = await queries.fetchQuery(newestConnectionQuery(environment, of));
-      const link = await newConnectLink(environment, of.integration, of.endUser);
+      const { link } = await newConnectLink(environment, of.integration, of.endUser);
       show(link);
       return { ...of, link, before: before?.id };
     },
@@ -210,7 +211,7 @@ function isNew(id: number | undefined, before: number | undefined): boolean {
 }
 
 type LinkMutation = Pick<
-  UseMutationResult<ReconnectLink, Error, void>,
+  UseMutationResult<SessionLink, Error, void>,
   'data' | 'error' | 'isPending' | 'mutate'
 >;
 
@@ -249,7 +250,7 @@ function ReconnectProgress({
   onRenew,
   onDone,
 }: {
-  link: ReconnectLink;
+  link: SessionLink;
   to: string;
   onRenew: () => void;
   onDone: () => void;
@@ -348,17 +349,6 @@ function ReconnectProgress({
       </Group>
     </Stack>
   );
-}
-
-/** Why the last attempt failed, and what the owner can do while the link is valid. */
-function failureText(cause: string, { isOver }: { isOver: boolean }): string {
-  if (cause === 'another_account')
-    return 'The owner chose another account. The connection needs the same account as before.';
-  const text =
-    cause === 'access_denied'
-      ? 'Access was declined at the provider.'
-      : `The account was not connected: ${cause.replaceAll('_', ' ')}.`;
-  return isOver ? text : `${text} The owner can open the link again.`;
 }
 
 /** Creates a link with which the owner of the account grants access again. */

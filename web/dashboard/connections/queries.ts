@@ -104,21 +104,21 @@ export async function newConnectLink(
   environment: string,
   integration: string,
   endUser: string,
-): Promise<string> {
+): Promise<SessionLink> {
   const { data } = await call('POST /connect/sessions', {
     environment,
     body: { end_user: { id: endUser }, allowed_integrations: [integration] },
   });
-  return data.connect_link;
+  return { link: data.connect_link, token: data.token };
 }
 
-export type ReconnectLink = { link: string; token: string };
+export type SessionLink = { link: string; token: string };
 
 /** A link with which the owner grants access again or, if the grant works, only the missing scopes. */
 export async function newReconnectLink(
   environment: string,
   { integration, id, health }: At & { health: Health },
-): Promise<ReconnectLink> {
+): Promise<SessionLink> {
   const { data } = await call('POST /connect/sessions/reconnect', {
     environment,
     body: health.reconnect?.body ?? { integration_id: integration, connection_id: id },

@@ -16,11 +16,18 @@ import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
-import { IconCheck } from '../../ui/icons.tsx';
+import { IconAlertTriangle, IconCheck } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { useNow } from '../../ui/time.ts';
+import { failureText } from '../connections/failure-text.ts';
 import { openTab } from '../connections/open-tab.ts';
-import { newConnectLink } from '../connections/queries.ts';
+import {
+  connectProgressQuery,
+  isLinkOver,
+  newConnectLink,
+  type SessionLink,
+} from '../connections/queries.ts';
 import { createTestIntegration } from '../integrations/queries.ts';
 import { AnchorLink, ButtonLink, connectionPage, datasetPage, GuideLink } from '../links.tsx';
 import { SaveSnippets } from '../Snippets.tsx';
@@ -102,14 +109,7 @@ function Steps({ progress }: { progress: Progress }) {
       below: connect.isError ? (
         <FaultNotice error={connect.error} />
       ) : (
-        connect.data !== undefined && (
-          <Pending>
-            Waiting for the account.{' '}
-            <Anchor inherit underline="always" href={connect.data} target="_blank" rel="noopener">
-              Open the connect link
-            </Anchor>
-          </Pending>
-        )
+        connect.data !== undefined && <LinkProgress {...connect.data} />
       ),
     },
     {
@@ -233,6 +233,35 @@ function Pending({ children }: { children: ReactNode }) {
   );
 }
 
+/** The connect link while the account is not connected, and why its last attempt failed. */
+function LinkProgress({ link, token }: SessionLink) {
+  const environment = useEnvironment();
+  const nowMs = useNow();
+  const { data } = useQuery(connectProgressQuery(environment, token));
+  const isOver = data !== undefined && data.connection === null && isLinkOver(data, nowMs);
+  if (data?.failure || isOver) {
+    return (
+      <Alert color="yellow" icon={<IconAlertTriangle size={18} />} title="The account is not connected">
+        {data?.failure ? failureText(data.failure.cause, { isOver }) : 'The link has expired.'}{' '}
+        {!isOver && <LinkAnchor link={link} />}
+      </Alert>
+    );
+  }
+  return (
+    <Pending>
+      Waiting for the account. <LinkAnchor link={link} />
+    </Pending>
+  );
+}
+
+function LinkAnchor({ link }: { link: string }) {
+  return (
+    <Anchor inherit c="inherit" underline="always" href={link} target="_blank" rel="noopener">
+      Open the connect link
+    </Anchor>
+  );
+}
+
 /** Opens a connect link for the integration; without one, for a new one that uses the sandbox. */
 function useConnect(integration: string | undefined) {
   const environment = useEnvironment();
@@ -242,7 +271,7 @@ function useConnect(integration: string | undefined) {
       const made = { provider: sheetProvider, integration_id: sheetProvider };
       const key = integration ?? (await createTestIntegration(environment, made)).integration_id;
       const link = await newConnectLink(environment, key, 'test-user');
-      show(link);
+      show(link.link);
       return link;
     },
     onError: (_, tab) => tab.close(),
