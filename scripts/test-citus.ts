@@ -2,12 +2,13 @@
 // and a temporary directory, which end with this process: through the coordinator, and directly to the workers. PG_CONFIG may
 // name the `pg_config` of a PostgreSQL with the extension. Without the extension nothing is tested, and it says so.
 
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { chownSync, existsSync, globSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { chownSync, globSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { findAccount } from '../server/db/embedded/account.ts';
+import { citusSettings, findCitus } from '../test/support/citus.ts';
 import { startPostgres } from '../test/support/postgres.ts';
 
 const root = path.join(import.meta.dirname, '..');
@@ -33,14 +34,7 @@ try {
       for (const one of [dir, own]) chownSync(one, account.uid, account.gid);
     const server = await startPostgres({
       ...{ binDir, dir: own, account, user: 'trellis', password, signal: stopping.signal },
-      settings: {
-        shared_preload_libraries: 'citus',
-        max_prepared_transactions: '400',
-        autovacuum: 'off',
-        'citus.recover_2pc_interval': '1s',
-        // To move shards while they are used.
-        wal_level: 'logical',
-      },
+      settings: { ...citusSettings, autovacuum: 'off' },
     });
     running.push(server);
     return server.url;
@@ -88,19 +82,4 @@ function recordTests(): string[] {
     alone,
   ];
   return [...globSync('server/records/**/*.test.ts', { cwd: root }), ...others].sort();
-}
-
-/** The programs of the PostgreSQL that PG_CONFIG names, or of the lowest installed one with the extension. */
-function findCitus(): string | undefined {
-  if (process.env.PG_CONFIG !== undefined) return path.dirname(process.env.PG_CONFIG);
-  const installed = '/usr/lib/postgresql';
-  const majors = existsSync(installed) ? readdirSync(installed).map(Number) : [];
-  return majors
-    .sort((a, b) => a - b)
-    .map((major) => `${installed}/${major}/bin`)
-    .find((bin) => {
-      if (!existsSync(`${bin}/initdb`) || !existsSync(`${bin}/pg_config`)) return false;
-      const share = execFileSync(`${bin}/pg_config`, ['--sharedir'], { encoding: 'utf8' }).trim();
-      return existsSync(`${share}/extension/citus.control`);
-    });
 }

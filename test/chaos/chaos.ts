@@ -24,6 +24,7 @@ type Trial = {
   pauseMs: number;
   seed: number;
   environmentOf?: (node: string) => Record<string, string>;
+  citusDir?: string | undefined;
   tell?: (line: string) => void;
 };
 type Outcome = {
@@ -47,9 +48,9 @@ export const nodeNames = ['one', 'two', 'three'] as const;
 const keyIntegration = 'keyed';
 
 export async function wreak(trial: Trial): Promise<Outcome> {
-  const { environmentOf, tell = () => {} } = trial;
+  const { environmentOf, citusDir, tell = () => {} } = trial;
   const installation = await openInstallation({
-    nodes: nodeNames,
+    ...{ nodes: nodeNames, citusDir },
     ...(environmentOf && { environmentOf }),
   });
   const db = openDb({ url: installation.databaseUrl }, { maxConnections: 2 });

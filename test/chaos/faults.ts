@@ -24,6 +24,16 @@ export const postgresRestart: Fault = {
   strike: (installation) => installation.restartPostgres(),
 };
 
+export const workerAwayOf = (worker: number): Fault => ({
+  name: 'worker killed',
+  strike: (installation) => installation.leaveWithoutWorker(worker, 5_000),
+});
+
+export const workerFreezeOf = (worker: number): Fault => ({
+  name: 'worker frozen',
+  strike: (installation) => installation.freezeWorker(worker, 20_000),
+});
+
 export const pgbouncerRestart: Fault = {
   name: 'PgBouncer restarted',
   strike: (installation) => installation.restartPgbouncer(),

@@ -15,10 +15,14 @@ import { leaseMsOf } from '../../server/connections/refresh/lease.ts';
 import { defaultTiming } from '../../server/connections/refresh/refresh.ts';
 import { findAccount } from '../../server/db/embedded/account.ts';
 import { prepareBinaries } from '../../server/db/embedded/binaries.ts';
+import { migrate } from '../../server/db/migrate.ts';
+import { openDb } from '../../server/db/pool.ts';
+import { distribute } from '../../server/ops/cluster/distribute.ts';
 import { loadCatalog } from '../../server/providers/catalog.ts';
+import { citusSettings, createCluster } from '../support/citus.ts';
 import { findPgbouncer, type PgBouncer, startPgbouncer } from '../support/pgbouncer.ts';
 import { freePort } from '../support/ports.ts';
-import { startPostgres } from '../support/postgres.ts';
+import { type Postgres, startPostgres } from '../support/postgres.ts';
 import { socketPlace } from '../support/scratch.ts';
 import { type RunningService, startRunningService } from '../support/service.ts';
 import { openBalancer } from './balancer.ts';
@@ -44,18 +48,26 @@ export type Installation = {
   /** Ends it, and starts it again so much later. */
   leaveWithoutPostgres(ms: number): Promise<void>;
   restartPgbouncer(): Promise<void>;
+  /** Of a cluster, 0 is the first one. */
+  leaveWithoutWorker(worker: number, ms: number): Promise<void>;
+  freezeWorker(worker: number, ms: number): Promise<void>;
   tellProvider(order: Order): Promise<unknown>;
   report(): Promise<Report>;
   close(): Promise<void>;
 };
 
-/** `environmentOf` are settings that one node has besides. */
+/**
+ * `environmentOf` are settings that one node has besides. `citusDir`: the programs of a PostgreSQL with Citus, for a coordinator
+ * and two workers to which the nodes connect directly.
+ */
 export async function openInstallation({
   nodes,
   environmentOf = () => ({}),
+  citusDir,
 }: {
   nodes: readonly string[];
   environmentOf?: (node: string) => Record<string, string>;
+  citusDir?: string | undefined;
 }): Promise<Installation> {
   const dir = await mkdtemp(path.join(socketPlace, 'trellis-chaos-'));
   const closing: (() => Promise<unknown>)[] = [() => rm(dir, { recursive: true, force: true })];
@@ -68,14 +80,32 @@ export async function openInstallation({
     const account = findAccount(path.join(databaseDir, 'data'));
     for (const made of [dir, databaseDir])
       if (account.identity.uid !== undefined) chownSync(made, account.uid, account.gid);
-    const { postgres: program, libraryPath } = prepareBinaries({ dir: databaseDir, account });
-    const postgres = await startPostgres({
-      ...{ binDir: path.dirname(program), libraryPath, dir: databaseDir, account },
-      ...{ user: 'trellis', password: randomBytes(16).toString('hex') },
-      // What the nodes share with the tests' own load must not be the disk.
-      settings: { shared_buffers: '64MB', max_connections: '100' },
-    });
+    const password = randomBytes(16).toString('hex');
+    const programs = () => {
+      const { postgres: program, libraryPath } = prepareBinaries({ dir: databaseDir, account });
+      return { binDir: path.dirname(program), libraryPath };
+    };
+    const server = {
+      ...(citusDir === undefined ? programs() : { binDir: citusDir }),
+      ...{ account, user: 'trellis', password },
+      settings: {
+        // What the nodes share with the tests' own load must not be the disk.
+        ...{ shared_buffers: '64MB', max_connections: '100' },
+        ...(citusDir !== undefined && citusSettings),
+      },
+    };
+    const postgres = await startPostgres({ ...server, dir: databaseDir });
     closing.push(postgres.stop);
+    const workers: Postgres[] = [];
+    for (const name of citusDir === undefined ? [] : ['worker-1', 'worker-2']) {
+      const workerDir = path.join(dir, name);
+      await mkdir(workerDir);
+      if (account.identity.uid !== undefined) chownSync(workerDir, account.uid, account.gid);
+      const worker = await startPostgres({ ...server, dir: workerDir });
+      closing.push(worker.stop);
+      workers.push(worker);
+    }
+    if (workers.length > 0) await makeCluster(postgres, workers);
     const pgbouncer = findPgbouncer();
     let bouncer: PgBouncer | undefined;
     if (pgbouncer !== undefined) {
@@ -99,6 +129,7 @@ export async function openInstallation({
       // What a busy machine cannot do in time is late here, and not refused.
       TRELLIS_OVERLOAD_DELAY_MS: 'off',
       LOG_LEVEL: 'warn',
+      ...(workers.length > 0 && { TRELLIS_RECORDS_DIRECT: 'on' }),
     };
     const running = new Map<string, RunningService>();
     const start = async (node: string) => {
@@ -160,6 +191,8 @@ export async function openInstallation({
       restartPostgres: () => postgres.restart('immediate'),
       leaveWithoutPostgres: (ms) => postgres.restart('immediate', { afterMs: ms }),
       restartPgbouncer: async () => bouncer?.restart(),
+      leaveWithoutWorker: async (worker, ms) => workers[worker]?.restart('immediate', { afterMs: ms }),
+      freezeWorker: async (worker, ms) => workers[worker]?.freeze(ms),
       tellProvider: provider.tell,
       report: () => provider.tell({ order: 'tell' }),
       close,
@@ -168,6 +201,15 @@ export async function openInstallation({
     await close();
     throw error;
   }
+}
+
+async function makeCluster(coordinator: Postgres, workers: readonly Postgres[]): Promise<void> {
+  const admin = { url: coordinator.url };
+  await createCluster({ admin, workers: workers.map(({ url }) => ({ url })) }, 'postgres');
+  const db = openDb(admin, { maxConnections: 2 });
+  await migrate(db);
+  await distribute(db, () => {});
+  await db.end();
 }
 
 /** Of the connections whose tokens end. */

@@ -5,9 +5,10 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Account } from '../../server/db/embedded/account.ts';
 import { freePort } from './ports.ts';
+import { processesBeneath } from './processes.ts';
 import { endProgram, type Program, startProgram, untilReady, writeReadable } from './programs.ts';
 
-type Postgres = {
+export type Postgres = {
   /** Of the database `postgres`, with the password. */
   url: string;
   /**
@@ -15,6 +16,8 @@ type Postgres = {
    * recovers from its log.
    */
   restart(how: 'fast' | 'immediate', options?: { afterMs?: number }): Promise<void>;
+  /** Stops all its processes for this time. */
+  freeze(ms: number): Promise<void>;
   stop(): Promise<void>;
 };
 
@@ -77,6 +80,22 @@ export async function startPostgres(making: Making): Promise<Postgres> {
       await server.guarded.exited;
       await sleep(afterMs);
       server = await run();
+    },
+    async freeze(ms) {
+      const pid = Number(read().split('\n')[0]);
+      const all = [pid, ...(await processesBeneath(pid))];
+      const signal = (name: NodeJS.Signals) => {
+        for (const one of all) {
+          try {
+            process.kill(one, name);
+          } catch {
+            // It has ended.
+          }
+        }
+      };
+      signal('SIGSTOP');
+      await sleep(ms);
+      signal('SIGCONT');
     },
     stop: () => endProgram(server),
   };
