@@ -164,7 +164,7 @@ async function reportWrites(db: Db, rounds: number): Promise<void> {
         ...{ connection: `c-${n % 1000}`, actor: 'key:1', requestId: `r-${round}-${n}`, durationMs: 12.5 },
         ...{
           method: 'GET',
-          path: '/v4/spreadsheets/1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms/values/A1:Z100',
+          path: `/v4/spreadsheets/${'a-sheet-'.repeat(5)}/values/A1:Z100`,
         },
         ...{
           httpStatus: 200,
