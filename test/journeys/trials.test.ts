@@ -248,7 +248,7 @@ test('a provider that repeats the secret in its code is not quoted', async () =>
   refusals.clear();
   assert.deepEqual([refused.status, codeOf(refused)], [400, 'connection_test_failed']);
   const { payload } = refused.body.error as { payload: object };
-  assert.deepEqual(payload, { status: 400, error: 'unknown_error', refused: true });
+  assert.deepEqual(payload, { status: 400, error: 'unknown_error', refused: false });
   assert.ok(!refused.text.includes(body.client_secret));
 });
 
