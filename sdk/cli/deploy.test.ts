@@ -131,8 +131,11 @@ test('a partial deploy leaves out the functions with faults, whose deployed vers
 
     await writeIn('parts/actions/sound.ts', action('{ n: n + 1 }'));
     await writeIn('parts/actions/broken.ts', action("{ n: 'text' }"));
-    await writeIn('parts/shared.ts', "export const five: number = 'five';\n");
-    await writeIn('parts/actions/importer.ts', action('{ n: five }', "import { five } from '../shared.ts';"));
+    await writeIn('parts/numbers.ts', "export const five: number = 'five';\n");
+    await writeIn(
+      'parts/actions/importer.ts',
+      action('{ n: five }', "import { five } from '../numbers.ts';"),
+    );
     await writeIn('parts/actions/resolves.ts', action('{ n: x }', "import x from 'missing';"));
     await writeIn(
       'parts/actions/refused.ts',
@@ -167,7 +170,7 @@ test('a partial deploy leaves out the functions with faults, whose deployed vers
         '~ parts/actions/sound',
       ].sort(),
     );
-    assert.ok(lines.some((line) => /^parts\/shared\.ts:1:14: TS2322: /.test(line)));
+    assert.ok(lines.some((line) => /^parts\/numbers\.ts:1:14: TS2322: /.test(line)));
     assert.ok(lines.includes('absent/actions/one: no integration of this environment has the ID "absent"'));
     assert.ok(lines.some((line) => /^parts\/actions\/throws: cannot be loaded: Error: at load/.test(line)));
     assert.deepEqual(await deployed(), ['broken 1', 'sound 2']);

@@ -5,9 +5,10 @@
  * Figures are at most ten seconds old, those of connections five minutes, for any number of requests. Each statement has a
  * time limit and reads a bounded number of rows, or only an index. If the database is away, its figures are left out.
  */
+
 import { selectStateCounts } from '../connections/store/list.ts';
-import { connectionStates } from '../connections/store/store.ts';
 import { type Db, first, type Tx } from '../db/pool.ts';
+import { connectionStates } from '../events/connection-states.ts';
 import { metricsRoute } from '../http/metrics-route.ts';
 import type { App } from '../http/server.ts';
 import {

@@ -139,13 +139,12 @@ export async function readAnswer(
     httpStatus = response.status;
     const body = await readBody(response.body, MAX_ANSWER_BYTES);
     if (body.isTooLarge) throw new UnreadableAnswerError('too_large', { httpStatus });
+    const retryAfter = response.headers.get('retry-after');
+    const { now = new Date() } = options;
     return {
       status: response.status,
       contentType: response.headers.get('content-type')?.split(';')[0]?.trim().toLowerCase() ?? '',
-      retryAfterMs: readRetryAfter(
-        response.headers.get('retry-after'),
-        (options.now ?? new Date()).getTime(),
-      ),
+      retryAfterMs: retryAfter === null ? undefined : readRetryAfter(retryAfter, now.getTime()),
       text: new TextDecoder().decode(body.bytes),
     };
   } catch (error) {

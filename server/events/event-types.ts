@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
+import { connectionStates } from './connection-states.ts';
 
 /**
  * All types of events: when each is raised, its data, and an example. docs/reference/event-types.md is generated from it.
@@ -98,15 +99,7 @@ const cause = z.enum([
   'scopes_refused',
 ]);
 const state = z
-  .enum([
-    'blocked',
-    'reconnect_needed',
-    'integration_error',
-    'provider_unavailable',
-    'scopes_missing',
-    'unverified',
-    'healthy',
-  ])
+  .enum(connectionStates)
   .optional()
   .describe('As in its health, after the event; absent in events of earlier versions');
 /** Why refreshes return no token while the connection stays usable. */

@@ -81,14 +81,7 @@ test('a save, update, delete, tracking and prune changes rows of its dataset alo
     }
   });
   try {
-    await calls.save(rows(10, 30, 'other'));
-    await calls.update([{ id: 'r1', n: 0 }]);
-    await calls.delete('r2');
-    await calls.set({ massDeleteNumber: 2, massDeleteShare: 0 });
-    await calls.startTracking();
-    await calls.save(rows(3, 9));
-    await assert.rejects(calls.endTracking(), { code: 'mass_delete_held' });
-    await calls.endTracking('mass_delete');
+    await writeAndTrack(calls);
     await calls.prune(await calls.cursorOf(30));
     await calls.empty();
   } finally {
@@ -133,14 +126,7 @@ test('a transaction about records reads and changes the tables of its dataset al
     }
   });
   try {
-    await calls.save(rows(10, 30, 'other'));
-    await calls.update([{ id: 'r1', n: 0 }]);
-    await calls.delete('r2');
-    await calls.set({ massDeleteNumber: 2, massDeleteShare: 0 });
-    await calls.startTracking();
-    await calls.save(rows(3, 9));
-    await assert.rejects(calls.endTracking(), { code: 'mass_delete_held' });
-    await calls.endTracking('mass_delete');
+    await writeAndTrack(calls);
     await calls.list({ limit: 5 });
     await calls.list({ ids: ['r25'] });
     const cursor = await calls.cursorOf(30);
@@ -334,3 +320,14 @@ test('a text that would end a statement is a text', async () => {
   assert.deepEqual([entry?.model, event?.model], [hostile, hostile]);
   await assertWhole();
 });
+
+async function writeAndTrack(calls: ReturnType<typeof datasetCalls>): Promise<void> {
+  await calls.save(rows(10, 30, 'other'));
+  await calls.update([{ id: 'r1', n: 0 }]);
+  await calls.delete('r2');
+  await calls.set({ massDeleteNumber: 2, massDeleteShare: 0 });
+  await calls.startTracking();
+  await calls.save(rows(3, 9));
+  await assert.rejects(calls.endTracking(), { code: 'mass_delete_held' });
+  await calls.endTracking('mass_delete');
+}

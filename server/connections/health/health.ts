@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { grantTypeOf } from '../../auth-modes/modes.ts';
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import { AppError } from '../../errors.ts';
+import { type ConnectionState, connectionStates } from '../../events/connection-states.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import { type IntegrationFault, isOfClient, keepsFromRefresh } from '../../integrations/fault.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
@@ -11,9 +12,7 @@ import {
   type Cause,
   type Connection,
   type ConnectionHead,
-  type ConnectionState,
   type ConnectionStatus,
-  connectionStates,
   connectionStatuses,
   type Evidence,
   type Fault,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { AppError, fieldError } from '../../errors.ts';
+import { connectionStates } from '../../events/connection-states.ts';
 import { type Caller, hasScope } from '../../http/auth/caller.ts';
 import { success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
@@ -15,7 +16,6 @@ import { recordFetched, replaceSettings } from '../store/save.ts';
 import {
   auditConnection,
   type Connection,
-  connectionStates,
   connectionStatuses,
   findConnectionForUpdate,
 } from '../store/store.ts';

@@ -5,6 +5,7 @@ import { countingBlocks } from '../../../test/support/blocks.ts';
 import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
+import { connectionStates } from '../../events/connection-states.ts';
 import { createIntegration } from '../../integrations/store.ts';
 import { openVault } from '../../vault.ts';
 import { healthToWire } from '../health/health.ts';
@@ -25,7 +26,6 @@ import {
   selectStateCounts,
   selectStatusCounts,
 } from './list.ts';
-import { connectionStates } from './store.ts';
 
 const vault = openVault([{ id: 'k', key: createSecretKey(randomBytes(32)) }]);
 const many = 10_000;

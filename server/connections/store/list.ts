@@ -1,8 +1,8 @@
 import { type RawBuilder, sql } from 'kysely';
 import { type Queryable, tables } from '../../db/pool.ts';
+import type { ConnectionState } from '../../events/connection-states.ts';
 import type { Vault } from '../../vault.ts';
 import {
-  type ConnectionState,
   type ConnectionStatus,
   connectionStatuses,
   type ListedConnection,

@@ -21,18 +21,6 @@ import type { DataKey, Vault } from '../../vault.ts';
 export const connectionStatuses = ['active', 'needs_reauth', 'blocked'] as const;
 export type ConnectionStatus = (typeof connectionStatuses)[number];
 
-/** The status in detail, from the most to the least important: a connection has the first one that applies. */
-export const connectionStates = [
-  'blocked',
-  'reconnect_needed',
-  'integration_error',
-  'provider_unavailable',
-  'scopes_missing',
-  'unverified',
-  'healthy',
-] as const;
-export type ConnectionState = (typeof connectionStates)[number];
-
 export type EndUser = {
   id: string;
   email?: string | null | undefined;
