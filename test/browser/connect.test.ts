@@ -6,7 +6,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { skipBrowser, type TestBrowser } from '../support/browser.ts';
+import { skipBrowser, type TestBrowser, waitUntilTrue } from '../support/browser.ts';
 import { openDashboard, type TestDashboard } from '../support/dashboard.ts';
 import type { TestTrellis } from '../support/trellis.ts';
 
@@ -90,7 +90,7 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('heading', { name: 'Connect Google Sheets' }).waitFor();
     assert.ok(await page.getByText('ada@example.com').isVisible());
     assert.equal(page.url(), `${trellis.baseUrl}/oauth/connect/google-sheet`);
-    await page.waitForFunction("document.querySelector('.head img').naturalWidth > 0");
+    await waitUntilTrue(page, "document.querySelector('.head img').naturalWidth > 0");
     await goOn(page);
     await page.getByText('ada@example.com').first().waitFor();
     assert.ok(page.url().startsWith(trellis.sandbox.url));

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { skipBrowser } from '../support/browser.ts';
+import { skipBrowser, waitUntilTrue } from '../support/browser.ts';
 import { deny, popupBy } from '../support/connect-pages.ts';
 import {
   assertAccessible,
@@ -144,7 +144,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.getByText('The brand changed after you opened this form').waitFor();
     assert.equal(await connect({}), 'Theirs');
     await press('Discard my changes');
-    await page.waitForFunction("document.querySelector('main input').value === 'Theirs'");
+    await waitUntilTrue(page, "document.querySelector('main input').value === 'Theirs'");
     await name.fill('Mine');
     await press('Save');
     await page.getByText('Saved. New connect pages use this brand.').waitFor();
@@ -197,7 +197,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     const release = await holdCalls(page, '**/*.css');
     await page.goto(`${dashboard.trellis.baseUrl}/app/dev/connections`, { waitUntil: 'commit' });
     const isPainted = "performance.getEntriesByName('first-paint').length > 0";
-    await page.waitForFunction(isPainted, undefined, { polling: 100 });
+    await waitUntilTrue(page, isPainted);
     assert.equal(await page.locator('.shell').isVisible(), true);
     await release();
     await page.getByText('1 to 2 of 2').waitFor();

@@ -6,7 +6,7 @@ import Nango, { ConnectUI } from '@nangohq/frontend';
 import type { BrowserContext, Page } from 'playwright-core';
 import { innerMethods } from '../clients/nango/inner-methods.ts';
 import { openApplication } from '../support/application-page.ts';
-import { skipBrowser } from '../support/browser.ts';
+import { skipBrowser, waitUntilTrue } from '../support/browser.ts';
 import { consent, openConnectPages, popupBy, type TestConnectPages } from '../support/connect-pages.ts';
 
 type Connected = { providerConfigKey: string; connectionId: string; isPending?: boolean };
@@ -182,7 +182,7 @@ describe('the client for browsers, each method', { skip: skipBrowser }, () => {
 
     async setSessionToken() {
       const frame = await openFrame(undefined);
-      await page.waitForFunction("heard.some(({ type }) => type === 'ready')");
+      await waitUntilTrue(page, "heard.some(({ type }) => type === 'ready')");
       assert.equal(await frame.getByRole('heading').filter({ hasText: 'Connect' }).count(), 0);
       await page.evaluate(`connectUI.setSessionToken(${JSON.stringify(await tokenFor('key'))})`);
       await frame.getByRole('heading', { name: 'Connect Private API (API key)' }).waitFor();

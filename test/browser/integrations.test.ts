@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
-import { skipBrowser } from '../support/browser.ts';
+import { skipBrowser, waitUntilTrue } from '../support/browser.ts';
 import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect } from '../support/trellis.ts';
 
@@ -38,7 +38,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.waitForURL(/search=hubspot/);
     const logo = page.locator('.logo img').first();
     await logo.waitFor();
-    await page.waitForFunction('document.querySelector(".logo img").naturalWidth > 0');
+    await waitUntilTrue(page, 'document.querySelector(".logo img").naturalWidth > 0');
     await page.getByLabel('Search providers').fill('gmail');
     await page.getByRole('link', { name: 'HubSpot' }).waitFor({ state: 'detached' });
     assert.equal(await page.locator('main .fill-link').first().textContent(), 'Gmail');
@@ -157,9 +157,13 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     const after = await stored('own-sheets');
     assert.equal(after.credentials.client_id, '456-def.apps.googleusercontent.com');
     assert.equal(after.credentials.scopes, credentials.scopes);
-    await page.getByRole('button', { name: 'Use the default scopes' }).click();
+    const reset = page.getByRole('button', { name: 'Use the default scopes' });
+    await reset.click();
+    await reset.waitFor({ state: 'detached' });
+    const saved = page.waitForResponse((response) => response.request().method() === 'PATCH');
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.waitForFunction('!document.body.innerText.includes("Take the usual ones")');
+    assert.equal((await saved).status(), 200);
+    assert.doesNotMatch((await stored('own-sheets')).credentials.scopes, /readonly/);
   });
 
   test("the guide has its six steps in order, with the service's own URLs", async () => {

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { openApplication } from '../support/application-page.ts';
-import { skipBrowser } from '../support/browser.ts';
+import { skipBrowser, waitUntilTrue } from '../support/browser.ts';
 import {
   closeWindow,
   consent,
@@ -76,7 +76,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await goOn(popup);
     await deny(popup);
     await popup.getByRole('heading', { name: 'Access was denied' }).waitFor();
-    await page.waitForFunction('failures.length === 1');
+    await waitUntilTrue(page, 'failures.length === 1');
     await popup.getByRole('button', { name: 'Try again' }).click();
     await goOn(popup);
     await consent(popup);
@@ -155,7 +155,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
       const popup = await open(await tokenOf());
       await goOn(popup);
       await popup.getByText('ada@example.com').first().waitFor();
-      await page.waitForFunction('popup.closed');
+      await waitUntilTrue(page, 'popup.closed');
       assert.equal(await page.evaluate('isOver'), false);
       await consent(popup);
       assert.equal((await outcome()).made?.integration, 'google-sheet');
@@ -233,7 +233,7 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await click(await tokenOf(), { mode: 'frame', within: true });
     await page.locator('#place iframe').waitFor();
     await deny(await popupBy(context, () => frame.getByRole('button', { name: /^Continue to/ }).click()));
-    await page.waitForFunction('failures.length === 1');
+    await waitUntilTrue(page, 'failures.length === 1');
     await frame.getByRole('button', { name: 'Close' }).click();
     assert.equal((await outcome()).code, 'denied');
     await click(await tokenOf(), { mode: 'frame' });
@@ -385,7 +385,8 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await page.evaluate('unmountHook()');
     answer();
     // Noted by the browser once the answer is whole.
-    await page.waitForFunction(
+    await waitUntilTrue(
+      page,
       "performance.getEntriesByType('resource').some(({ name }) => name.includes('/connect/session/progress'))",
     );
     await page.evaluate('new Promise((resolve) => setTimeout(resolve, 50))');

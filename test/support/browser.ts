@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { after, before } from 'node:test';
@@ -69,6 +70,23 @@ export function keepBrowser(): void {
     if (skipBrowser === false) browser = await openBrowser();
   });
   after(() => browser?.close());
+}
+
+/**
+ * Waits until an expression is true in the page. A policy of the page without `unsafe-eval` refuses Playwright's
+ * `waitForFunction` from the second look on, so the loop is part of what is evaluated.
+ */
+export async function waitUntilTrue(page: Page, expression: string, timeoutMs = 30_000): Promise<void> {
+  const isTrue = await page.evaluate<boolean>(`new Promise((resolve) => {
+    const end = performance.now() + ${timeoutMs};
+    const look = () => {
+      const isTrue = Boolean(${expression});
+      if (isTrue || performance.now() > end) resolve(isTrue);
+      else setTimeout(look, 50);
+    };
+    look();
+  })`);
+  assert.ok(isTrue, `within ${timeoutMs} ms: ${expression}`);
 }
 
 async function launch(): Promise<Browser> {

@@ -7,7 +7,7 @@ import type { BrowserContext, Page, Route } from 'playwright-core';
 import type { Role } from '../../server/http/auth/caller.ts';
 import type { Catalog } from '../../server/providers/catalog.ts';
 import { createSetUp } from '../../server/users/invitations.ts';
-import { openBrowser, prepare, type TestBrowser } from './browser.ts';
+import { openBrowser, prepare, type TestBrowser, waitUntilTrue } from './browser.ts';
 import { fromAnywhere, openPerson, password, type TestPerson, tokenIn } from './person.ts';
 import { openTrellis, type TestTrellis } from './trellis.ts';
 import { haveWebPages } from './web-pages.ts';
@@ -162,7 +162,7 @@ async function show(page: Page, { width, colorScheme }: View): Promise<void> {
 /** Fails where a page is wider than its window, also once all that it loads is laid out. */
 export async function assertFits(page: Page, name: string): Promise<void> {
   const fits = '(({ scrollWidth, clientWidth }) => scrollWidth <= clientWidth)(document.documentElement)';
-  await page.waitForFunction(fits, undefined, { timeout: 5_000 }).catch(() => {});
+  await waitUntilTrue(page, fits, 5_000).catch(() => {});
   const [overflow, width] = await page.evaluate<[number, number]>(
     '(({ scrollWidth, clientWidth }) => [scrollWidth - clientWidth, clientWidth])(document.documentElement)',
   );
