@@ -155,26 +155,26 @@ async function reportWrites(db: Db, rounds: number): Promise<void> {
     const activity = createActivity({ db, log, settings: { sampleRate: 1 } });
     for (let n = 0; n < perRound; n += 1)
       activity.log({
-        ...{
-          environmentId: before.environmentId,
-          type: 'proxy',
-          status: 'success',
-          integration: `i-${n % 10}`,
-        },
-        ...{ connection: `c-${n % 1000}`, actor: 'key:1', requestId: `r-${round}-${n}`, durationMs: 12.5 },
-        ...{
-          method: 'GET',
-          path: `/v4/spreadsheets/${'a-sheet-'.repeat(5)}/values/A1:Z100`,
-        },
-        ...{
-          httpStatus: 200,
-          requests: 1,
-          retries: 0,
-          requestBytes: 0,
-          answerBytes: 5000,
-          credentialsMs: 0.1,
-        },
-        ...{ quotaMs: 0, connectMs: 0, firstByteMs: 11.5, bodyMs: 0.9 },
+        environmentId: before.environmentId,
+        type: 'proxy',
+        status: 'success',
+        integration: `i-${n % 10}`,
+        connection: `c-${n % 1000}`,
+        actor: 'key:1',
+        requestId: `r-${round}-${n}`,
+        durationMs: 12.5,
+        method: 'GET',
+        path: `/v4/spreadsheets/${'a-sheet-'.repeat(5)}/values/A1:Z100`,
+        httpStatus: 200,
+        requests: 1,
+        retries: 0,
+        requestBytes: 0,
+        answerBytes: 5000,
+        credentialsMs: 0.1,
+        quotaMs: 0,
+        connectMs: 0,
+        firstByteMs: 11.5,
+        bodyMs: 0.9,
       });
     await activity.stop();
     if (activity.dropped > 0) throw new Error('the batch was not written within a second');

@@ -101,8 +101,12 @@ async function withRuntime(work: (runtime: Runtime) => Promise<void>): Promise<v
 
 async function run(runtime: Runtime, code: string, input: unknown = null): Promise<void> {
   const outcome = await runtime.run({
-    ...{ environmentId: 1, bundle: { id: code, code }, exportName: 'default', kind: 'action' },
-    ...{ input, about: {} },
+    environmentId: 1,
+    bundle: { id: code, code },
+    exportName: 'default',
+    kind: 'action',
+    input,
+    about: {},
     serve: async () => ({ value: null }),
     log: () => {},
   });

@@ -42,7 +42,9 @@ export async function prepare(call: Call, baseUrl: string): Promise<void> {
 const [integration] = integrations;
 const connectionOf = (id: string) => ({
   body: {
-    ...{ integration_id: integration, connection_id: id, end_user: { id, email: `${id}@growth.invalid` } },
+    integration_id: integration,
+    connection_id: id,
+    end_user: { id, email: `${id}@growth.invalid` },
     credentials: { type: 'API_KEY', apiKey: 'secret' },
   },
 });

@@ -114,9 +114,12 @@ async function withService(env: Record<string, string>, work: (call: Call) => Pr
     await work((method, path, { headers = {}, body } = {}) => {
       const text = body && JSON.stringify(body);
       return send(new URL(path, service.baseUrl), {
-        ...{ method, agent, body: text },
+        method,
+        agent,
+        body: text,
         headers: {
-          ...{ authorization: `Bearer ${service.secretKey}`, ...headers },
+          authorization: `Bearer ${service.secretKey}`,
+          ...headers,
           ...(text && { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
         },
       });

@@ -153,7 +153,10 @@ async function look(bench: BenchService, { ms }: { ms: number }): Promise<Figure
     while (performance.now() < until) {
       const startedAt = performance.now();
       await send(new URL('/health', bench.service.baseUrl), {
-        ...{ method: 'GET', agent, headers: {}, body: undefined },
+        method: 'GET',
+        agent,
+        headers: {},
+        body: undefined,
       });
       times.push(performance.now() - startedAt);
       await sleep(lookMs);
@@ -214,7 +217,8 @@ async function callAction(bench: BenchService, { name, headers, gone }: Run): Pr
     const answer = await fetch(new URL('/functions/actions/trigger', bench.service.baseUrl), {
       method: 'POST',
       headers: {
-        ...{ ...headers, authorization: `Bearer ${bench.service.secretKey}` },
+        ...headers,
+        authorization: `Bearer ${bench.service.secretKey}`,
         'content-type': 'application/json',
       },
       body: JSON.stringify({ action_name: name }),

@@ -104,7 +104,8 @@ async function prepare(node: RunningService, baseUrl: string): Promise<void> {
   for (let caller = 0; caller < callers; caller += 1)
     await node.call('POST', '/connections', {
       body: {
-        ...{ integration_id: 'bench', connection_id: `bench-${caller}` },
+        integration_id: 'bench',
+        connection_id: `bench-${caller}`,
         credentials: { type: 'API_KEY', apiKey: 'secret' },
       },
     });
@@ -116,13 +117,17 @@ function throughNodes(nodes: readonly RunningService[], agent: Agent): Doing {
   return async (act, caller) => {
     const { baseUrl, secretKey } = nodes[caller % nodes.length]!;
     const headers = {
-      ...{ authorization: `Bearer ${secretKey}`, accept: 'application/json' },
-      ...{ 'integration-id': 'bench', 'connection-id': `bench-${caller}` },
+      authorization: `Bearer ${secretKey}`,
+      accept: 'application/json',
+      'integration-id': 'bench',
+      'connection-id': `bench-${caller}`,
     };
     const ask = (method: string, path: string, body?: object) => {
       const text = body && JSON.stringify(body);
       return send(new URL(path, baseUrl), {
-        ...{ method, agent, body: text },
+        method,
+        agent,
+        body: text,
         headers: { ...headers, ...(text && { 'content-type': 'application/json' }) },
       });
     };
@@ -253,13 +258,13 @@ function tell(figures: ReadonlyMap<string, readonly Figure[]>): void {
   for (const [name, found] of figures) {
     const middle = (of: keyof Figure) => median(found.map((one) => one[of]));
     const figure: Figure = {
-      ...{ perSecond: middle('perSecond'), p50Ms: middle('p50Ms'), p99Ms: middle('p99Ms') },
-      ...{
-        refused: middle('refused'),
-        rssMb: middle('rssMb'),
-        nodesCpu: middle('nodesCpu'),
-        databaseCpu: middle('databaseCpu'),
-      },
+      perSecond: middle('perSecond'),
+      p50Ms: middle('p50Ms'),
+      p99Ms: middle('p99Ms'),
+      refused: middle('refused'),
+      rssMb: middle('rssMb'),
+      nodesCpu: middle('nodesCpu'),
+      databaseCpu: middle('databaseCpu'),
     };
     console.log(`  ${name.padEnd(10)}${columns.map(([, text]) => text(figure).padStart(16)).join('')}`);
   }

@@ -46,8 +46,10 @@ const benchmarks: Record<string, Benchmark> = {
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
-    ...{ rounds: { type: 'string', default: '3' }, quick: { type: 'boolean', default: false } },
-    ...{ records: { type: 'string' }, steps: { type: 'string' } },
+    rounds: { type: 'string', default: '3' },
+    quick: { type: 'boolean', default: false },
+    records: { type: 'string' },
+    steps: { type: 'string' },
   },
 });
 const rounds = Number(values.rounds);

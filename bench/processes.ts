@@ -88,7 +88,8 @@ async function prepare({ call }: RunningService, baseUrl: string): Promise<void>
   });
   await call('POST', '/connections', {
     body: {
-      ...{ provider_config_key: 'bench', connection_id: 'bench' },
+      provider_config_key: 'bench',
+      connection_id: 'bench',
       credentials: { type: 'API_KEY', apiKey: 'secret' },
     },
   });
@@ -99,7 +100,8 @@ function targetOf({ baseUrl, secretKey }: RunningService): Pick<Target, 'url' | 
     url: `${baseUrl}/proxy/v1/things`,
     headers: {
       authorization: `Bearer ${secretKey}`,
-      ...{ 'provider-config-key': 'bench', 'connection-id': 'bench' },
+      'provider-config-key': 'bench',
+      'connection-id': 'bench',
     },
   };
 }

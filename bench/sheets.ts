@@ -47,8 +47,11 @@ async function measure(
   };
   for (let round = 0; round < rounds; round++) {
     const rows = Array.from({ length: count }, (_, at) => [
-      ...[`o-${at}`, `customer ${at % 977}`, (at * 7919) % 100_003],
-      ...[46_000 + at / 64, at % 3 === 0],
+      `o-${at}`,
+      `customer ${at % 977}`,
+      (at * 7919) % 100_003,
+      46_000 + at / 64,
+      at % 3 === 0,
     ]);
     const id = await sheets.make([header, ...rows]);
     await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });

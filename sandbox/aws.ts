@@ -68,7 +68,9 @@ function assumedRole(request: Incoming, client: Client, { clients, clock }: Part
   const lifeS = Math.min(Number(form.get('DurationSeconds') ?? LIFE_S), LIFE_S);
   const id = `ASIA${randomBytes(8).toString('hex').toUpperCase()}`;
   const session = {
-    ...{ secret: randomBytes(30).toString('base64'), token: randomBytes(90).toString('base64'), client },
+    secret: randomBytes(30).toString('base64'),
+    token: randomBytes(90).toString('base64'),
+    client,
     expiresAt: clock.now() + lifeS * 1000,
   };
   const issued = sessions.get(clients) ?? new Map<string, Session>();

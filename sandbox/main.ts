@@ -18,7 +18,9 @@ export type { Sandbox, SandboxOptions } from './server.ts';
 export function startSandbox(options: SandboxOptions): Promise<Sandbox> {
   return serveSandbox(options, ({ url, now }) => {
     const sheets = createSheetsApi({
-      ...{ dataDir: join(options.dataDir, 'spreadsheets'), url, now },
+      dataDir: join(options.dataDir, 'spreadsheets'),
+      url,
+      now,
       changed: ({ spreadsheetId, owner: { sub } }) =>
         drive.channels.notify(spreadsheetId, { sub, state: 'update', changed: 'content,properties' }),
     });

@@ -47,14 +47,19 @@ async function compile(directory: string): Promise<void> {
 function manifest(): object {
   const { version, license } = cloneManifest;
   return {
-    ...{ name: clientName, version, license, ...registryFields(), type: 'module' },
+    name: clientName,
+    version,
+    license,
+    ...registryFields(),
+    type: 'module',
     // It defines the custom element.
     sideEffects: ['./element/index.js'],
     description:
       'Client of Trellis, the self-hosted integration service: connections, proxy, synced records.',
     engines: { node: '>=20' },
     // For compilers with moduleResolution `node`, which ignore `exports`.
-    ...{ main: './client/index.js', types: './client/index.d.ts' },
+    main: './client/index.js',
+    types: './client/index.d.ts',
     typesVersions: {
       '*': Object.fromEntries(
         Object.values(entries)

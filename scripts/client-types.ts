@@ -46,7 +46,8 @@ async function written<L extends LanguageName>(
     ...options,
     inputData,
     // Two schemas with the same fields stay two types.
-    ...{ fixedTopLevels: true, combineClasses: false },
+    fixedTopLevels: true,
+    combineClasses: false,
     leadingComments: ['Generated from /openapi.json of Trellis by scripts/client-types.ts.'],
   });
   return lines.join('\n');

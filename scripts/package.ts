@@ -105,7 +105,9 @@ export async function copyModules(folders: readonly string[], directory: string)
       return folder === 'zod' ? !inside.startsWith('src') : !needless.test(inside);
     };
     await cp(join(modules, folder), join(directory, 'node_modules', folder), {
-      ...{ recursive: true, verbatimSymlinks: true, filter: isNeeded },
+      recursive: true,
+      verbatimSymlinks: true,
+      filter: isNeeded,
     });
   }
 }

@@ -19,8 +19,12 @@ test('a dry run makes all files of a release without network, and only prints wh
   const script = [join(root, 'scripts/release.ts'), '--dry-run', made];
   const { stdout } = await run(process.execPath, script, { cwd: home, env });
   assert.deepEqual((await readdir(made)).map((file) => file.replace(/-\d+\.\d+\.\d+/, '')).sort(), [
-    ...['SHA256SUMS', 'notes.md', 'sbom.cdx.json'],
-    ...['trellis-chart.tgz', 'trellis-run-client.tgz', 'trellis-run-trellis.tgz'],
+    'SHA256SUMS',
+    'notes.md',
+    'sbom.cdx.json',
+    'trellis-chart.tgz',
+    'trellis-run-client.tgz',
+    'trellis-run-trellis.tgz',
   ]);
   await run('sha256sum', ['--check', '--strict', 'SHA256SUMS'], { cwd: made });
   const commands = [...stdout.matchAll(/^\$ (\w+)/gm)].map(([, program]) => program);

@@ -33,7 +33,12 @@ try {
     if (account.identity.uid !== undefined)
       for (const one of [dir, own]) chownSync(one, account.uid, account.gid);
     const server = await startPostgres({
-      ...{ binDir, dir: own, account, user: 'trellis', password, signal: stopping.signal },
+      binDir,
+      dir: own,
+      account,
+      user: 'trellis',
+      password,
+      signal: stopping.signal,
       settings: { ...citusSettings, autovacuum: 'off' },
     });
     running.push(server);
@@ -75,7 +80,8 @@ try {
 /** All tests that read or write records: those of the module, and of what is kept beside it. */
 function recordTests(): string[] {
   const others = [
-    ...['server/app/figures.test.ts', 'server/ops/cluster/cluster.test.ts'],
+    'server/app/figures.test.ts',
+    'server/ops/cluster/cluster.test.ts',
     'server/functions/syncs/sync-routes.test.ts',
     'server/functions/context/tracked-checkpoints.test.ts',
     'server/functions/runs/claims.test.ts',

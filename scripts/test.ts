@@ -58,7 +58,9 @@ const child = spawn(
   process.execPath,
   [
     // On two cores: the slow files drive browsers and services, which have processes of their own.
-    ...['--test', `--test-concurrency=${isWhole || options.slow ? 3 : 4}`, '--test-timeout=180000'],
+    '--test',
+    `--test-concurrency=${isWhole || options.slow ? 3 : 4}`,
+    '--test-timeout=180000',
     '--test-global-setup=test/support/global-setup.ts',
     ...writeGroups(shardOf(groupsOf(files), { index, count }), groupsDirectory),
   ],

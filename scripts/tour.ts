@@ -65,7 +65,10 @@ async function mainJob(service: RunningService): Promise<void> {
   const spreadsheetId = await step('Load a spreadsheet into the sandbox', async () => {
     const account = 'ada@example.com';
     const { spreadsheetId } = (await sandbox('POST', 'spreadsheets', {
-      ...{ account, title: 'Postcodes', sheet: 'postcodes', csv: postcodesCsv(rowCount) },
+      account,
+      title: 'Postcodes',
+      sheet: 'postcodes',
+      csv: postcodesCsv(rowCount),
     })) as { spreadsheetId: string };
     return { came: `Postcodes is ${spreadsheetId} of ${account}`, value: spreadsheetId };
   });

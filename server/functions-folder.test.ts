@@ -60,7 +60,10 @@ function start({ isWatched }: { isWatched: boolean }) {
   const log = { info: note, warn: note, error: note } as unknown as Logger;
   const folder = createFunctionsFolder({
     ...deploys,
-    ...{ directory, environment: 'dev', isWatched, log },
+    directory,
+    environment: 'dev',
+    isWatched,
+    log,
   });
   open.push(folder);
   folder.start();
@@ -106,11 +109,20 @@ test('a folder is deployed once its integration is there, and again at each chan
   assert.deepEqual(await functions(), ['more 1', 'times 1']);
   // What came another way is not the folder's to remove.
   await deploy(deploys, {
-    ...{ environmentId, reconcile: 'none', origin: 'deploy', actor: 'key:1' },
+    environmentId,
+    reconcile: 'none',
+    origin: 'deploy',
+    actor: 'key:1',
     given: [
       {
-        ...{ integrationKey: 'shop', kind: 'action', name: 'pushed', code: actionCode(), source: null },
-        ...{ features: [], sdkVersion: null, path: [] },
+        integrationKey: 'shop',
+        kind: 'action',
+        name: 'pushed',
+        code: actionCode(),
+        source: null,
+        features: [],
+        sdkVersion: null,
+        path: [],
       },
     ],
   });

@@ -212,7 +212,15 @@ export async function startNode(
   const housekeeping = config.role === 'api' ? noHousekeeping : await startHousekeeping({ db, log });
   parts.push({ name: 'housekeeping', stop: housekeeping.stop });
   const app = await createApp({
-    ...{ config, log, db, vault, catalog, outbound, testClient, web, siblings },
+    config,
+    log,
+    db,
+    vault,
+    catalog,
+    outbound,
+    testClient,
+    web,
+    siblings,
     afterConnectionDeleted: housekeeping.removeOrphans,
     everyMinute: housekeeping.everyMinute,
   });
@@ -243,7 +251,9 @@ export async function openService(
   if (isServing) web.start();
   const setUpLink = isServing
     ? await prepareOwner(db, {
-        ...{ settings: config.signIn, baseUrl: config.baseUrl, at: new Date() },
+        settings: config.signIn,
+        baseUrl: config.baseUrl,
+        at: new Date(),
         hashPassword,
       })
     : undefined;
@@ -383,7 +393,9 @@ function enterNodes({
   let wereThere = true;
   return joinNodes(db, {
     name: [`${hostname()}:${config.port}`, name].filter((part) => part !== undefined).join('/'),
-    ...{ role: config.role, version, reload },
+    role: config.role,
+    version,
+    reload,
     onError: (error) => log.warn({ err: error }, "this node's heartbeat could not be written; it is retried"),
     onWorkers: (areThere) => {
       if (wereThere && !areThere)

@@ -77,8 +77,23 @@ test('no files import values of each other, and no more than two import types of
 
 /** `tools/` works on the tables of these modules; everything else it does by public interfaces. */
 const modulesForTools = [
-  ...['activity', 'auth-modes', 'brand', 'concurrency', 'connections', 'db', 'deliveries', 'environments'],
-  ...['errors', 'events', 'functions', 'http', 'integrations', 'outbound', 'providers', 'records', 'vault'],
+  'activity',
+  'auth-modes',
+  'brand',
+  'concurrency',
+  'connections',
+  'db',
+  'deliveries',
+  'environments',
+  'errors',
+  'events',
+  'functions',
+  'http',
+  'integrations',
+  'outbound',
+  'providers',
+  'records',
+  'vault',
 ];
 
 test('tools import the named modules of the service, and the CLI alone imports tools', () => {
@@ -111,8 +126,13 @@ test('the quota imports nothing of the proxy, which calls it', () => {
 const layersWithin: Record<string, string[][]> = {
   functions: [['isolation'], ['context'], ['deploys'], ['runs'], ['syncs', 'actions']],
   connections: [
-    ...[['store'], ['health'], ['revocation'], ['refresh']],
-    ...[['verify'], ['disconnect', 'import'], ['routes']],
+    ['store'],
+    ['health'],
+    ['revocation'],
+    ['refresh'],
+    ['verify'],
+    ['disconnect', 'import'],
+    ['routes'],
   ],
 };
 test('folders within functions and connections import only lower ones', () => {
@@ -145,7 +165,8 @@ test('every module has a layer, and neither sandbox nor SDK imports anything of 
 
 test('examples import packages and files of their own, so that they can be copied from here', () => {
   const own = globSync('examples/*/**/*.{ts,mjs,js}', {
-    ...{ cwd: root, exclude: (name: string) => name === 'node_modules' },
+    cwd: root,
+    exclude: (name: string) => name === 'node_modules',
   });
   assert.ok(own.length > 0);
   const wrong = own.filter((file) => {

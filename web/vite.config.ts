@@ -110,8 +110,13 @@ function client(): Plugin {
           resolveDir: join(import.meta.dirname, '../sdk'),
         },
         outfile: join(target, 'connect.js'),
-        ...{ bundle: true, minify: true, format: 'iife', globalName: 'TrellisConnect' },
-        ...{ target: 'es2022', charset: 'utf8', legalComments: 'none' },
+        bundle: true,
+        minify: true,
+        format: 'iife',
+        globalName: 'TrellisConnect',
+        target: 'es2022',
+        charset: 'utf8',
+        legalComments: 'none',
       });
       const directory = await mkdtemp(join(tmpdir(), 'trellis-client-'));
       try {

@@ -97,7 +97,9 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
     const isNew = store.account(connectionId) === undefined;
     const { title, tab } = chosenIn(found.metadata) ?? {};
     store.save({
-      ...{ connectionId, person, email: account?.email ?? null },
+      connectionId,
+      person,
+      email: account?.email ?? null,
       sheet: tab === undefined ? null : `${title}, ${tab}`,
       problem: problems[health.status],
     });
@@ -228,7 +230,9 @@ export function createSheets({ trellis, store, live }: { trellis: Trellis; store
   }
 
   return {
-    ...{ prepare, hear, session },
+    prepare,
+    hear,
+    session,
     append: (person: string, values: Record<string, string>) =>
       write(person, 'append-rows', { rows: [values] }),
     /** A record has no row number; the action finds the row. */

@@ -73,7 +73,8 @@ export function openStore(file: string) {
     remove: (connectionId: string) => void remove.run(connectionId),
     rows: (connectionId: string): Row[] =>
       list.all(connectionId).map(({ id, fields, cursor }) => ({
-        ...{ id: String(id), cursor: String(cursor) },
+        id: String(id),
+        cursor: String(cursor),
         fields: JSON.parse(String(fields)) as Row['fields'],
       })),
     /** Stores a batch in one transaction, before it is acknowledged to Trellis. Returns the removed rows. */

@@ -503,7 +503,11 @@ const SHEET_ROUTES: Record<string, ControlRoute> = {
 
   'GET /channels': (_request, { channels }) => ({
     channels: channels.list().map(({ id, address, fileId = null, expiresAt, messages }) => ({
-      ...{ id, address, file_id: fileId, expires_at: timeToWire(expiresAt), messages },
+      id,
+      address,
+      file_id: fileId,
+      expires_at: timeToWire(expiresAt),
+      messages,
     })),
   }),
 

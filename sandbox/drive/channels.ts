@@ -66,7 +66,12 @@ export class Channels {
     if (expiresAt <= now) throw badRequest('The channel would have expired already.');
     const { sub, clientId } = access;
     const channel: Channel = {
-      ...{ id: asked.id, token: asked.token, address: asked.address, expiresAt, fileId, messages: 0 },
+      id: asked.id,
+      token: asked.token,
+      address: asked.address,
+      expiresAt,
+      fileId,
+      messages: 0,
       resourceId: resourceIdOf(fileId ?? `changes of ${sub}`),
       resourceUri:
         fileId === undefined
@@ -78,7 +83,10 @@ export class Channels {
     this.#post(channel, { state: 'sync', changed: undefined });
     const { id, resourceId, resourceUri, token } = channel;
     return {
-      ...{ kind: 'api#channel', id, resourceId, resourceUri },
+      kind: 'api#channel',
+      id,
+      resourceId,
+      resourceUri,
       ...(token !== undefined && { token }),
       expiration: String(expiresAt),
     };

@@ -28,7 +28,10 @@ const operations: Readonly<Record<string, Operation>> = {
   [`DELETE ${ONE}`]: { name: 'delete', rpc: 'DriveFiles.Delete', route: ONE, scopes: WRITE },
   [`POST ${ONE}/watch`]: { name: 'watch', rpc: 'DriveFiles.Watch', route: `${ONE}/watch`, scopes: READ },
   'POST /drive/v3/changes/watch': {
-    ...{ name: 'watchChanges', rpc: 'DriveChanges.Watch', route: '/drive/v3/changes/watch', scopes: READ },
+    name: 'watchChanges',
+    rpc: 'DriveChanges.Watch',
+    route: '/drive/v3/changes/watch',
+    scopes: READ,
   },
   'GET /drive/v3/changes/startPageToken': {
     name: 'startPageToken',
@@ -37,7 +40,10 @@ const operations: Readonly<Record<string, Operation>> = {
     scopes: READ,
   },
   'POST /drive/v3/channels/stop': {
-    ...{ name: 'stopChannel', rpc: 'DriveChannels.Stop', route: '/drive/v3/channels/stop', scopes: READ },
+    name: 'stopChannel',
+    rpc: 'DriveChannels.Stop',
+    route: '/drive/v3/channels/stop',
+    scopes: READ,
   },
 };
 // The chunks of a resumable upload are sent to the address of its first request.

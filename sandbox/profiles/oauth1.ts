@@ -196,7 +196,10 @@ export class OAuth1Provider {
       status: 200,
       isJson: true,
       text: JSON.stringify({
-        ...{ ...account, method, path: url.pathname + url.search, bytes: Buffer.byteLength(body) },
+        ...account,
+        method,
+        path: url.pathname + url.search,
+        bytes: Buffer.byteLength(body),
         nonce: own.get('oauth_nonce'),
         response: { user: { name: '77' } },
         Response: { User: { NickName: '77', Name: 'Account 77' } },

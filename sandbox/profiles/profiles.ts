@@ -296,8 +296,17 @@ const departures: Record<string, Departures> = {
 
 /** Imported definitions: no departures are known. */
 const plain = [
-  ...['climate-fieldview', 'daniweb', 'drchrono', 'flat-io', 'furkot', 'linode'],
-  ...['npr-station-finder', 'shutterstock', 'signl4', 'zettle', 'clever'],
+  'climate-fieldview',
+  'daniweb',
+  'drchrono',
+  'flat-io',
+  'furkot',
+  'linode',
+  'npr-station-finder',
+  'shutterstock',
+  'signl4',
+  'zettle',
+  'clever',
 ];
 for (const name of plain) departures[name] = {};
 

@@ -67,7 +67,9 @@ export function createApi(env: CommandContext['env']): Api {
     post: async (path, body, headers) =>
       parseResult(
         await send({
-          ...{ method: 'POST', path, body: JSON.stringify(body) },
+          method: 'POST',
+          path,
+          body: JSON.stringify(body),
           headers: { ...headers, 'content-type': 'application/json' },
         }),
       ),
@@ -134,8 +136,12 @@ function sendRequest(origin: string, sent: Sent): Promise<Received> {
       );
     const length = body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) };
     const options = {
-      ...{ method, path, signal },
-      ...{ protocol: base.protocol, hostname: base.hostname.replace(/^\[|\]$/g, ''), port: base.port },
+      method,
+      path,
+      signal,
+      protocol: base.protocol,
+      hostname: base.hostname.replace(/^\[|\]$/g, ''),
+      port: base.port,
       headers: { ...headers, ...length },
     };
     const request = send(options, (response) => {

@@ -114,7 +114,8 @@ function deployBody(functions: readonly Compiled[]) {
     flowConfigs: functions
       .filter((one): one is Compiled & { kind: 'sync' | 'action' } => one.kind !== 'on_event')
       .map((compiled) => ({
-        ...{ syncName: compiled.name, providerConfigKey: compiled.integrationKey },
+        syncName: compiled.name,
+        providerConfigKey: compiled.integrationKey,
         type: compiled.kind,
         fileBody: fileBody(compiled),
       })),

@@ -26,7 +26,10 @@ export async function dryrunCommand(
   const { about, metadata } = live;
   print(`${functionPath(file)} for ${options.connectionId}, dry run`);
   const end = await runLocally({
-    ...{ code, kind: file.kind, about, metadata },
+    code,
+    kind: file.kind,
+    about,
+    metadata,
     input: options.input,
     checkpoint: options.checkpoint,
     stored: liveStored(api, { ref: live.ref, variant: options.variant }),

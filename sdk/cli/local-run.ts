@@ -91,7 +91,9 @@ export async function prepareLive(
     ref,
     connection,
     about: {
-      ...{ connectionId, providerConfigKey: integrationKey, variant },
+      connectionId,
+      providerConfigKey: integrationKey,
+      variant,
       provider,
       environmentName: integration.environmentName,
       ...(paginate && { paginate }),

@@ -20,7 +20,7 @@ after(async () => {
 });
 const quickstart = (env: Record<string, string>) =>
   runCommand(['quickstart', '--url', trellis.baseUrl, '--sandbox', trellis.sandbox.url], {
-    ...{ DATA_DIR: dataDir },
+    DATA_DIR: dataDir,
     ...env,
   });
 

@@ -226,8 +226,12 @@ test('a recording has no credentials from responses of the provider', async () =
   };
   const outcome = { records: {}, checkpoint: null, metadata: { last: 'renewed-meanwhile' } };
   const recording = finish({
-    ...{ function: 'api/syncs/me', recorded_at: new Date().toISOString(), about, metadata: {} },
-    ...{ checkpoint: null, outcome },
+    function: 'api/syncs/me',
+    recorded_at: new Date().toISOString(),
+    about,
+    metadata: {},
+    checkpoint: null,
+    outcome,
   });
   const text = JSON.stringify(recording);
   for (const secret of [given, 'renewed-meanwhile']) assert.ok(!text.includes(secret));
@@ -235,7 +239,8 @@ test('a recording has no credentials from responses of the provider', async () =
   const [call] = recording.calls;
   assert.deepEqual(call?.answer.headers, { 'x-page': '1' });
   assert.deepEqual(call.answer.body, {
-    ...{ spaces: 0, end: '' },
+    spaces: 0,
+    end: '',
     json: { echo: 'Bearer SECRET-credentials.apiKey', form: 'SECRET-credentials.nested.pass', id: 'kept' },
   });
 });
@@ -260,7 +265,8 @@ test('a run that is not reproducible or fails is not recorded', async () => {
   const blind = await runCommand(
     ['test', 'api/things', '--record', '--connection', 'acme', '--folder', folder],
     {
-      ...{ TRELLIS_URL: trellis.baseUrl, TRELLIS_SECRET_KEY: key },
+      TRELLIS_URL: trellis.baseUrl,
+      TRELLIS_SECRET_KEY: key,
     },
   );
   assert.match(blind.stderr, /lacks the scope connections:credentials/);

@@ -47,12 +47,17 @@ test('a running sync runs once more, and that run is followed, even if the sync 
   const printed: string[] = [];
   const done = await runDeployed(api, {
     target: { integrationKey: 'api', name: 'rows', kind: 'sync' },
-    ...{ connectionId: 'ada', variant: 'base', input: undefined, allowed: { Row: 7 } },
+    connectionId: 'ada',
+    variant: 'base',
+    input: undefined,
+    allowed: { Row: 7 },
     print: (line) => void printed.push(line),
   });
   assert.equal(done.run.id, '2');
   assert.deepEqual(JSON.parse(triggered), {
-    ...{ integration_id: 'api', connection_id: 'ada', syncs: [{ name: 'rows', variant: 'base' }] },
+    integration_id: 'api',
+    connection_id: 'ada',
+    syncs: [{ name: 'rows', variant: 'base' }],
     allow_mass_delete: { Row: 7 },
   });
   assert.equal(asked.filter((path) => path === '/functions/syncs/trigger').length, 1);

@@ -91,8 +91,12 @@ async function record(
     return 1;
   }
   const recording = finish({
-    ...{ function: functionPath(file), recorded_at: recordedAt.toISOString() },
-    ...{ about, metadata, checkpoint, outcome },
+    function: functionPath(file),
+    recorded_at: recordedAt.toISOString(),
+    about,
+    metadata,
+    checkpoint,
+    outcome,
     ...(input !== undefined && { input }),
   });
   const faults = await replayDifferences({ code, file, recording });

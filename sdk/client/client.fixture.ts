@@ -24,7 +24,11 @@ export async function openClientBench(env: Record<string, string> = {}): Promise
   const client = open();
   let count = 0;
   return {
-    ...{ service, client, open, integration, connectionId },
+    service,
+    client,
+    open,
+    integration,
+    connectionId,
     fresh<T extends object>() {
       count += 1;
       return client.connection(integration, connectionId).records<T>(`Place${count}`);

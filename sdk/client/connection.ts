@@ -63,8 +63,12 @@ export class Connection<B extends string = 'trellis'> {
   ): Records<T, B> {
     const { integration, id: connectionId } = this;
     return new Records<T, B>({
-      ...{ transport: this.#transport, brand: this.#brand },
-      ...{ integration, connectionId, model, variant },
+      transport: this.#transport,
+      brand: this.#brand,
+      integration,
+      connectionId,
+      model,
+      variant,
     });
   }
 

@@ -38,16 +38,16 @@ export type ErrorPayloads = {
 /** The encoding of each field in errors of Google's format, whose metadata are strings: text unchanged, all else as JSON. */
 type Encodings<P> = { [F in keyof P]: [Exclude<P[F], null>] extends [string] ? 'text' : 'json' };
 const health: Encodings<Health> = {
-  ...{
-    status: 'text',
-    state: 'text',
-    kind: 'text',
-    cause: 'text',
-    evidence: 'json',
-    since: 'text',
-    next_step: 'text',
-  },
-  ...{ reconnect: 'json', missing_scopes: 'json', warnings: 'json' },
+  status: 'text',
+  state: 'text',
+  kind: 'text',
+  cause: 'text',
+  evidence: 'json',
+  since: 'text',
+  next_step: 'text',
+  reconnect: 'json',
+  missing_scopes: 'json',
+  warnings: 'json',
 };
 const payloadEncodings: { [C in keyof ErrorPayloads]: Encodings<ErrorPayloads[C]> } = {
   connection_needs_reauth: health,

@@ -25,7 +25,9 @@ function copyOf(records: Records<City>, during: (at: 'before' | 'behind') => Pro
   const beginnings: boolean[] = [];
   const follow = async (options: Partial<FollowOptions> = {}) => {
     for await (const batch of records.follow({
-      ...{ consumer: 'copy', onExpired: 'restart', untilCaughtUp: true },
+      consumer: 'copy',
+      onExpired: 'restart',
+      untilCaughtUp: true,
       ...options,
     })) {
       await during('before');

@@ -19,11 +19,13 @@ before(async () => {
   bench = await openClientBench({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8,::1/128' });
   const { client, service } = bench;
   await client.integrations.create({
-    ...{ provider: 'private-api-key', unique_key: 'own' },
+    provider: 'private-api-key',
+    unique_key: 'own',
     integration_config: { base_url: `${provider.url}/api` },
   });
   await client.connections.create({
-    ...{ provider_config_key: 'own', connection_id: 'one' },
+    provider_config_key: 'own',
+    connection_id: 'one',
     credentials: { type: 'API_KEY', apiKey },
   });
   own = client.connection('own', 'one');
@@ -257,7 +259,10 @@ test('no address leads away from the provider, or with the key to another route 
 test('a ticket calls paths, and complete URLs if baseUrl is set', async () => {
   answer = echo;
   const { ticket } = await bench.client.tickets.create({
-    ...{ provider_config_key: 'own', connection_id: 'one', methods: ['GET'], paths: ['/v1/**'] },
+    provider_config_key: 'own',
+    connection_id: 'one',
+    methods: ['GET'],
+    paths: ['/v1/**'],
   });
   const client = bench.open({ key: ticket });
   const held = client.connection('own', 'one');
@@ -279,7 +284,9 @@ test("Google's own client takes it as its fetch", async () => {
     ['7', 'Oslo'],
   ]);
   await sheets.spreadsheets.values.append({
-    ...{ spreadsheetId, range: 'cities', valueInputOption: 'RAW' },
+    spreadsheetId,
+    range: 'cities',
+    valueInputOption: 'RAW',
     requestBody: { values: [['8', 'Rome']] },
   });
   const answered = await google.fetch(`/v4/spreadsheets/${spreadsheetId}/values/cities`);

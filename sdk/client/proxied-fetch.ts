@@ -200,10 +200,14 @@ export class ProviderUrls {
 
   async #fetch(integration: string, signal: AbortSignal): Promise<string> {
     const { data } = await this.#transport.json<Answer<'GET /integrations/{key}'>>({
-      ...{ route: 'GET /integrations/{key}', path: { key: integration }, signal },
+      route: 'GET /integrations/{key}',
+      path: { key: integration },
+      signal,
     });
     const provider = await this.#transport.json<Answer<'GET /providers/{provider}'>>({
-      ...{ route: 'GET /providers/{provider}', path: { provider: data.provider }, signal },
+      route: 'GET /providers/{provider}',
+      path: { provider: data.provider },
+      signal,
     });
     const { base_url = '' } = (provider.data.proxy ?? {}) as { base_url?: string };
     // Settings of the integration, such as a host.

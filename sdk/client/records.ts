@@ -177,7 +177,8 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     const open = () =>
       transport.raw({
         ...this.#sent('GET /records/export'),
-        ...{ query, signal },
+        query,
+        signal,
         headers: { ...this.#headers(), accept: 'application/x-ndjson' },
       });
     return exportedRecords<StoredRecord<T, B>>(open, { endKey: `_${brand}_export`, signal });
@@ -217,7 +218,8 @@ export class Records<T extends object = Record<string, unknown>, B extends strin
     for (;;) {
       const { count, has_more } = await this.#target.transport.json<Answer<'PATCH /records/prune'>>({
         ...this.#sent('PATCH /records/prune'),
-        ...{ body, signal },
+        body,
+        signal,
       });
       pruned += count;
       onProgress?.({ pruned, total: Math.max(total ?? 0, pruned) });

@@ -30,7 +30,8 @@ after(() => bench.close());
 
 test('integrations are created, read, changed and deleted', async () => {
   const made = await client.integrations.create({
-    ...{ provider: 'private-api-key', unique_key: 'own' },
+    provider: 'private-api-key',
+    unique_key: 'own',
     integration_config: { base_url: 'https://api.example.com' },
   });
   assert.equal(made.unique_key, 'own');
@@ -53,11 +54,14 @@ test('integrations are created, read, changed and deleted', async () => {
 test('connections are listed by pages, each once, even if some are created meanwhile', async () => {
   const create = (id: string) =>
     client.connections.create({
-      ...{ provider_config_key: 'many', connection_id: id, tags: { team: id.slice(0, 1) } },
+      provider_config_key: 'many',
+      connection_id: id,
+      tags: { team: id.slice(0, 1) },
       credentials: { type: 'API_KEY', apiKey: 'a-key-of-a-user' },
     });
   await client.integrations.create({
-    ...{ provider: 'private-api-key', unique_key: 'many' },
+    provider: 'private-api-key',
+    unique_key: 'many',
     integration_config: { base_url: 'https://api.example.com' },
   });
   for (let at = 0; at < 23; at += 1) await create(`${at % 2 === 0 ? 'a' : 'b'}${at}`);
@@ -88,11 +92,13 @@ test('a connection is read with the fields that the key may read, changed, refre
   assert.deepEqual([after.tags, after.metadata], [{ team: 'sales' }, { a: 1, b: 3 }]);
 
   await connections.create({
-    ...{ provider_config_key: integration, connection_id: 'imported' },
+    provider_config_key: integration,
+    connection_id: 'imported',
     credentials: { type: 'OAUTH2', access_token: 'ya29.of-nobody', expires_at: '2020-01-01T00:00:00Z' },
   });
   assert.deepEqual(await connections.delete(integration, 'imported', { revoke: 'never' }), {
-    ...{ success: true, revocation: 'none' },
+    success: true,
+    revocation: 'none',
   });
   await assert.rejects(connections.delete(integration, 'imported'), (error) => {
     return isTrellisError(error, 'unknown_connection');
@@ -102,7 +108,8 @@ test('a connection is read with the fields that the key may read, changed, refre
 test('a connection that needs reauthorization has its cause and the body of a reconnect session', async () => {
   const { integration } = bench;
   await client.connections.create({
-    ...{ provider_config_key: integration, connection_id: 'dead' },
+    provider_config_key: integration,
+    connection_id: 'dead',
     credentials: { type: 'OAUTH2', access_token: 'ya29.old', expires_at: '2020-01-01T00:00:00Z' },
   });
   const dead = client.connection(integration, 'dead');
@@ -154,8 +161,10 @@ test('any other route is called by its name, with types', async () => {
   assert.equal(data.webhook_url, null);
   const made = await client.request('POST /tickets', {
     body: {
-      ...{ provider_config_key: bench.integration, connection_id: bench.connectionId },
-      ...{ methods: ['GET'], paths: ['/**'] },
+      provider_config_key: bench.integration,
+      connection_id: bench.connectionId,
+      methods: ['GET'],
+      paths: ['/**'],
     },
   });
   assert.match(made.data.ticket, /^trt_/);
@@ -201,7 +210,8 @@ test('a run without an available result is not_found immediately, even while it 
 
   const { integration } = bench;
   await client.connections.create({
-    ...{ provider_config_key: integration, connection_id: 'leaving' },
+    provider_config_key: integration,
+    connection_id: 'leaving',
     credentials: { type: 'OAUTH2', access_token: 'ya29.x', expires_at: '2100-01-01T00:00:00Z' },
   });
   const ofLeaving = await client.connection(integration, 'leaving').actions.runAsync('waits');

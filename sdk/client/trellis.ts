@@ -68,7 +68,10 @@ export class Trellis<B extends string = 'trellis'> {
       refuseSecretInBrowser(key, brand ?? 'trellis');
     }
     const transport = new Transport({
-      ...{ url: url.replace(/[?#].*$/, '').replace(/\/+$/, ''), key, timeoutMs, retries },
+      url: url.replace(/[?#].*$/, '').replace(/\/+$/, ''),
+      key,
+      timeoutMs,
+      retries,
       // Read at each call, so that a later replacement of the global takes effect.
       fetch: fetch ?? ((input, init) => globalThis.fetch(input, init)),
     });

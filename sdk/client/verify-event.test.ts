@@ -7,7 +7,10 @@ import { isTrellisError, type KnownCode, type TrellisEvent, verifyEvent, verifyH
 const newKey = () => `whsec_${randomBytes(32).toString('base64')}`;
 const secret = newKey();
 const body = JSON.stringify({
-  ...{ id: 'e1', type: 'connection.created', environment: 'dev', created_at: '2026-11-21T10:13:59.733Z' },
+  id: 'e1',
+  type: 'connection.created',
+  environment: 'dev',
+  created_at: '2026-11-21T10:13:59.733Z',
   data: { connection_id: 'zoë' },
 });
 const signed = (at = new Date(), key = secret, text = body) => ({

@@ -49,8 +49,14 @@ export type ModuleLocations = { paths: Record<string, string[]>; typeRoots: stri
 /** The compiler options for functions. */
 export function compilerOptions({ paths, typeRoots }: ModuleLocations): object {
   return {
-    ...{ target: 'esnext', lib: ['esnext'], module: 'esnext', moduleResolution: 'bundler' },
-    ...{ strict: true, noEmit: true, skipLibCheck: true, allowImportingTsExtensions: true },
+    target: 'esnext',
+    lib: ['esnext'],
+    module: 'esnext',
+    moduleResolution: 'bundler',
+    strict: true,
+    noEmit: true,
+    skipLibCheck: true,
+    allowImportingTsExtensions: true,
     ...(typeRoots === undefined ? { types: [] } : { types: ['node'], typeRoots }),
     ...(Object.keys(paths).length > 0 && { paths }),
   };

@@ -117,7 +117,10 @@ export class TrellisConnectElement extends Base {
     const token = attribute('session-token') ?? (tokenUrl && (() => fetchToken(tokenUrl, signal)));
     if (token === undefined) throw noToken;
     return {
-      ...{ url, token, integration: attribute('integration'), lang: attribute('lang') },
+      url,
+      token,
+      integration: attribute('integration'),
+      lang: attribute('lang'),
       mode: attribute('mode') === 'frame' ? 'frame' : 'popup',
       theme: attribute('theme') as ConnectOptions['theme'],
     };

@@ -12,9 +12,27 @@ const bundleName = 'function.js';
 const modules = new Set(['buffer', 'crypto', 'events', 'stream', 'url', 'util']);
 /** The globals of functions in the service other than those of the language. */
 const platformGlobals = new Set([
-  ...['AbortController', 'AbortSignal', 'Blob', 'Buffer', 'DOMException', 'Event', 'EventTarget'],
-  ...['TextDecoder', 'TextEncoder', 'URL', 'URLSearchParams', 'atob', 'btoa', 'queueMicrotask', 'global'],
-  ...['setTimeout', 'setInterval', 'setImmediate', 'clearTimeout', 'clearInterval', 'clearImmediate'],
+  'AbortController',
+  'AbortSignal',
+  'Blob',
+  'Buffer',
+  'DOMException',
+  'Event',
+  'EventTarget',
+  'TextDecoder',
+  'TextEncoder',
+  'URL',
+  'URLSearchParams',
+  'atob',
+  'btoa',
+  'queueMicrotask',
+  'global',
+  'setTimeout',
+  'setInterval',
+  'setImmediate',
+  'clearTimeout',
+  'clearInterval',
+  'clearImmediate',
 ]);
 /** The globals of the language that the service removes. */
 const removedGlobals = ['Atomics', 'FinalizationRegistry', 'SharedArrayBuffer', 'WeakRef', 'WebAssembly'];

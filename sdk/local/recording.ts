@@ -193,7 +193,9 @@ function requestOf(call: OutgoingCall, redactor: Redactor): RecordedRequest {
   params.sort();
   const request = {
     call: formatCall(call),
-    ...{ kind: call.name, method, endpoint: url ?? `/${(endpoint ?? '').replace(/^\/+/, '')}` },
+    kind: call.name,
+    method,
+    endpoint: url ?? `/${(endpoint ?? '').replace(/^\/+/, '')}`,
     query: params.toString(),
     ...(baseUrlOverride !== undefined && { base_url: baseUrlOverride }),
     ...(call.body !== undefined && call.body.length > 0 && { body: bodyIn(call.body) }),
@@ -204,7 +206,9 @@ function requestOf(call: OutgoingCall, redactor: Redactor): RecordedRequest {
 function responseOf({ value, body }: CallResponse, redactor: Redactor): RecordedCall['answer'] {
   const { status, statusText, url, headers } = value;
   const response = {
-    ...{ status, status_text: statusText, headers: recordableHeaders(headers) },
+    status,
+    status_text: statusText,
+    headers: recordableHeaders(headers),
     ...(url !== undefined && { url }),
     body: body.length === 0 ? null : bodyIn(body),
   };

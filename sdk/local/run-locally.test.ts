@@ -23,7 +23,12 @@ function dryRun(
       async exec(nango) { ${body} },
     };`;
   const run = runLocally({
-    ...{ code, kind: 'sync', input: undefined, metadata: {}, checkpoint, stored },
+    code,
+    kind: 'sync',
+    input: undefined,
+    metadata: {},
+    checkpoint,
+    stored,
     about: { ...place, provider: 'any', environmentName: 'dev', variant: 'base' },
     log: (_level, text) => lines.push(String(text)),
     reads: {

@@ -58,7 +58,8 @@ export async function runLocally(run: LocalRun): Promise<LocalEnd> {
     return {
       outcome: { ...effects.outcome(), error: errorOf(error) },
       locations: locationsOf(error.stack, run.code),
-      ...{ misfits: effects.misfits, notes: effects.notes },
+      misfits: effects.misfits,
+      notes: effects.notes,
     };
   } finally {
     Error.stackTraceLimit = stackTraceLimit;

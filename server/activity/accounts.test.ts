@@ -29,8 +29,13 @@ before(async () => {
   const make = async (key: string, of = environmentId) =>
     (
       await createIntegration(db, {
-        ...{ vault, catalog, testClient: undefined },
-        ...{ environmentId: of, key, provider: 'google-sheet', client },
+        vault,
+        catalog,
+        testClient: undefined,
+        environmentId: of,
+        key,
+        provider: 'google-sheet',
+        client,
       })
     ).id;
   const [sheet, drive, far] = [await make('sheet'), await make('drive'), await make('sheet', 2)];
@@ -49,8 +54,10 @@ before(async () => {
   await connect(far, 'far', 'ada@example.com');
   for (let n = 0; n < 21; n += 1) await connect(sheet, `many-${n}`, 'many@example.com');
   const entries = Array.from({ length: 300 }, (_, n) => ({
-    ...{ at: new Date(Date.UTC(2026, 0, 1 + (n % 3), 10, 0, n)).toISOString(), path: `/${n}` },
-    ...{ integration: n % 4 === 0 ? 'drive' : 'sheet', connection: n % 3 === 0 ? 'bob' : 'ada' },
+    at: new Date(Date.UTC(2026, 0, 1 + (n % 3), 10, 0, n)).toISOString(),
+    path: `/${n}`,
+    integration: n % 4 === 0 ? 'drive' : 'sheet',
+    connection: n % 3 === 0 ? 'bob' : 'ada',
     ...(n % 10 === 0 && { status: 'failed' as const }),
   }));
   // IDs ascend, so they are logged in the order of their times.

@@ -40,7 +40,12 @@ const noChain: Buffer = Buffer.alloc(32);
 export function canonicalText(entry: ChainedEntry, position: number): string {
   const { id, createdAt, environmentId, actor, action, target, details } = entry;
   return canonicalJson({
-    ...{ id, position, actor, action, target, details },
+    id,
+    position,
+    actor,
+    action,
+    target,
+    details,
     created_at: createdAt,
     environment_id: environmentId,
   });

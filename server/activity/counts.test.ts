@@ -94,7 +94,10 @@ async function total(filter: Filter, stepS: number, at?: Date) {
 
 async function hoursOf(filter: Filter, more: { kept?: Kept; now?: Date } = {}) {
   const { hours, isAtLeast } = await countOperations(database.db, {
-    ...{ filter: { environmentId, ...filter }, kept, now, ...more },
+    filter: { environmentId, ...filter },
+    kept,
+    now,
+    ...more,
   });
   return { count: hours.reduce((sum, hour) => sum + hour.count, 0), isAtLeast };
 }
@@ -112,8 +115,15 @@ async function countRows({ from, to, type, status, integration, endpoint, sync, 
        and ($8::text is null or details ->> 'kind' = 'sync' and details ->> 'function' = $8)
        and ($9::text is null or details ->> 'variant' = $9)`,
     [
-      ...[environmentId, from, to, type ?? null, status ?? null, integration ?? null],
-      ...[endpoint === undefined ? null : String(endpoint), sync ?? null, variant ?? null],
+      environmentId,
+      from,
+      to,
+      type ?? null,
+      status ?? null,
+      integration ?? null,
+      endpoint === undefined ? null : String(endpoint),
+      sync ?? null,
+      variant ?? null,
     ],
   );
   return row!;
@@ -156,11 +166,12 @@ const filter: fc.Arbitrary<Filter> = fc
       .tuple(fc.integer({ min: -90, max: 3600 }), fc.integer({ min: 0, max: 3690 }))
       .map(([a, b]) => minutes(Math.min(a, b), Math.max(a, b))),
     of: fc.constantFrom<Omit<Filter, 'from' | 'to'>>(
-      ...[{}, { type: 'proxy' as const }, { status: 'failed' as const }, { integration: 'sheet' }],
-      ...[
-        { type: 'delivery' as const, endpoint: 2 },
-        { type: 'run' as const, sync: 'rows' },
-      ],
+      {},
+      { type: 'proxy' as const },
+      { status: 'failed' as const },
+      { integration: 'sheet' },
+      { type: 'delivery' as const, endpoint: 2 },
+      { type: 'run' as const, sync: 'rows' },
       { type: 'run' as const, sync: 'rows', variant: 'other', status: 'failed' as const },
     ),
   })
@@ -314,7 +325,9 @@ test('invented names fill no table, and hide no call', async () => {
     integration: `no-${n}\0`,
   }));
   const runs = Array.from({ length: 3_000 }, (_, n) => ({
-    ...{ at, type: 'run' as const, integration: 'sheet' },
+    at,
+    type: 'run' as const,
+    integration: 'sheet',
     details: { kind: 'sync', function: 'rows', variant: `v-${n}` },
   }));
   await log([...invented, ...runs]);
@@ -332,7 +345,8 @@ test('invented names fill no table, and hide no call', async () => {
   assert.deepEqual(await hoursOf({ ...range, ...named }), { count: 1_000, isAtLeast: true });
   assert.deepEqual(await hoursOf(range), { count: 6_000, isAtLeast: false });
   const { isAtLeast } = await groupsOf(database.db, {
-    ...{ by: 'function', now },
+    by: 'function',
+    now,
     filter: { environmentId, type: 'run', sync: 'rows', ...range },
   });
   assert.equal(isAtLeast, true);
@@ -341,7 +355,9 @@ test('invented names fill no table, and hide no call', async () => {
 test('a variant alone chooses runs, not the operations that have no variant', async () => {
   const at = new Date(firstMs);
   const run = (variant: string) => ({
-    ...{ at, type: 'run' as const, integration: 'sheet' },
+    at,
+    type: 'run' as const,
+    integration: 'sheet',
     details: { kind: 'sync', function: 'rows', variant },
   });
   await log([run('eu'), run('eu'), run('us'), { at }, { at, type: 'refresh' }]);
@@ -431,7 +447,8 @@ test('with a connection or a text, rows are counted up to a bound, and the respo
   const ofAda = { connection: 'ada', ...minutes(0, 1) };
   assert.deepEqual(await hoursOf(ofAda), { count: 30, isAtLeast: false });
   assert.deepEqual(await hoursOf(ofAda, { kept: { sampleRate: 0.1, keptDays: 15 } }), {
-    ...{ count: 30, isAtLeast: true },
+    count: 30,
+    isAtLeast: true,
   });
   assert.deepEqual(await hoursOf(ofAda, { now: later }), { count: 30, isAtLeast: true });
 });

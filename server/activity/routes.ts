@@ -214,7 +214,9 @@ export function activityRoutes(
     },
     async ({ params: { id }, caller }) => {
       const { messages, ...found } = await getOperation(db, {
-        ...{ environmentId: caller.environmentId, id, vault },
+        environmentId: caller.environmentId,
+        id,
+        vault,
       });
       const [operation] = await operationsToWire(db, { operations: [found], caller });
       return {

@@ -42,7 +42,9 @@ async function serve(
     isRootAlias: () => false,
   });
   tailRoute(app, {
-    ...{ db: database.db, now: () => new Date(), authorizeAgain },
+    db: database.db,
+    now: () => new Date(),
+    authorizeAgain,
     timing: { pollMs: 5, heartbeatMs: 60_000, stallMs: 60_000, lingerMs: 60_000, ...timing },
   });
   await app.listen({ host: '127.0.0.1', port: 0 });

@@ -326,8 +326,18 @@ function failing(t: TestContext, failures: (() => Error)[]) {
 
 test('an outage does not count against a batch, nor does an error that passes', async (t) => {
   const { activity, lines, pass, tries, end } = failing(t, [
-    ...[away, away, away, away, deadlock, deadlock, deadlock, deadlock, away],
-    ...[refusal, deadlock, refusal],
+    away,
+    away,
+    away,
+    away,
+    deadlock,
+    deadlock,
+    deadlock,
+    deadlock,
+    away,
+    refusal,
+    deadlock,
+    refusal,
   ]);
   activity.log(operation());
   for (let n = 0; n < 13; n += 1) await pass(1_000);

@@ -40,7 +40,16 @@ export function createFunctions(app: App, parts: Parts) {
   const runtime = createRuntime(sdkParts, { maxProcesses: maxQueued + maxWaitedFor });
   const candidates = createUnsavedConnections(reader, { vault, now });
   const executing = {
-    ...{ db, vault, brand, baseUrl, webhookBaseUrl, reader, credentials, outbound, runtime, activity },
+    db,
+    vault,
+    brand,
+    baseUrl,
+    webhookBaseUrl,
+    reader,
+    credentials,
+    outbound,
+    runtime,
+    activity,
     proxy: createInnerProxy({
       brand,
       createFront: (known, causeOf) =>
@@ -57,7 +66,13 @@ export function createFunctions(app: App, parts: Parts) {
     await runtime.close();
   });
   const watching = {
-    ...{ db, catalog, reader, credentials, webhookBaseUrl, log, now },
+    db,
+    catalog,
+    reader,
+    credentials,
+    webhookBaseUrl,
+    log,
+    now,
     fetchFor: outbound.fetchFor,
     isSandboxOn: parts.isSandboxOn,
   };
@@ -71,14 +86,22 @@ export function createFunctions(app: App, parts: Parts) {
         };
   const ownHooks = config.functions.isOn
     ? createOnEvents({
-        ...{ db, log, now, runner: means.runner, judge: means.judge },
+        db,
+        log,
+        now,
+        runner: means.runner,
+        judge: means.judge,
         startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
         resumeSyncs: (tx, { connection, at }) => resumeSyncsOf(tx, { connectionId: connection.id, at }),
       })
     : noHooks;
   const deploys = { db, describe: means.describe, now, afterDeploy: startNewSyncs };
   return {
-    ...{ runner, runtime, watching, deploys, judge: means.judge },
+    runner,
+    runtime,
+    watching,
+    deploys,
+    judge: means.judge,
     hooks: endsChannels(ownHooks, watching),
     actions: createActions({ db, connections: reader, runner: means.runner, now }),
     shipped: createShipped({ ...deploys, log, bundles: bundleShipped }),

@@ -16,7 +16,10 @@ async function health(key = trellis.keys.dev) {
 }
 const nothing = {
   connections: { active: 0, needs_reauth: 0, blocked: 0 },
-  ...{ syncs: [], endpoints: [], integrations: [], quotas: [] },
+  syncs: [],
+  endpoints: [],
+  integrations: [],
+  quotas: [],
 };
 
 test('an environment without connections has no problems', async () => {
@@ -76,9 +79,13 @@ test('each problem is counted once, in its environment', async () => {
   );
   const own = await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'google-sheet', integration_id: 'own', display_name: 'Our sheets' },
+      provider: 'google-sheet',
+      integration_id: 'own',
+      display_name: 'Our sheets',
       credentials: {
-        ...{ type: 'OAUTH2', client_id: '123-one.apps.googleusercontent.com', client_secret: 'secret' },
+        type: 'OAUTH2',
+        client_id: '123-one.apps.googleusercontent.com',
+        client_secret: 'secret',
       },
     },
   });
@@ -109,7 +116,9 @@ test('each problem is counted once, in its environment', async () => {
     ],
     integrations: [
       {
-        ...{ integration_id: 'own', display_name: 'Our sheets', cause: 'client_refused' },
+        integration_id: 'own',
+        display_name: 'Our sheets',
+        cause: 'client_refused',
         since: '2026-01-01T00:00:00.000Z',
       },
     ],
@@ -118,17 +127,26 @@ test('each problem is counted once, in its environment', async () => {
     (endpoints as Record<string, unknown>[]).map(({ id: _, ...one }) => one),
     [
       {
-        ...{ url: 'https://gone.example/hook', disabled: true, failures: 0 },
+        url: 'https://gone.example/hook',
+        disabled: true,
+        failures: 0,
         failing_since: '2026-01-01T00:00:00.000Z',
       },
       {
-        ...{ url: 'https://open.example/hook', disabled: false, failures: 7 },
+        url: 'https://open.example/hook',
+        disabled: false,
+        failures: 7,
         failing_since: '2026-01-02T00:00:00.000Z',
       },
     ],
   );
   assert.deepEqual((quotas as unknown[])[0], {
-    ...{ integration_id: 'own', name: reads, limit: 300, window_s: 60, used: 270, closed_until: null },
+    integration_id: 'own',
+    name: reads,
+    limit: 300,
+    window_s: 60,
+    used: 270,
+    closed_until: null,
   });
   assert.deepEqual(await health(trellis.keys.prod), nothing);
 });

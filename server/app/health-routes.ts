@@ -77,10 +77,15 @@ export function healthRoutes(app: App, { db, reading }: { db: Db; reading: Integ
       return {
         connections,
         syncs: syncs.map(({ integrationKey, function: name, count }) => ({
-          ...{ integration_id: integrationKey, function: name, failing: count },
+          integration_id: integrationKey,
+          function: name,
+          failing: count,
         })),
         endpoints: endpoints.map(({ id, url, disabledCause, failures, failingSince }) => ({
-          ...{ id, url, disabled: disabledCause !== null, failures },
+          id,
+          url,
+          disabled: disabledCause !== null,
+          failures,
           failing_since: failingSince?.toISOString() ?? null,
         })),
         integrations: integrations.flatMap(({ key, displayName, fault }) =>
@@ -91,7 +96,11 @@ export function healthRoutes(app: App, { db, reading }: { db: Db; reading: Integ
         quotas: integrations
           .flatMap(({ id, key }) =>
             (uses.get(id) ?? []).map(({ name, limit, windowS, used, closedUntil }) => ({
-              ...{ integration_id: key, name, limit, window_s: windowS, used },
+              integration_id: key,
+              name,
+              limit,
+              window_s: windowS,
+              used,
               closed_until: closedUntil?.toISOString() ?? null,
             })),
           )

@@ -66,12 +66,26 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
   const observer = createObserver({ db, log, reader, now });
   const quota = createQuota({ db });
   const proxying = {
-    ...{ brand, log, isRootAlias, credentials, outbound, observer, quota, activity },
+    brand,
+    log,
+    isRootAlias,
+    credentials,
+    outbound,
+    observer,
+    quota,
+    activity,
     connections: reader,
   };
   const mailer = createMailer({ smtp: config.smtp, log });
   const deliverer = createDeliverer({
-    ...{ db, vault, brand, baseUrl, log, activity, mailer, nowMs },
+    db,
+    vault,
+    brand,
+    baseUrl,
+    log,
+    activity,
+    mailer,
+    nowMs,
     fetch: outbound.fetchFor({ isTest: false, purpose: 'endpoints' }),
     authModeOf: async ({ environmentId, provider }) => {
       const known = await catalogOfEnvironment(db, { catalog, environmentId, names: [provider] });
@@ -79,10 +93,32 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
     },
   });
   return {
-    ...{ config, log, db, vault, catalog, outbound, testClient, brand },
-    ...{ baseUrl, callbackBaseUrl, webhookBaseUrl },
-    ...{ now, nowMs, steadyMs, reading, isRootAlias, reader, fetchFor, transitions, activity, credentials },
-    ...{ observer, quota, proxying, mailer, deliverer },
+    config,
+    log,
+    db,
+    vault,
+    catalog,
+    outbound,
+    testClient,
+    brand,
+    baseUrl,
+    callbackBaseUrl,
+    webhookBaseUrl,
+    now,
+    nowMs,
+    steadyMs,
+    reading,
+    isRootAlias,
+    reader,
+    fetchFor,
+    transitions,
+    activity,
+    credentials,
+    observer,
+    quota,
+    proxying,
+    mailer,
+    deliverer,
     isSandboxOn: testClient !== undefined,
   };
 }

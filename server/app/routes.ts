@@ -66,7 +66,11 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
   const keys = createKeyReader({ db, vault, now: nowMs, clock: steadyMs });
   const passwords = createPasswords();
   const signIn = lazySignIn({
-    ...{ config, db, log, now, passwords },
+    config,
+    db,
+    log,
+    now,
+    passwords,
     secret: await signInSecret(db, vault),
     fetch: outbound.fetchFor({ isTest: false, purpose: 'sign-in' }),
     mailer,
@@ -84,7 +88,14 @@ export async function createCallers({ config, log, db, vault, outbound, ...parts
   const keyRates = createKeyRates({ db, nowMs: steadyMs });
   const { trustedProxies } = config;
   return {
-    ...{ keys, keyRates, mailer, passwords, signIn, people, rights, cookies },
+    keys,
+    keyRates,
+    mailer,
+    passwords,
+    signIn,
+    people,
+    rights,
+    cookies,
     rates: createRateLimits({
       ...config.limits,
       ofKey: keyRates.take,
@@ -101,7 +112,9 @@ export async function createServer(parts: Parts, callers: Callers): Promise<App>
   const { config, log, db, baseUrl, isRootAlias, proxying } = parts;
   const { authenticate, guard, rates, keyRates } = callers;
   const interceptor = createProxy({
-    ...{ ...proxying, authenticate, rates },
+    ...proxying,
+    authenticate,
+    rates,
     ownOnly: Object.entries(strictTransport(baseUrl)).flat(),
   });
   const { overloadDelayMs, maxConnections, bodyBytes } = config.limits;
@@ -151,7 +164,10 @@ export async function addRoutes(
   userRoutes(app, ofUsers);
   invitationRoutes(app, ofUsers);
   environmentRoutes(app, {
-    ...{ db, vault, now, requireOwner: rights.requireOwner },
+    db,
+    vault,
+    now,
+    requireOwner: rights.requireOwner,
     afterChange: () => {
       people.forget();
       keys.forgetAll();
@@ -159,34 +175,63 @@ export async function addRoutes(
   });
   variableRoutes(app, { db, vault });
   keyRoutes(app, {
-    ...{ db, now, perKey: config.limits.perKey },
-    ...{ requireRole: rights.requireRole, afterChange: keys.forget },
+    db,
+    now,
+    perKey: config.limits.perKey,
+    requireRole: rights.requireRole,
+    afterChange: keys.forget,
   });
   providerRoutes(app, {
-    ...{ db, catalog, baseUrl, callbackBaseUrl },
+    db,
+    catalog,
+    baseUrl,
+    callbackBaseUrl,
     directories: [...(config.providersDir === undefined ? [] : [config.providersDir]), providersDirectory],
   });
   definitionRoutes(app, { db, catalog, baseUrl, callbackBaseUrl, now });
   integrationRoutes(app, {
-    ...{ db, reading, baseUrl, webhookBaseUrl, now },
+    db,
+    reading,
+    baseUrl,
+    webhookBaseUrl,
+    now,
     afterChange: (at) => reader.forgetIntegration(at),
     usageOf: async ({ environmentId, integrations }) => {
       const counts = await countByIntegration(db, environmentId);
       const quotas = await quotaUse(db, integrations);
       const sunsets = await findSunsets(db, { integrations, at: now() });
       return ({ id }) => ({
-        ...{ connections: counts.get(id) ?? noConnections(), quota: quotas.get(id) ?? [] },
+        connections: counts.get(id) ?? noConnections(),
+        quota: quotas.get(id) ?? [],
         sunsets: sunsets.get(id) ?? [],
       });
     },
   });
   connectionRoutes(app, {
-    ...{ db, reading, reader, credentials, hooks, fetchFor: outbound.fetchFor, log, now },
+    db,
+    reading,
+    reader,
+    credentials,
+    hooks,
+    fetchFor: outbound.fetchFor,
+    log,
+    now,
     afterDelete: afterConnectionDeleted,
   });
   await connectRoutes(app, {
-    ...{ db, reading, reader, hooks, fetchFor, brand, baseUrl, log, activity, now, guard },
-    ...{ callbackBaseUrl, trustedProxies: config.trustedProxies },
+    db,
+    reading,
+    reader,
+    hooks,
+    fetchFor,
+    brand,
+    baseUrl,
+    log,
+    activity,
+    now,
+    guard,
+    callbackBaseUrl,
+    trustedProxies: config.trustedProxies,
   });
   proxyRoutes(app, { db, vault, connections: reader, now });
   recordRoutes(app, { db, brand, connections: reader, activity, now });
@@ -196,7 +241,8 @@ export async function addRoutes(
   eventRoutes(app, { db });
   activityRoutes(app, { db, vault, now, activity, kept: parts.config.activity });
   tailRoute(app, {
-    ...{ db, now },
+    db,
+    now,
     authorizeAgain: async (request) =>
       proxyCallerOf(request, {
         authenticate: { key: keys.reread, ticket: keys.ticket, cookies },
@@ -214,20 +260,42 @@ export async function addRoutes(
   runRoutes(app, { db, vault, now, poke: runner.poke, open });
   actionRoutes(app, { actions, connections: reader, open });
   setUpRoutes(app, {
-    ...{ db, vault, reading, brand, now, actions, shipped, open },
-    ...{ connections: reader, poke: runner.poke },
+    db,
+    vault,
+    reading,
+    brand,
+    now,
+    actions,
+    shipped,
+    open,
+    connections: reader,
+    poke: runner.poke,
   });
   mcpRoutes(app, {
-    ...{ actions, connections: reader, open },
+    actions,
+    connections: reader,
+    open,
     authenticate: { key: keys.key, ticket: keys.ticket },
     rates,
     origins: [new URL(baseUrl).origin, ...config.functions.mcpOrigins],
   });
   await webhookRoutes(app, {
-    ...{ db, reading, reader, credentials, webhookBaseUrl, log, now },
+    db,
+    reading,
+    reader,
+    credentials,
+    webhookBaseUrl,
+    log,
+    now,
     fetchFor: outbound.fetchFor,
     receiving: {
-      ...{ db, vault, brand, connections: reader, poke: runner.poke, log, now },
+      db,
+      vault,
+      brand,
+      connections: reader,
+      poke: runner.poke,
+      log,
+      now,
       isOn: config.functions.isOn,
     },
   });

@@ -9,7 +9,8 @@ const secret = () => randomBytes(30).toString('base64url');
 const now = new Date('2026-01-31T12:00:00Z');
 const values = {
   connectionConfig: {
-    ...{ service: 'sqs', region: 'eu-central-1' },
+    service: 'sqs',
+    region: 'eu-central-1',
     role_arn: 'arn:aws:iam::123456789012:role/app',
   },
 };
@@ -25,7 +26,11 @@ const textOf = (fields: object) =>
     .join('')}</Credentials></AssumeRoleResponse>`;
 const requested = (text: string, status = 200) =>
   awsRole.renewal.request({
-    ...{ definition, values, now, secret: '', credentials: { type: 'AWS_ROLE', raw: {} } },
+    definition,
+    values,
+    now,
+    secret: '',
+    credentials: { type: 'AWS_ROLE', raw: {} },
     client: { clientId: 'AKIAEXAMPLEEXAMPLE12', clientSecret: secret(), scopes: [] },
     fetch: async () => new Response(text, { status }),
   });

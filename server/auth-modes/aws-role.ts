@@ -134,14 +134,22 @@ async function assumeRole(context: Context): Promise<TokenOutcome> {
   const fill = (template: string) => fillText(template, { values, fields: templateFields(definition) });
   const { external_id: externalId } = rules;
   const body = new URLSearchParams({
-    ...{ Action: 'AssumeRole', Version: '2011-06-15', RoleArn: fill(rules.role_arn) },
-    ...{ RoleSessionName: 'trellis', DurationSeconds: String(rules.life_s) },
+    Action: 'AssumeRole',
+    Version: '2011-06-15',
+    RoleArn: fill(rules.role_arn),
+    RoleSessionName: 'trellis',
+    DurationSeconds: String(rules.life_s),
     ...(externalId !== undefined && isFillable(externalId, values) && { ExternalId: fill(externalId) }),
   }).toString();
   const url = address(context, rules.url);
   const signed = await new AwsV4Signer({
-    ...{ method: 'POST', url, body, service: 'sts', region: fill(region) },
-    ...{ accessKeyId: client.clientId, secretAccessKey: client.clientSecret },
+    method: 'POST',
+    url,
+    body,
+    service: 'sts',
+    region: fill(region),
+    accessKeyId: client.clientId,
+    secretAccessKey: client.clientSecret,
     datetime: now.toISOString().replace(/[:-]|\.\d{3}/g, ''),
     headers: {
       'content-type': 'application/x-www-form-urlencoded; charset=utf-8',
@@ -178,7 +186,9 @@ async function assumeRole(context: Context): Promise<TokenOutcome> {
     return {
       ok: true,
       tokens: {
-        ...{ accessToken: token, tokenSecret: secret, tokenType: 'Bearer' },
+        accessToken: token,
+        tokenSecret: secret,
+        tokenType: 'Bearer',
         expiresAt: new Date(now.getTime() + lifeS * 1000),
         raw: { access_key_id: id, expires_in: lifeS },
       },

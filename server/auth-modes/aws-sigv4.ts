@@ -62,7 +62,9 @@ export const awsSigV4: AuthMode<AwsCredentials> = {
       access_key_id: { secret: false, required: true, title: 'Access key ID' },
       secret_access_key: { secret: true, required: true, title: 'Secret access key' },
       session_token: {
-        ...{ secret: true, required: false, title: 'Session token' },
+        secret: true,
+        required: false,
+        title: 'Session token',
         description: 'Only for temporary credentials, which stop working when they expire.',
       },
     },
@@ -80,7 +82,9 @@ export const awsSigV4: AuthMode<AwsCredentials> = {
       : []),
   ],
   toWire: ({ type, access_key_id, secret_access_key, session_token }) => ({
-    ...{ type, access_key_id, secret_access_key },
+    type,
+    access_key_id,
+    secret_access_key,
     ...(session_token !== undefined && { session_token }),
   }),
   signer: awsSigner,
@@ -106,7 +110,9 @@ export function awsSigner(
       const isAws = awsHost.test(new URL(url).hostname);
       const signed = signedHeaders(headers);
       const options = {
-        ...{ method, url, headers: signed },
+        method,
+        url,
+        headers: signed,
         accessKeyId: credentials.access_key_id,
         secretAccessKey: credentials.secret_access_key,
         ...(credentials.session_token !== undefined && { sessionToken: credentials.session_token }),

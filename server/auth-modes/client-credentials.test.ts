@@ -66,7 +66,9 @@ describe('a request by the client alone', () => {
         auth_method: 'client_secret_basic',
         params: {
           // biome-ignore lint/suspicious/noTemplateCurlyInString: templates of the service
-          ...{ audience: '${integrationConfig.audience}', resource: '${integrationConfig.resource}' },
+          audience: '${integrationConfig.audience}',
+          // biome-ignore lint/suspicious/noTemplateCurlyInString: as above
+          resource: '${integrationConfig.resource}',
           tenant: 'fixed',
         },
       },
@@ -212,7 +214,10 @@ describe('imported client credentials', () => {
     assert.deepEqual(read(client).data, { type: 'OAUTH2_CC', ...client, raw: {} });
     const expires_at = '2026-11-21T10:00:00+01:00';
     assert.deepEqual(read({ ...client, token: 't', expires_at }).data, {
-      ...{ type: 'OAUTH2_CC', ...client, token: 't', expires_at: '2026-11-21T09:00:00.000Z' },
+      type: 'OAUTH2_CC',
+      ...client,
+      token: 't',
+      expires_at: '2026-11-21T09:00:00.000Z',
       raw: { token: 't', expires_at: '2026-11-21T09:00:00.000Z' },
     });
     assert.deepEqual(read({}).data, none);

@@ -48,7 +48,9 @@ const importSchema = z
   })
   .transform(
     ({ type, oauth_token, oauth_token_secret, config_override: own, raw }): OAuth1Credentials => ({
-      ...{ type, oauth_token, oauth_token_secret },
+      type,
+      oauth_token,
+      oauth_token_secret,
       ...(own && { config_override: own }),
       raw: (raw as JsonObject | undefined) ?? { oauth_token, oauth_token_secret },
     }),
@@ -101,7 +103,9 @@ export const oauth1: RenewableMode<OAuth1Credentials> = {
     };
   },
   toWire: ({ type, oauth_token, oauth_token_secret, config_override: own, raw }) => ({
-    ...{ type, oauth_token, oauth_token_secret },
+    type,
+    oauth_token,
+    oauth_token_secret,
     ...(own && { config_override: { client_id: own.client_id } }),
     raw,
   }),
@@ -200,7 +204,10 @@ async function begin(context: BeginContext) {
   const isInCallback = state_in === 'callback';
   const callback = isInCallback ? `${context.redirectUri}?state=${state}` : context.redirectUri;
   const answer = await ask(context, {
-    ...{ url: address(context, request_url), method, token: undefined, refusal: 'client_misconfigured' },
+    url: address(context, request_url),
+    method,
+    token: undefined,
+    refusal: 'client_misconfigured',
     own: { oauth_callback: callback },
   });
   if (!answer.ok) return answer;

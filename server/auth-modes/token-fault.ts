@@ -108,8 +108,15 @@ export function faultOfSilence(error: UnreadableAnswerError): TokenFault {
 
 /** Our codes for a response that did not arrive or could not be read. */
 const unread: ReadonlySet<string | undefined> = new Set([
-  ...['network', 'timeout', 'server_error', 'html', 'not_json', 'too_large', 'redirect'],
-  ...['invalid_answer', 'token_type_unsupported'],
+  'network',
+  'timeout',
+  'server_error',
+  'html',
+  'not_json',
+  'too_large',
+  'redirect',
+  'invalid_answer',
+  'token_type_unsupported',
 ]);
 
 /**

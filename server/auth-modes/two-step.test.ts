@@ -15,12 +15,10 @@ type Call = { method: string; url: string; headers: IncomingHttpHeaders; body: s
 
 const field = (more: object = {}) => ({ title: 'A field', description: 'A field.', ...more });
 const sound = {
-  ...{
-    display_name: 'Bank',
-    categories: ['other'],
-    docs: 'https://example.com',
-    logo: 'private-api-key.svg',
-  },
+  display_name: 'Bank',
+  categories: ['other'],
+  docs: 'https://example.com',
+  logo: 'private-api-key.svg',
   auth_mode: 'TWO_STEP',
   connection_config: { shop: field({ pattern: '[a-z]+' }) },
   integration_config: { base_url: field({ format: 'uri' }), key: field({ required: false }) },
@@ -69,7 +67,10 @@ async function ask(
     definition: { ...parsed, name: 'bank' } as ProviderDefinition,
     client: { clientId: '', clientSecret: '', scopes: [] },
     values: { integrationConfig: { base_url } },
-    ...{ credentials, secret: '', fetch, now },
+    credentials,
+    secret: '',
+    fetch,
+    now,
   });
   if (!outcome.ok) assert.ok(!JSON.stringify(outcome.fault).includes(own.fields.pass!));
   return { outcome, calls };
@@ -95,7 +96,8 @@ describe('a request with the credentials', () => {
     const { calls } = await ask(t, [{ body: granted }], {
       credentials: { ...own, fields: { user: 'ada&admin=1', pass: 'p=ü' } },
       login: {
-        ...{ json: undefined, form: { u: '${credentials.user}', c: '${credentials.code}', grant: 'x' } },
+        json: undefined,
+        form: { u: '${credentials.user}', c: '${credentials.code}', grant: 'x' },
         basic: { username: '${credentials.user}', password: '${credentials.pass}' },
       },
     });

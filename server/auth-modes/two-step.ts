@@ -123,7 +123,11 @@ export const twoStep: RenewableMode<TwoStepCredentials> = {
     ownClientOf: () => undefined,
     request: requestToken,
     after: ({ accessToken, expiresAt, session, raw }, { previous: { type, fields } }) => ({
-      ...{ type, fields, token: accessToken, ...session, raw },
+      type,
+      fields,
+      token: accessToken,
+      ...session,
+      raw,
       ...(expiresAt !== undefined && { expires_at: expiresAt.toISOString() }),
     }),
     // The fields renew the token, like a refresh token in other modes.
@@ -174,7 +178,9 @@ async function send(context: LoginContext, login: Login, request: LoginRequest):
   const init = filledRequest(request, { values, fields: known });
   try {
     const answer = await readAnswer(url, init, {
-      ...{ fetch: context.fetch, signal: context.signal, now },
+      fetch: context.fetch,
+      signal: context.signal,
+      now,
       timeoutMs: context.timeoutMs ?? login.timeout_ms,
     });
     return judged(answer, { context, login, now, sent: Object.values(own) });
@@ -242,7 +248,7 @@ function judged(
     if (body === undefined && isHtml(text, contentType) && !login.refused.includes(status))
       return silent('html');
     const error = isCode ? String(code) : `status_${status}`;
-    const fault = faultOfAnswer(login.errors, { ...{ httpStatus: status, raw, retryAfterMs, sent }, error });
+    const fault = faultOfAnswer(login.errors, { httpStatus: status, raw, retryAfterMs, sent, error });
     return { ok: false, fault: refusal(fault, { login, isNamed: Object.hasOwn(login.errors, error) }) };
   }
   if (body === undefined) return silent(isHtml(text, contentType) ? 'html' : 'not_json');

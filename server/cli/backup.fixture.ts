@@ -28,7 +28,11 @@ export async function openBackupBench() {
     return one.db;
   };
   return {
-    ...{ vault, dir, environment, k1, k2 },
+    vault,
+    dir,
+    environment,
+    k1,
+    k2,
     db: database.db,
     /** A connection of yesterday, by this ID. */
     async connect(id: string): Promise<void> {

@@ -82,8 +82,12 @@ export async function restoreCommand(
   const progress = createProgress(process.stderr);
   const isTrial = options.dryRun === true;
   const { madeAt, keys, raised } = await (isTrial ? tryBackup : restoreBackup)({
-    ...{ backup, keyFile, vault, dataDir: config.dataDir },
-    ...{ dropsNewer: options.dropNewer === true, goesBack: options.back === true },
+    backup,
+    keyFile,
+    vault,
+    dataDir: config.dataDir,
+    dropsNewer: options.dropNewer === true,
+    goesBack: options.back === true,
     log,
     onProgress: (done) => progress.show(textOf({ doing: 'copied', ...done })),
   }).finally(() => progress.end());
@@ -130,7 +134,9 @@ export async function upgradeDatabaseCommand({ oldBinaries }: { oldBinaries: str
     throw new Error('DATABASE_URL is set. Upgrade this PostgreSQL with its own tools.');
   const progress = createProgress(process.stderr);
   const upgraded = await upgradeDatabase({
-    ...{ dataDir, oldBinaries, log },
+    dataDir,
+    oldBinaries,
+    log,
     onProgress: ({ table, done, total }) => progress.show(`${done} of ${total} tables copied: ${table}`),
   }).finally(() => progress.end());
   if (upgraded === undefined) {

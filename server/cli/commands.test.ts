@@ -38,15 +38,22 @@ test('help loads no module of the service', async () => {
 registerHooks({ load(url, context, next) { process._rawDebug(url); return next(url, context); } });`;
   for (const words of [[], ['start'], ['key', 'create'], ['dev']]) {
     const { stderr } = await run(process.execPath, [
-      ...['--import', `data:text/javascript,${encodeURIComponent(hook)}`],
-      ...[main, ...words, '--help'],
+      '--import',
+      `data:text/javascript,${encodeURIComponent(hook)}`,
+      main,
+      ...words,
+      '--help',
     ]);
     const loaded = stderr.split('\n').flatMap((line) => line.split(`${root}/`)[1] ?? []);
     assert.deepEqual(
       loaded.filter((file) => !file.startsWith('node_modules/commander/')).sort(),
       [
-        ...['sdk/cli/arguments.ts', 'server/cli/commands.ts', 'server/cli/main.ts', 'server/cli/run.ts'],
-        ...['server/cli/small-memory.ts', 'server/version.ts'],
+        'sdk/cli/arguments.ts',
+        'server/cli/commands.ts',
+        'server/cli/main.ts',
+        'server/cli/run.ts',
+        'server/cli/small-memory.ts',
+        'server/version.ts',
       ],
       words.join(' '),
     );

@@ -38,8 +38,12 @@ export async function exportCommand(options: ExportOptions): Promise<number> {
     const counts: Record<string, number> = {};
     const lines = exportedLines(
       {
-        ...{ db, reading, environments, now: new Date() },
-        ...{ hasRecords, hasApiKeys },
+        db,
+        reading,
+        environments,
+        now: new Date(),
+        hasRecords,
+        hasApiKeys,
         onProgress: ({ connection = 0, record = 0 }) =>
           progress.show(`${connection} connections and ${record} records written`),
       },

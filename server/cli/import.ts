@@ -63,9 +63,15 @@ export async function importPeerCommand(values: PeerOptions): Promise<number> {
       const environment = await getEnvironment(db, values.environment);
       const progress = createProgress(process.stderr);
       const run: PeerRun = {
-        ...{ db, reading, environment, records, parallel, baseUrl: config.baseUrl },
+        db,
+        reading,
+        environment,
+        records,
+        parallel,
+        baseUrl: config.baseUrl,
         peer: openPeer({ url, key, fetch: outbound.fetchFor({ isTest: false }) }),
-        ...{ providerNames, filter },
+        providerNames,
+        filter,
         overwrites: values.overwrite === true,
         onProgress: progress.show,
         now: () => new Date(),

@@ -38,7 +38,11 @@ function printTable(nodes: readonly Node[]): number {
 
 function toWire({ id, name, role, version, migration, startedAt, seenAt, ...node }: Node) {
   return {
-    ...{ id, name, role, version, migration },
+    id,
+    name,
+    role,
+    version,
+    migration,
     started_at: startedAt.toISOString(),
     seen_at: seenAt.toISOString(),
     state: stateOf(node),

@@ -77,7 +77,10 @@ test('the definition of each other mode is valid, and shows where credentials go
   const more: Record<string, string[]> = {
     OAUTH2_CC: token,
     OAUTH1: [
-      ...['--request', 'https://acme.example/request', '--authorization', 'https://acme.example/authorize'],
+      '--request',
+      'https://acme.example/request',
+      '--authorization',
+      'https://acme.example/authorize',
       ...token,
     ],
     TWO_STEP: token,
@@ -104,8 +107,12 @@ test('a person at a terminal types what the options lack', {
 }, async () => {
   const answers = [
     'OAUTH1',
-    ...['Acme classic', 'https://acme.example/docs', 'https://api.acme.example'],
-    ...['https://acme.example/request', 'https://acme.example/authorize', ' https://acme.example/token '],
+    'Acme classic',
+    'https://acme.example/docs',
+    'https://api.acme.example',
+    'https://acme.example/request',
+    'https://acme.example/authorize',
+    ' https://acme.example/token ',
   ];
   const { code, shown } = await typeAt(['provider', 'new', 'own-typed', '--out', directory], answers);
   assert.equal(code, 0, shown);

@@ -176,7 +176,8 @@ const newModes: Record<NewMode, { asks: Question[]; sections: (answers: Answers)
         },
       },
       signature: {
-        ...{ service, region },
+        service,
+        region,
         assume_role: { url: token, role_arn: '${connectionConfig.role_arn}' },
       },
     }),
@@ -210,20 +211,25 @@ async function testFlow(definition: ProviderDefinition): Promise<boolean> {
       : 'The sandbox simulates a provider that follows the standard.',
   );
   const context: OAuthContext & { now: Date } = {
-    ...{ definition, values: {}, now: new Date() },
+    definition,
+    values: {},
+    now: new Date(),
     client: { ...client, scopes: definition.scopes.default },
   };
   const at = (template: string) => address(context, template);
   const tokenUrl = at(definition.token?.url ?? '');
   const api = apiBase({
-    ...{ definition, values: {} },
+    definition,
+    values: {},
     credentials: { type: 'OAUTH2', access_token: 'x', raw: {} },
   });
   const provider = await startProfile(profile, {
     client: { id: client.clientId, secret: client.clientSecret, redirectUri },
     endpoints: {
-      ...{ authorization: at(definition.authorization?.url ?? ''), api },
-      ...{ token: tokenUrl, refresh: tokenUrl },
+      authorization: at(definition.authorization?.url ?? ''),
+      api,
+      token: tokenUrl,
+      refresh: tokenUrl,
     },
     now: context.now,
   });
@@ -238,7 +244,11 @@ async function testFlow(definition: ProviderDefinition): Promise<boolean> {
     const { state: expectedState, codeVerifier } = asked;
     const exchanged = await exchangeCode({
       ...context,
-      ...{ fetch: viaLoopback, callbackParams, redirectUri, expectedState, codeVerifier },
+      fetch: viaLoopback,
+      callbackParams,
+      redirectUri,
+      expectedState,
+      codeVerifier,
     });
     if (!exchanged.ok) return report('code exchange', false, exchanged.fault.error);
     report('code exchange', true);

@@ -19,7 +19,9 @@ after(() => database.drop());
 
 const trellis = (args: string[], more: Record<string, string> = {}) =>
   runCommand(['user', ...args], {
-    ...{ DATABASE_URL: urlOf(database.target), BASE_URL: 'https://trellis.example.com', ...more },
+    DATABASE_URL: urlOf(database.target),
+    BASE_URL: 'https://trellis.example.com',
+    ...more,
   });
 const lastAudit = async () =>
   (
@@ -34,8 +36,12 @@ test('the list has a line for each user, whatever their names hold', async () =>
   assert.match(stdout, /^owner@example\.com\tAda Owner\towner\t-\tno\t-$/m);
   const [user] = JSON.parse((await trellis(['list', '--json'])).stdout) as object[];
   assert.partialDeepStrictEqual(user, {
-    ...{ name: 'Ada\tOwner', email, role: 'owner', environments: [] },
-    ...{ two_factor: false, last_signed_in_at: null },
+    name: 'Ada\tOwner',
+    email,
+    role: 'owner',
+    environments: [],
+    two_factor: false,
+    last_signed_in_at: null,
   });
 });
 

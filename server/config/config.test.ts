@@ -93,7 +93,9 @@ test('the owner in the settings has a valid address, and an issuer over plain HT
     assert.match(admin(email)[0] ?? '', /TRELLIS_ADMIN_EMAIL must be an e-mail address/, email);
   const issuer = (url: string) =>
     faultsOf({
-      ...{ TRELLIS_OIDC_ISSUER: url, TRELLIS_OIDC_CLIENT_ID: 'a', TRELLIS_OIDC_CLIENT_SECRET: 'b' },
+      TRELLIS_OIDC_ISSUER: url,
+      TRELLIS_OIDC_CLIENT_ID: 'a',
+      TRELLIS_OIDC_CLIENT_SECRET: 'b',
     });
   for (const url of ['https://login.example.com', 'http://127.0.0.1:5556/dex', 'http://localhost:5556'])
     assert.deepEqual(issuer(url), [], url);
@@ -293,27 +295,34 @@ test('an allowed range may name a port and a purpose, and the error for an inval
     assert.deepEqual([read?.addresses.rules, read?.port, read?.purpose], [[rule], port, purpose], entry);
   }
   for (const bad of [
-    ...['10.0.0.0/33', '10.0.0.0/8/8', '10.0.0.0:0', '10.0.0.0:65536', '10.0.0.0:', '10.0.0', '010.0.0.1'],
-    ...[
-      '::1:9000/8:1',
-      '[10.0.0.1]:1',
-      '[::1',
-      '::1]',
-      '[::1]:',
-      '[::1]/128:1',
-      'fd00::/129',
-      'fe80::1%eth0',
-      '::ffff:1.2.3',
-    ],
-    ...[
-      'other=10.0.0.1',
-      '=10.0.0.1',
-      'providers=',
-      'providers',
-      'Providers=10.0.0.1',
-      'providers=endpoints=10.0.0.1',
-    ],
-    ...['localhost:9000', 'http://127.0.0.1:9000', '10.0.0.1 :1', '*', '10.0.0.1,', '10.0.0.1\n:9000'],
+    '10.0.0.0/33',
+    '10.0.0.0/8/8',
+    '10.0.0.0:0',
+    '10.0.0.0:65536',
+    '10.0.0.0:',
+    '10.0.0',
+    '010.0.0.1',
+    '::1:9000/8:1',
+    '[10.0.0.1]:1',
+    '[::1',
+    '::1]',
+    '[::1]:',
+    '[::1]/128:1',
+    'fd00::/129',
+    'fe80::1%eth0',
+    '::ffff:1.2.3',
+    'other=10.0.0.1',
+    '=10.0.0.1',
+    'providers=',
+    'providers',
+    'Providers=10.0.0.1',
+    'providers=endpoints=10.0.0.1',
+    'localhost:9000',
+    'http://127.0.0.1:9000',
+    '10.0.0.1 :1',
+    '*',
+    '10.0.0.1,',
+    '10.0.0.1\n:9000',
   ]) {
     const [fault = '', ...more] = faultsOf({ TRELLIS_OUTBOUND_ALLOW: `127.0.0.1,${bad}` });
     assert.deepEqual(more, [], bad);
@@ -353,7 +362,10 @@ test('limits have defaults, are turned off by name, and refuse invalid values', 
   const { limits } = loadConfig({}, false);
   const { maxConnections, ...others } = limits;
   assert.deepEqual(others, {
-    ...{ perKey: undefined, perPerson: 3_000, perAddress: 600, overloadDelayMs: 100 },
+    perKey: undefined,
+    perPerson: 3_000,
+    perAddress: 600,
+    overloadDelayMs: 100,
     bodyBytes: 256 * 1024 * 1024,
   });
   assert.ok(maxConnections >= 100 && maxConnections <= 50_000);

@@ -109,7 +109,14 @@ export async function openConnectBench({ publicUrl }: { publicUrl?: string } = {
   const fetchFor = watch.watched(({ isTest }) => outbound.fetchFor({ isTest }));
   providerRoutes(app, { db, catalog, baseUrl, callbackBaseUrl: baseUrl, directories: [definitions] });
   await connectRoutes(app, {
-    ...{ db, reading, reader, fetchFor, brand, baseUrl, log, now },
+    db,
+    reading,
+    reader,
+    fetchFor,
+    brand,
+    baseUrl,
+    log,
+    now,
     callbackBaseUrl: baseUrl,
     activity: noActivity,
     trustedProxies: [],

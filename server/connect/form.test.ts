@@ -21,8 +21,10 @@ test('a key that the provider accepts makes a connection', async () => {
   assert.equal(status, 200, JSON.stringify(body));
   const [row] = await bench.connections();
   assert.deepEqual(body, {
-    ...{ integration_id: 'private', providerConfigKey: 'private' },
-    ...{ connection_id: row?.connection_id, connectionId: row?.connection_id },
+    integration_id: 'private',
+    providerConfigKey: 'private',
+    connection_id: row?.connection_id,
+    connectionId: row?.connection_id,
   });
   assert.deepEqual(await bench.events(), ['connection.created']);
   assert.equal(headers.get('cache-control'), 'no-store');

@@ -109,19 +109,22 @@ test('a deep link is returned to while the environment allows its scheme', async
   for (const address of ['myapp://done', 'MyApp://done?x=1', 'com.example.app:/done', 'https://app.example/'])
     assert.equal((await settingsOf(address)).return_url, address);
   for (const address of [
-    ...[
-      'javascript:alert(1)',
-      'java\nscript:alert(1)',
-      'data:text/html,x',
-      'file:///etc/passwd',
-      'blob:https://x/y',
-    ],
-    ...['otherapp://done', 'myapp2://done', 'vbscript:x', 'intent://x#Intent;end', 'about:blank'],
+    'javascript:alert(1)',
+    'java\nscript:alert(1)',
+    'data:text/html,x',
+    'file:///etc/passwd',
+    'blob:https://x/y',
+    'otherapp://done',
+    'myapp2://done',
+    'vbscript:x',
+    'intent://x#Intent;end',
+    'about:blank',
   ])
     await isRefused(address);
 
   const token = await bench.session({
-    ...{ end_user: { id: 'u1' }, allowed_integrations: ['sheets'] },
+    end_user: { id: 'u1' },
+    allowed_integrations: ['sheets'],
     return_url: 'myapp://done',
   });
   assert.equal((await bench.progress(token)).return_url, 'myapp://done');

@@ -160,7 +160,8 @@ describe('another account', () => {
   test("is refused beside the end user's if the session requires that", async () => {
     const end_user = { id: 'u1', email: 'ada@example.com' };
     const token = await bench.session({
-      ...{ end_user, require_same_account: true },
+      end_user,
+      require_same_account: true,
       allowed_integrations: ['sheets'],
     });
     const [choice] = (await bench.choices(token)).choices;
@@ -252,14 +253,20 @@ describe('tags of the end user', () => {
 
   test('go with him when another one renews the connection; those that were set stay', async () => {
     assert.deepEqual(await tagsAfter({ end_user: { id: 'bob', display_name: 'Bob' } }), {
-      ...{ plan: 'gold', end_user_id: 'bob', end_user_display_name: 'Bob' },
+      plan: 'gold',
+      end_user_id: 'bob',
+      end_user_display_name: 'Bob',
     });
   });
 
   test('are kept if a renewal has no end user', async () => {
     assert.deepEqual(await tagsAfter({ tags: { team: 'x' } }), {
-      ...{ plan: 'gold', team: 'x', organization_id: 'o1' },
-      ...{ end_user_id: 'ada', end_user_email: 'ada@example.com', end_user_display_name: 'Ada' },
+      plan: 'gold',
+      team: 'x',
+      organization_id: 'o1',
+      end_user_id: 'ada',
+      end_user_email: 'ada@example.com',
+      end_user_display_name: 'Ada',
     });
   });
 });

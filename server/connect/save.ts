@@ -116,7 +116,9 @@ export async function saveConnection(
     await queueConnectionEvent(tx, connection, { type, state, missing_scopes: missing });
     if (lost.length > 0)
       await queueConnectionEvent(tx, connection, {
-        ...{ type: 'connection.scopes_reduced', state, lost_scopes: lost },
+        type: 'connection.scopes_reduced',
+        state,
+        lost_scopes: lost,
       });
     await writeAudit(tx, {
       environmentId: connection.environmentId,

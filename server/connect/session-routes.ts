@@ -81,7 +81,9 @@ export function sessionListRoutes(app: App, { db, reading: { vault }, now }: Con
       await db.transaction(async (tx) => {
         if (!(await deleteSession(tx, session))) throw new AppError('not_found');
         await writeAudit(tx, {
-          ...{ environmentId: caller.environmentId, actor: actorOf(caller), target: `session:${params.id}` },
+          environmentId: caller.environmentId,
+          actor: actorOf(caller),
+          target: `session:${params.id}`,
           action: 'connect_session.ended',
         });
       });

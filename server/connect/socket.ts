@@ -121,7 +121,10 @@ export function connectSocket(
   server.shouldUpgradeCallback = (request) => isForUs(request) && deps.guard?.(request) === undefined;
   // The longest message that a client needs is a control frame.
   const upgrades = new WebSocketServer({
-    ...{ noServer: true, clientTracking: false, perMessageDeflate: false, maxPayload: 125 },
+    noServer: true,
+    clientTracking: false,
+    perMessageDeflate: false,
+    maxPayload: 125,
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     if (isStopping || waiters.size >= maxWaiters) {

@@ -196,7 +196,11 @@ const ownClientNames = ['oauth_client_id_override', 'oauth_client_secret_overrid
 export function readConnectQuery(url: string): ConnectQuery {
   const faults: FieldError[] = [];
   const query: ConnectQuery = {
-    ...{ config: {}, authorizationParams: {}, scopes: undefined, ownClient: undefined, waiter: undefined },
+    config: {},
+    authorizationParams: {},
+    scopes: undefined,
+    ownClient: undefined,
+    waiter: undefined,
   };
   const own = new Map<string, string>();
   const seen = new Set<string>();

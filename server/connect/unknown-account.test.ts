@@ -106,7 +106,8 @@ describe('an account that is not known', () => {
     );
     await withoutToken(2);
     const token = await bench.reconnectSession(before.connectionId, {
-      ...{ ...withoutAccount, require_same_account: false },
+      ...withoutAccount,
+      require_same_account: false,
     });
     const next = await person.dance(token, grace, browser);
     assert.equal((await browser.visit(await bench.consent(next.location, grace))).status, 200);

@@ -66,7 +66,10 @@ export async function openDisconnectBench() {
   };
 
   return {
-    ...{ db, deps, provider, environments },
+    db,
+    deps,
+    provider,
+    environments,
     advance(ms: number) {
       clock.now = new Date(clock.now.getTime() + ms);
     },
@@ -130,7 +133,11 @@ export async function openDisconnectBench() {
         });
       };
       const credentials = createCredentialSource({
-        ...{ db, reader, vault, log, now: deps.now },
+        db,
+        reader,
+        vault,
+        log,
+        now: deps.now,
         transitions: createStatusTransitions({ db, reader, log, now: deps.now }),
         fetchFor: watch.watched(() => answer as unknown as Fetch),
       });

@@ -106,7 +106,10 @@ async function destroy(
   const isWanted = revoke !== 'never' && isRevocable(before.credentials, integration);
   const isForced = revoke === 'always';
   const query = unit !== undefined && {
-    ...{ unit, accountId: before.account?.id, exceptId: before.id, reading },
+    unit,
+    accountId: before.account?.id,
+    exceptId: before.id,
+    reading,
   };
   const others =
     query && isWanted && isForced ? await countSharedGrants(tx, query) : { count: 0, certain: [] as Others };

@@ -20,7 +20,9 @@ async function importTokens(
   return t().bench.db.transaction((tx) =>
     importConnection(tx, {
       caller: { kind: 'key', environmentId, environment: 'dev', keyId: 1, scopes: new Set(['*']) },
-      ...{ integration, id: connectionId, reading: node.reading },
+      integration,
+      id: connectionId,
+      reading: node.reading,
       given: {
         credentials,
         connectionConfig,

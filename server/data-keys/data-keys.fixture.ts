@@ -12,7 +12,11 @@ export async function openKeyBench() {
   const [old, young] = [masterKey('old'), masterKey('young')];
   const before = openVault([old]);
   return {
-    ...{ db, drop, old, young, before },
+    db,
+    drop,
+    old,
+    young,
+    before,
     /** The ring in the middle of a rotation. */
     both: openVault([young, old]),
     /** Data keys without an owner, wrapped by `old`, and a text that each has sealed. */

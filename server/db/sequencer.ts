@@ -228,8 +228,11 @@ function memoryOf(db: Db, name: SequenceName): Memory {
   const ofDb = memories.get(db) ?? new Map<SequenceName, Memory>();
   memories.set(db, ofDb);
   const memory = ofDb.get(name) ?? {
-    ...{ from: beginning, looks: 0, outboxDueMs: 0 },
-    ...{ round: undefined, nextRound: undefined },
+    from: beginning,
+    looks: 0,
+    outboxDueMs: 0,
+    round: undefined,
+    nextRound: undefined,
   };
   ofDb.set(name, memory);
   return memory;

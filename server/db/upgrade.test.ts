@@ -99,14 +99,12 @@ async function readAll(db: Db, { number, rows }: { number: number; rows: RowsByV
   assert.equal(await countConnections(db, { environmentId, search: connectionId }), 1);
   if (number < 6) return;
   const page = await listRecords(db, {
-    ...{
-      connection: connection!,
-      model,
-      variant: 'base',
-      limit: 10,
-      maxBytes: 10_000,
-      scratch: createScratchBuffer(),
-    },
+    connection: connection!,
+    model,
+    variant: 'base',
+    limit: 10,
+    maxBytes: 10_000,
+    scratch: createScratchBuffer(),
   });
   assert.deepEqual(
     page.records.map(({ id, lastAction, fields }) => [id, lastAction, fields?.toString()]),

@@ -43,8 +43,11 @@ async function raiseAll(connection: string): Promise<void> {
   const { environmentId } = bench;
   const of = { ...exampleConnection, connection_id: connection, tags: { end_user_email: 'ada@example.com' } };
   const stopped = {
-    ...{ cause: 'grant_dead' as const, evidence: { error: 'invalid_grant' }, since: now().toISOString() },
-    ...{ next_step: 'Ask the user to connect again.', reconnect: null },
+    cause: 'grant_dead' as const,
+    evidence: { error: 'invalid_grant' },
+    since: now().toISOString(),
+    next_step: 'Ask the user to connect again.',
+    reconnect: null,
   };
   await queueEvent(bench.db, {
     environmentId,

@@ -30,8 +30,11 @@ const delayMs = 30_000;
 const quietMs = 10 * minuteMs;
 const stopped = {
   ...exampleConnection,
-  ...{ cause: 'grant_dead' as const, evidence: {}, since: '2026-11-21T10:15:17.686Z' },
-  ...{ next_step: 'Ask the user to connect again.', reconnect: null },
+  cause: 'grant_dead' as const,
+  evidence: {},
+  since: '2026-11-21T10:15:17.686Z',
+  next_step: 'Ask the user to connect again.',
+  reconnect: null,
 };
 async function raise<T extends EventType>(type: T, ...data: EventData[T][]): Promise<void> {
   const { environmentId } = bench;
@@ -95,17 +98,20 @@ test('an alert is one sentence, the next step, and a link to the page of the das
   const times = { started_at: stopped.since, failed_at: stopped.since };
   await raise('sync.failing', { ...sync, ...times, sync_type: 'INITIAL', error, failures: 3 });
   await raise('integration.misconfigured', {
-    ...{ provider_config_key, provider, test: isTest, cause: 'client_refused', evidence: {} },
-    ...{ since: integration.since, next_step: integration.next_step },
+    provider_config_key,
+    provider,
+    test: isTest,
+    cause: 'client_refused',
+    evidence: {},
+    since: integration.since,
+    next_step: integration.next_step,
   });
   await raise('endpoint.disabled', {
-    ...{
-      endpoint_id: 7,
-      url: 'https://app.example.com',
-      cause: 'gone',
-      evidence: {},
-      next_step: 'Delete it.',
-    },
+    endpoint_id: 7,
+    url: 'https://app.example.com',
+    cause: 'gone',
+    evidence: {},
+    next_step: 'Delete it.',
   });
   await raise('connection.deleted', { ...exampleConnection, connection_id: 'bob' });
   bench.advance(delayMs);

@@ -47,7 +47,10 @@ export async function findReady(
   of: { now: Date; after: number; maxOfEndpoint: number; maxLooked: number },
 ): Promise<{ ready: number[]; lookOnAfter: number; databaseMs: number }> {
   const rows = await db.query<{ lookOnAfter: number; databaseMs: number; id: number | null }>(readySql, [
-    ...[of.now, of.after, of.maxOfEndpoint, of.maxLooked],
+    of.now,
+    of.after,
+    of.maxOfEndpoint,
+    of.maxLooked,
   ]);
   const [looked] = rows;
   if (looked === undefined) throw new Error('A statement without a condition had no row.');
@@ -163,7 +166,14 @@ export async function claimLanes(db: Db, claiming: Claiming): Promise<Claim[]> {
     const endpoint = { id: endpointId, kind, format, url, isProbe };
     const claims = heads.map(
       ({ lane, ...delivery }): Claim => ({
-        ...{ owner, leasedAtMs, environmentId, environment, endpoint, lane, delivery, others: [] },
+        owner,
+        leasedAtMs,
+        environmentId,
+        environment,
+        endpoint,
+        lane,
+        delivery,
+        others: [],
       }),
     );
     return format === 'standard' ? claims : withOthers(tx, claims);

@@ -6,7 +6,9 @@ import { compatBody } from './send.ts';
 
 const bodyOf = (type: CompatType) =>
   compatBody(type, {
-    ...{ environment: 'dev', brandWord: 'trellis', authModeOf: () => 'OAUTH2' },
+    environment: 'dev',
+    brandWord: 'trellis',
+    authModeOf: () => 'OAUTH2',
     data: eventCatalogue[type].data.parse(eventCatalogue[type].example),
   });
 

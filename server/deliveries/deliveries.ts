@@ -253,9 +253,16 @@ export async function replayRange(
          when (select count(*) from placed) = $11 then (select max(position) from placed)
        end as "doneUpTo"`,
     [
-      ...[...compatParameters, endpoint.id, environmentId],
-      ...[range.after, range.from ?? null, range.to ?? null, range.undeliveredOnly],
-      ...[maxReplayed, now, maxLookedAt],
+      ...compatParameters,
+      endpoint.id,
+      environmentId,
+      range.after,
+      range.from ?? null,
+      range.to ?? null,
+      range.undeliveredOnly,
+      maxReplayed,
+      now,
+      maxLookedAt,
     ],
   );
   return { count: result?.count ?? 0, doneUpTo: result?.doneUpTo ?? undefined };

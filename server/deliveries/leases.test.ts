@@ -79,7 +79,9 @@ test('lanes of several endpoints are settled together, each with its own outcome
   const next = await settleDelivered(
     bench.db,
     claims.flat().map((one, index) => ({
-      ...{ claim: one, attempt: arrived, nowMs },
+      claim: one,
+      attempt: arrived,
+      nowMs,
       renewMs: index % 2 === 0 ? minuteMs : undefined,
     })),
   );

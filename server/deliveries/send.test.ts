@@ -26,13 +26,23 @@ const claim: Claim = {
   lane: 0,
   others: [],
   delivery: {
-    ...{ id: 1, attempts: 0, queuedAt: createdAt, createdAt },
-    ...{ eventId: crypto.randomUUID(), type: 'connection.created', data: exampleConnection },
+    id: 1,
+    attempts: 0,
+    queuedAt: createdAt,
+    createdAt,
+    eventId: crypto.randomUUID(),
+    type: 'connection.created',
+    data: exampleConnection,
   },
 };
 const sending = (fetch: Fetch, signal: AbortSignal) => ({
-  ...{ fetch, signal, brand: brandNames('nango'), authModeOf: () => 'OAUTH2', timeoutMs: 60_000 },
-  ...{ mailer: undefined, baseUrl: 'https://trellis.example' },
+  fetch,
+  signal,
+  brand: brandNames('nango'),
+  authModeOf: () => 'OAUTH2',
+  timeoutMs: 60_000,
+  mailer: undefined,
+  baseUrl: 'https://trellis.example',
   keys: [{ secret: `whsec_${'a'.repeat(43)}=`, createdAt, retiresAt: null }] as const,
   nowMs: () => createdAt.getTime(),
 });

@@ -141,7 +141,9 @@ async function sendMail(claim: Claim, sending: Sending): Promise<Attempt | undef
     if (fault === undefined) return { isDelivered: true, durationMs: elapsed() };
     const { code, status } = fault;
     return {
-      ...{ isDelivered: false, durationMs: elapsed(), error: 'mail_refused' },
+      isDelivered: false,
+      durationMs: elapsed(),
+      error: 'mail_refused',
       ...(code !== undefined && { code }),
       ...(status !== undefined && { answer: `SMTP ${status}` }),
     };
@@ -172,7 +174,9 @@ function request(claim: Claim, sending: Sending): { headers: Record<string, stri
       'content-type': 'application/json',
       'user-agent': `${brand.word}/1`,
       ...signatureHeaders({
-        ...{ brand, eventId: delivery.eventId, body },
+        brand,
+        eventId: delivery.eventId,
+        body,
         nowMs: nowMs(),
         secrets: [newest.secret, ...others.map(({ secret }) => secret)],
         signedFor: isCompat ? 'compat' : 'envelope',
@@ -195,7 +199,10 @@ function eventBody(
       authModeOf,
     });
   return JSON.stringify({
-    ...{ id: eventId, type, environment, created_at: createdAt.toISOString() },
+    id: eventId,
+    type,
+    environment,
+    created_at: createdAt.toISOString(),
     data: withIntegrationId(
       type === 'webhook.received' ? { ...data, payload: webhook?.payload ?? null } : data,
     ),

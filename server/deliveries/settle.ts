@@ -265,7 +265,10 @@ export async function settleFailed(db: Db, settling: Settling): Promise<void> {
        where id = any ($1) and environment_id = $2 and status = 'waiting'`,
       [
         [delivery.id, ...claim.others],
-        ...[environmentId, now, JSON.stringify(evidenceOf(attempt)), new Date(overdueBefore(nowMs))],
+        environmentId,
+        now,
+        JSON.stringify(evidenceOf(attempt)),
+        new Date(overdueBefore(nowMs)),
       ],
     );
     const dueAt = new Date(nowMs + retryDelayMs(delivery.attempts + 1, random));
@@ -282,7 +285,9 @@ export async function settleFailed(db: Db, settling: Settling): Promise<void> {
       // A probe that was not sent proves nothing: the next probe is due with the next attempt.
       const { openUntil } = afterInternalError(before, dueAt);
       await tx.query('update endpoint set open_until = $3 where id = $1 and environment_id = $2', [
-        ...[endpoint.id, environmentId, openUntil],
+        endpoint.id,
+        environmentId,
+        openUntil,
       ]);
     } else await storeFailure(tx, { ...settling, before });
   });
@@ -363,8 +368,15 @@ async function storeFailure(
        last_failure = $9
      where id = $1 and environment_id = $2`,
     [
-      ...[endpoint.id, environmentId, breaker.failures, breaker.failingSince, breaker.openings],
-      ...[breaker.openUntil, pausedUntil, now, JSON.stringify(evidenceOf(attempt))],
+      endpoint.id,
+      environmentId,
+      breaker.failures,
+      breaker.failingSince,
+      breaker.openings,
+      breaker.openUntil,
+      pausedUntil,
+      now,
+      JSON.stringify(evidenceOf(attempt)),
     ],
   );
   if (attempt.httpStatus === 410) await disable(tx, { claim, attempt, cause: 'gone', now });

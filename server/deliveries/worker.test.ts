@@ -180,7 +180,9 @@ test('a redirect is not followed, and counts as a failure', async () => {
   assert.deepEqual(
     { ...((await bench.stateOf(id)).lastFailure as object), duration_ms: 0 },
     {
-      ...{ error: 'redirect', http_status: 307, duration_ms: 0 },
+      error: 'redirect',
+      http_status: 307,
+      duration_ms: 0,
     },
   );
 });
@@ -222,7 +224,11 @@ test('receivers that let us wait have so many at once, and hold up no other', as
   await bench.raise(range(12), { connection: (n) => `c${n}` });
   // All that a node may have under way.
   const deliverer = bench.deliverer({
-    ...{ timeoutMs: 60_000, max: 8, maxOfEndpoint: 4, slowAfterMs: 20, pollMs: 20 },
+    timeoutMs: 60_000,
+    max: 8,
+    maxOfEndpoint: 4,
+    slowAfterMs: 20,
+    pollMs: 20,
   });
   const all = Promise.withResolvers<void>();
   const quick = await bench.receiver((response) => {

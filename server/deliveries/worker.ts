@@ -88,13 +88,16 @@ export function createDeliverer(options: DelivererOptions) {
   const { timeoutMs, leaseMarginMs, max, slowAfterMs, maxOfEndpoint, pollMs } = { ...ordinary, ...limits };
   const leaseMs = timeoutMs + leaseMarginMs;
   const clock = createClock({
-    ...{ nowMs: options.nowMs, machineMs: options.machineMs ?? Date.now },
+    nowMs: options.nowMs,
+    machineMs: options.machineMs ?? Date.now,
     onFarOff: (aheadMs) =>
       log.warn({ ahead_ms: Math.round(aheadMs) }, "this machine's clock differs from the database's"),
   });
   const { nowMs } = clock;
   const worker: Worker<Claim, void> = createWorker({
-    ...{ look, execute: deliverLane, pollMs },
+    look,
+    execute: deliverLane,
+    pollMs,
     onError: (error) => log.warn({ err: error }, 'deliveries are interrupted and continue later'),
     // Each interrupted attempt releases its own lane.
     giveBack: () => worker.settled(),
@@ -170,7 +173,7 @@ export function createDeliverer(options: DelivererOptions) {
       const { environmentId, delivery } = claim;
       const authMode = await authModeOf({ environmentId, provider: String(delivery.data.provider) });
       if (performance.now() - claim.leasedAtMs > leaseMarginMs) return undefined;
-      const sending = { ...{ webhook, keys: signedWith, signal, authModeOf: () => authMode }, ...toSend };
+      const sending = { webhook, keys: signedWith, signal, authModeOf: () => authMode, ...toSend };
       return await slot.during(() => sendMeasured(claim, sending));
     } catch (error) {
       if (mayPass(error)) throw error;
@@ -224,8 +227,12 @@ export function createDeliverer(options: DelivererOptions) {
       const now = new Date(nowMs());
       const delivery = { id: 0, attempts: 0, queuedAt: now, eventId: crypto.randomUUID(), createdAt: now };
       const claim: Claim = {
-        ...{ owner: crypto.randomUUID(), leasedAtMs: performance.now(), lane: 0, others: [] },
-        ...{ environmentId: environment.id, environment: environment.name },
+        owner: crypto.randomUUID(),
+        leasedAtMs: performance.now(),
+        lane: 0,
+        others: [],
+        environmentId: environment.id,
+        environment: environment.name,
         endpoint: { ...endpoint, isProbe: false },
         delivery: { ...delivery, type: 'endpoint.test', data: { endpoint_id: endpoint.id } },
       };

@@ -54,12 +54,17 @@ test('missing fields are kept, null restores the default, and a response may be 
   });
   assert.equal(set.status, 200, set.text);
   const wanted = {
-    ...{ app_name: 'Example', logo: svg, theme: 'dark', language: 'ja' },
+    app_name: 'Example',
+    logo: svg,
+    theme: 'dark',
+    language: 'ja',
     colors: {
       light: { primary: '#aa0000', background: '#fff8f0', text: '#16191d' },
       dark: { primary: '#8fb0ff', background: '#1a1b1e', text: '#ffffff' },
     },
-    ...{ font: 'Source Sans 3', radius: 0, return_schemes: ['myapp', 'com.example.app'] },
+    font: 'Source Sans 3',
+    radius: 0,
+    return_schemes: ['myapp', 'com.example.app'],
     texts: { de: { intro: '{app} braucht Ihr Konto bei {provider}.' }, ar: { close: 'أغلق' } },
   };
   assert.deepEqual(dataOf(set).connect, wanted);
@@ -81,7 +86,10 @@ test('missing fields are kept, null restores the default, and a response may be 
     theme: null,
     colors: { dark: null },
     language: null,
-    ...{ font: null, radius: null, texts: null, return_schemes: null },
+    font: null,
+    radius: null,
+    texts: null,
+    return_schemes: null,
   });
   assert.deepEqual(dataOf(none).connect, asItIs);
   const other = await trellis.call('GET', '/environment/settings', { key: trellis.keys.prod });
@@ -188,9 +196,29 @@ test('an invalid field is 400 with its path, and changes nothing', async () => {
     [{ texts: { en: { intro: '{app' } } }, 'texts', 'en', 'intro'],
     [{ texts: { en: { intro: '{{app}}' } } }, 'texts', 'en', 'intro'],
     ...[
-      ...['javascript', 'JavaScript', 'data', 'file', 'http', 'https', 'blob', 'vbscript', 'about', 'intent'],
-      ...['view-source', 'ms-settings', 'search-ms', 'chrome-extension', 'moz-extension', 'filesystem', ''],
-      ...['myapp:', 'my app', '1app', 'my/app', 'x'.repeat(65), 'my\napp'],
+      'javascript',
+      'JavaScript',
+      'data',
+      'file',
+      'http',
+      'https',
+      'blob',
+      'vbscript',
+      'about',
+      'intent',
+      'view-source',
+      'ms-settings',
+      'search-ms',
+      'chrome-extension',
+      'moz-extension',
+      'filesystem',
+      '',
+      'myapp:',
+      'my app',
+      '1app',
+      'my/app',
+      'x'.repeat(65),
+      'my\napp',
     ].map((scheme) => [{ return_schemes: [scheme] }, 'return_schemes', '0'] as [object, string, string]),
     [{ return_schemes: Array.from({ length: 11 }, (_, at) => `app${at}`) }, 'return_schemes'],
     [{ logo: 'https://example.com/logo.png' }, 'logo'],
@@ -218,8 +246,12 @@ test('the session has the look of the page, in the form of official pages', asyn
   };
   const theme = { light: { primary: '#2454d6' }, dark: { primary: '#8fb0ff' } };
   assert.deepEqual(await look(), {
-    ...{ showWatermark: false, defaultTheme: 'system', theme },
-    ...{ appName: null, logo: null, language: null },
+    showWatermark: false,
+    defaultTheme: 'system',
+    theme,
+    appName: null,
+    logo: null,
+    language: null,
   });
   await patch({
     app_name: 'Example',
@@ -228,7 +260,11 @@ test('the session has the look of the page, in the form of official pages', asyn
     colors: { dark: { primary: '#abcdef' } },
   });
   assert.deepEqual(await look(), {
-    ...{ showWatermark: false, defaultTheme: 'light', theme: { ...theme, dark: { primary: '#abcdef' } } },
-    ...{ appName: 'Example', logo: null, language: 'de' },
+    showWatermark: false,
+    defaultTheme: 'light',
+    theme: { ...theme, dark: { primary: '#abcdef' } },
+    appName: 'Example',
+    logo: null,
+    language: 'de',
   });
 });

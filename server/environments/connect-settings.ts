@@ -266,8 +266,15 @@ async function mergedTexts(
 export function connectToWire(settings: ConnectSettings): z.input<typeof connectWire> {
   const { appName, logo, theme, colors, language, font, radius, texts, returnSchemes } = settings;
   return {
-    ...{ app_name: appName ?? null, logo: logo ?? null, theme, colors, language: language ?? null },
-    ...{ font: font ?? null, radius, texts, return_schemes: [...returnSchemes] },
+    app_name: appName ?? null,
+    logo: logo ?? null,
+    theme,
+    colors,
+    language: language ?? null,
+    font: font ?? null,
+    radius,
+    texts,
+    return_schemes: [...returnSchemes],
   };
 }
 

@@ -26,8 +26,13 @@ const openReader = () => createKeyReader({ db: database.db, vault, now: () => no
 const newKey = async (given: { expiresAt?: Date; environment?: Environment } = {}) =>
   createKey(database.db, { environment: dev, name: 'k', scopes: ['proxy:read'], ...given });
 const grant = {
-  ...{ integrationKey: 'i', connectionId: 'c', connectionRow: 1, connectionMadeAt: 1, maxBytes: undefined },
-  ...{ methods: ['GET'], paths: ['/a'] },
+  integrationKey: 'i',
+  connectionId: 'c',
+  connectionRow: 1,
+  connectionMadeAt: 1,
+  maxBytes: undefined,
+  methods: ['GET'],
+  paths: ['/a'],
 };
 async function ticketOf(keyId: number, { lifeMs = 600_000, environment = dev } = {}): Promise<string> {
   const key = await environmentKey(database.db, { environmentId: environment.id, vault });
@@ -147,7 +152,7 @@ test('no ticket passes that the key of its environment has not signed, letter by
     ticket.replace(`trt_${key.id}_`, 'trt_999999999999999_'),
     ticket.replace(`trt_${key.id}_`, 'trt__'),
     ticket.replace('trt_', 'trs_'),
-    ...[`${ticket}=`, `${ticket}.`, `${head}.`, head, `.${signature}`, `${head}.${signature.slice(0, -1)}`],
+    `${ticket}=`, `${ticket}.`, `${head}.`, head, `.${signature}`, `${head}.${signature.slice(0, -1)}`,
     'trt_.', 'trt_1_.', 'trt_1_x.y',
   ]; // biome-ignore format: a list reads better in lines
   for (let at = 0; at < ticket.length; at++) {

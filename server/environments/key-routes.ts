@@ -105,7 +105,11 @@ export function keyRoutes(app: App, parts: KeyRouteParts): void {
           replaces && (await requireReplaceable(tx, { environmentId, replaces, scopes, now: now() }));
         const created = await createKey(tx, { environment, name: body.name, ...wanted, firstKeyId });
         await auditKey(tx, {
-          ...{ environmentId, actor: actorOf(caller), action: 'key.created', key: created.key, replaces },
+          environmentId,
+          actor: actorOf(caller),
+          action: 'key.created',
+          key: created.key,
+          replaces,
         });
         return created;
       });

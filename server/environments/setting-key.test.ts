@@ -109,7 +109,7 @@ test('each change that a start makes is noted with the key; a start that changes
   ).map(({ id }) => id);
   assert.deepEqual(
     await noted(),
-    [`key.created ${a}`, ...[`key.created ${b}`, `key.revoked ${a}`], `key.changed ${a}`].map(
+    [`key.created ${a}`, `key.created ${b}`, `key.revoked ${a}`, `key.changed ${a}`].map(
       (text) => `${text} TRELLIS_SECRET_KEY`,
     ),
   );

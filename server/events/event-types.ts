@@ -498,7 +498,9 @@ export const eventCatalogue = {
     }),
     example: {
       ...exampleIntegration,
-      ...{ on: '2027-01-01', announcement: 'https://provider.example.com/announcement', connections: 12 },
+      on: '2027-01-01',
+      announcement: 'https://provider.example.com/announcement',
+      connections: 12,
       next_step: 'Tokens without an end stop working. Ask the users to connect again before that day.',
     },
   }),

@@ -183,7 +183,9 @@ export async function readLatest(
       ? await db.query<EventRow>(all.sql, [...range, ...all.types])
       : await db.query<EventRow>(latestOfConnection, [
           ...range,
-          ...[connection.id, connection.integration ?? null, types ?? null],
+          connection.id,
+          connection.integration ?? null,
+          types ?? null,
         ]);
   const shown = rows.slice(0, limit);
   return {

@@ -81,7 +81,10 @@ export const eventSequence: Sequence = {
          (select count(*) from oldest) as seen,
          array(select id::text from sent except select id::text from copied) as left`,
       [
-        ...[lastPosition, from, maxEvents, maxDeliveries],
+        lastPosition,
+        from,
+        maxEvents,
+        maxDeliveries,
         read.map(({ id }) => id),
         read.map(({ entry }) => entry),
         read.map(({ writtenAt }) => writtenAt),

@@ -60,12 +60,12 @@ export function configRoutes(app: App, { db, open }: { db: Db; open: () => Promi
           answers: {
             200: [
               {
-                ...{
-                  integration_id: 'google-sheet',
-                  providerConfigKey: 'google-sheet',
-                  provider: 'google-sheet',
-                },
-                ...{ syncs: [], actions: [], 'on-events': [] },
+                integration_id: 'google-sheet',
+                providerConfigKey: 'google-sheet',
+                provider: 'google-sheet',
+                syncs: [],
+                actions: [],
+                'on-events': [],
               },
             ],
           },
@@ -97,7 +97,13 @@ function toFlow(found: DeployedFunction): z.input<typeof flow> {
   const { id, name, type, description, scopes, enabled, last_deployed } = toWire(found);
   const { definition, number } = found;
   return {
-    ...{ id, name, type, description, scopes, enabled, last_deployed },
+    id,
+    name,
+    type,
+    description,
+    scopes,
+    enabled,
+    last_deployed,
     metadata: { description, scopes },
     runs: definition.frequency,
     auto_start: definition.auto_start,

@@ -130,10 +130,20 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
   const [failing] = (await syncs('state=failing')).syncs;
   const { id: _, next_at, last_run, ...told } = failing!;
   assert.deepEqual(told, {
-    ...{ integration_id: 'google-sheet', provider_config_key: 'google-sheet' },
-    ...{ connection_id: connectionId, account_email: 'ada@example.com' },
-    ...{ function: 'broken', enabled: true, variant: 'base', state: 'failing', own_frequency: null },
-    ...{ frequency: 'every hour', last_succeeded_at: null, failures: 1, held: null, current_run: null },
+    integration_id: 'google-sheet',
+    provider_config_key: 'google-sheet',
+    connection_id: connectionId,
+    account_email: 'ada@example.com',
+    function: 'broken',
+    enabled: true,
+    variant: 'base',
+    state: 'failing',
+    own_frequency: null,
+    frequency: 'every hour',
+    last_succeeded_at: null,
+    failures: 1,
+    held: null,
+    current_run: null,
   });
   assert.ok(Date.parse(next_at as string) > 0);
   assert.deepEqual(((last_run as Json).error as Json).message, 'no rows');
@@ -161,7 +171,9 @@ test('syncs are listed by what they are at, of a function or of a connection, a 
 
   await trellis.call('PUT', '/sync/update-connection-frequency', {
     body: {
-      ...{ sync_name: 'things', provider_config_key: 'google-sheet', connection_id: connectionId },
+      sync_name: 'things',
+      provider_config_key: 'google-sheet',
+      connection_id: connectionId,
       frequency: 'every 5 minutes',
     },
   });

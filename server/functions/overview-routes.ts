@@ -62,12 +62,10 @@ export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps)
     async ({ query, caller: { environmentId } }) => {
       const { page, limit, search, enabled } = query;
       const which = {
-        ...{
-          environmentId,
-          integrationKey: query.provider_config_key,
-          search,
-          kind: query.type && kindOf(query.type),
-        },
+        environmentId,
+        integrationKey: query.provider_config_key,
+        search,
+        kind: query.type && kindOf(query.type),
         isEnabled: enabled === undefined ? undefined : enabled === 'true',
       };
       const found = await listFunctions(db, { ...which, limit, offset: page * limit });

@@ -69,7 +69,9 @@ export function functionRoutes(app: App, { db, now, open }: FunctionRoutesDeps):
       const { page, limit, search } = query;
       await requireIntegration(db, caller, key);
       const which = {
-        ...{ environmentId: caller.environmentId, integrationKey: key, search },
+        environmentId: caller.environmentId,
+        integrationKey: key,
+        search,
         kind: query.type && kindOf(query.type),
       };
       const found = await listFunctions(db, { ...which, limit, offset: page * limit });

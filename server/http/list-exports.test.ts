@@ -15,7 +15,13 @@ import type { Caller } from './auth/caller.ts';
 import type { ExportLimits } from './list-exports.ts';
 import { type App, createHttp } from './server.ts';
 
-type Row = { id: string; place: { city: string; zip?: string | undefined } | null; more?: unknown };
+type Row = {
+  id: string;
+  place: { city: string; zip?: string | undefined } | null;
+  more?: unknown;
+  late?: string;
+  count?: number;
+};
 
 const owner: Caller = {
   ...({ kind: 'key', environmentId: 1, environment: 'dev', keyId: 1 } as const),
@@ -111,7 +117,9 @@ async function openApp(exports: Partial<ExportLimits>): Promise<{ app: App; port
       config: { access },
       schema: {
         list: {
-          ...{ items: 'rows', by: 'page', sizes: { first: 100, following: 100 } },
+          items: 'rows',
+          by: 'page',
+          sizes: { first: 100, following: 100 },
           positions: { parameter: 'before', last: 'last' },
         },
         querystring: z.strictObject({
@@ -228,7 +236,7 @@ test('CSV has a column for each field, and no cell that a spreadsheet would run'
     { id: '=1+1', place: { city: 'Rome, "the" city', zip: '-5' }, more: -5 },
     { id: '@sum', place: null, more: { deep: true } },
     ...numbered(500),
-    { id: 'a;=2+2', place: { city: 'Zoë\nLine' }, more: '\tx', ...{ late: '+1', count: 2 } },
+    { id: 'a;=2+2', place: { city: 'Zoë\nLine' }, more: '\tx', late: '+1', count: 2 },
   ];
   const answer = await open('text/csv');
   assert.equal(answer.headers['content-type'], 'text/csv; charset=utf-8');

@@ -23,8 +23,10 @@ export type ExportLimits = {
 };
 
 const usualLimits: ExportLimits = {
-  ...{ perEnvironment: 2, perNode: 4 },
-  ...{ totalMs: 30 * 60_000, stallMs: 60_000 },
+  perEnvironment: 2,
+  perNode: 4,
+  totalMs: 30 * 60_000,
+  stallMs: 60_000,
 };
 
 /** Sizes of pages; the first one that the list accepts is used. */

@@ -21,7 +21,9 @@ async function serve(token: string | undefined, baseUrl = 'http://localhost:3003
   });
   return async (headers: Record<string, string>, remoteAddress = '127.0.0.1') => {
     const answer = await app.inject({
-      ...{ method: 'GET', url: '/metrics', remoteAddress },
+      method: 'GET',
+      url: '/metrics',
+      remoteAddress,
       headers: { host: '127.0.0.1:3003', ...headers },
     });
     const { error } = answer.statusCode === 200 ? { error: undefined } : answer.json();

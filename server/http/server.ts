@@ -120,7 +120,9 @@ export async function createBareHttp({
     throw new AppError('unknown_account');
   };
   return createOwn({
-    ...{ config, log, limits },
+    config,
+    log,
+    limits,
     authenticate: { key: unknown, session: unknown },
     isRootAlias: () => false,
   });
@@ -142,7 +144,12 @@ function createOwn({
   const app: FastifyInstance = fastify({
     serverFactory: (routes) =>
       serverOf(routes, {
-        ...{ refuse, queue, turnAway: createTurnAway(config.brand, nextId), interceptor, guard, limits },
+        refuse,
+        queue,
+        turnAway: createTurnAway(config.brand, nextId),
+        interceptor,
+        guard,
+        limits,
         ownHeaders: new Map(Object.entries(transport)),
       }),
     clientErrorHandler: (error, socket) => {
@@ -278,8 +285,11 @@ function serverOf(
   });
   // The kernel detects a client that disappears without closing its connection.
   const server = createServer({
-    ...{ keepAlive: true, keepAliveInitialDelay: 60_000, requireHostHeader: false },
-    ...{ headersTimeout: headersMs, connectionsCheckingInterval: checkEveryMs },
+    keepAlive: true,
+    keepAliveInitialDelay: 60_000,
+    requireHostHeader: false,
+    headersTimeout: headersMs,
+    connectionsCheckingInterval: checkEveryMs,
   });
   if (maxConnections !== undefined) limitConnections(server, maxConnections);
   server.on('connection', queue.watch);

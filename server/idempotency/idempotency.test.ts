@@ -83,8 +83,10 @@ test('requests that wait for a slow action get its answer, also if the first cal
     method: 'POST',
     signal: gone.signal,
     headers: {
-      ...{ authorization: `Bearer ${trellis.keys.dev}`, 'content-type': 'application/json' },
-      ...{ ...connected.headers, 'idempotency-key': key },
+      authorization: `Bearer ${trellis.keys.dev}`,
+      'content-type': 'application/json',
+      ...connected.headers,
+      'idempotency-key': key,
     },
     body: JSON.stringify(body),
   });
@@ -157,8 +159,10 @@ test('a body in many parts is compared by its bytes', async () => {
       const sent = httpRequest(`${trellis.baseUrl}/events/endpoints`, {
         method: 'POST',
         headers: {
-          ...{ authorization: `Bearer ${trellis.keys.dev}`, 'content-type': 'application/json' },
-          ...{ 'idempotency-key': key, 'transfer-encoding': 'chunked' },
+          authorization: `Bearer ${trellis.keys.dev}`,
+          'content-type': 'application/json',
+          'idempotency-key': key,
+          'transfer-encoding': 'chunked',
         },
       });
       sent.on('error', reject).on('response', (response) => {

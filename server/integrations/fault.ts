@@ -232,10 +232,7 @@ export async function expediteProbe(
      where id = $1
        and environment_id = $2
        and probe_at - make_interval(secs => least($4 * 2 ^ least(probes, $6), $5) - $7) <= $3::timestamptz`,
-    [
-      ...[integration.id, integration.environmentId, at],
-      ...[firstProbeS, longestProbeS, maxDoublings, minGapS],
-    ],
+    [integration.id, integration.environmentId, at, firstProbeS, longestProbeS, maxDoublings, minGapS],
   );
 }
 

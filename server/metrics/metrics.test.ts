@@ -48,7 +48,9 @@ test('names follow the conventions of Prometheus, and labels are few', () => {
 test('every figure is documented as it is, and no other', () => {
   const rows = read('monitoring.md').matchAll(/^\| `(trellis_\w+)` \| (\w+) \| (.*?) \| (.*) \|$/gm);
   const documented = Array.from(rows, ([, name, type, labels = '', help]) => ({
-    ...{ name, type, help },
+    name,
+    type,
+    help,
     labels: [...labels.matchAll(/`(\w+)`/g)].map(([, label]) => label),
   }));
   assert.deepEqual(

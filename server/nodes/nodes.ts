@@ -111,8 +111,15 @@ async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Pr
        ) as "areThere",
        (select request from renewed) as "reloadRequest"`,
       [
-        ...[node.id, node.name, node.role, node.version, node.migration, node.startedAt, node.isStopping],
-        ...[silentAfterS, rememberedS],
+        node.id,
+        node.name,
+        node.role,
+        node.version,
+        node.migration,
+        node.startedAt,
+        node.isStopping,
+        silentAfterS,
+        rememberedS,
       ],
     ),
   );
@@ -153,7 +160,9 @@ async function answerReload(
   { id, request, fault }: { id: string; request: string; fault: string | undefined },
 ): Promise<void> {
   await db.query('update node set reload_answer = $2, reload_fault = $3 where id = $1', [
-    ...[id, request, fault ?? null],
+    id,
+    request,
+    fault ?? null,
   ]);
 }
 

@@ -50,7 +50,9 @@ test('calls lost in a crash of the server run to their end, and later calls can 
         return request;
       },
     },
-    ...{ pollMs: 20, remainingCapacity: () => 2, onError: () => {} },
+    pollMs: 20,
+    remainingCapacity: () => 2,
+    onError: () => {},
   });
   desk.start();
   t.after(() => desk.stop(0));

@@ -70,7 +70,10 @@ export function createRemoteCallServer(
   /** Until then, rows may turn up that this node took with a statement whose answer was lost. */
   let straysUntilMs = Number.NEGATIVE_INFINITY;
   const worker: Worker<Held, void> = createWorker({
-    ...{ look, execute, pollMs, onError },
+    look,
+    execute,
+    pollMs,
+    onError,
     // A call without its lease continues: its caller reads the result elsewhere.
     lease: { leaseMs: leaseS * 1000, renewMs, renew: renewAll },
     onStop: () => giveBackStrays().catch(worker.report),

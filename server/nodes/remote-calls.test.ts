@@ -52,14 +52,20 @@ function open(
   { db = bench.db, ...settings }: Partial<Parameters<typeof createRemoteCallServer>[1]> & { db?: Db } = {},
 ): RemoteCallServer {
   const desk = createRemoteCallServer(db, {
-    ...{ kinds: { test: work }, pollMs: 10, remainingCapacity: () => 20, onError: fail },
+    kinds: { test: work },
+    pollMs: 10,
+    remainingCapacity: () => 20,
+    onError: fail,
     ...settings,
   });
   desks.add(desk);
   return desk;
 }
 const remoteCall = (text: string, signal?: AbortSignal) => ({
-  ...{ environmentId, kind: 'test', request: Buffer.from(text), signal },
+  environmentId,
+  kind: 'test',
+  request: Buffer.from(text),
+  signal,
 });
 /** The database by a way that can be cut, and what has failed on it. */
 async function cut(t: TestContext): Promise<{ cable: DatabaseCable; db: Db; failures: unknown[] }> {

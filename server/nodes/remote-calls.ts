@@ -152,8 +152,12 @@ export function createRemoteCalls(
       });
       const over = Promise.withResolvers<RemoteCallEnd>();
       const of: Waiting = {
-        ...{ insertedAtMs: performance.now(), doubt, takeableUntilMs: takeableFromNow(), isWithdrawn: false },
-        ...{ end: over.resolve, fail: over.reject },
+        insertedAtMs: performance.now(),
+        doubt,
+        takeableUntilMs: takeableFromNow(),
+        isWithdrawn: false,
+        end: over.resolve,
+        fail: over.reject,
       };
       const withdraw = () => {
         of.isWithdrawn = true;

@@ -127,8 +127,14 @@ test('a range with a port and a purpose is open at that port for that purpose al
     const refusal = await new Promise<unknown>((resolve) =>
       by.dispatch(
         {
-          ...{ origin: `http://${host}:${one.port}`, path: '/x', method: 'GET', headers: [], body: null },
-          ...{ isTest: false, headersTimeoutMs: 5_000, bodyIdleTimeoutMs: 5_000 },
+          origin: `http://${host}:${one.port}`,
+          path: '/x',
+          method: 'GET',
+          headers: [],
+          body: null,
+          isTest: false,
+          headersTimeoutMs: 5_000,
+          bodyIdleTimeoutMs: 5_000,
         },
         {
           onRequestStart() {},

@@ -95,7 +95,8 @@ function outboundBy(
     family: address.includes(':') ? 6 : 4,
   }));
   const outbound = createOutbound({
-    ...{ allow, proxy },
+    allow,
+    proxy,
     resolve: (_hostname, _options, callback) => callback(null, addresses),
   });
   t.after(() => outbound.close());
@@ -138,8 +139,14 @@ test('dispatched calls go through the proxy too, and to a proxy over TLS', async
   const status = await new Promise<number | Error>((resolve) =>
     outbound.dispatch(
       {
-        ...{ origin: `https://api.example:${port}`, path: '/', method: 'GET', headers: [], body: null },
-        ...{ isTest: false, headersTimeoutMs: 5_000, bodyIdleTimeoutMs: 5_000 },
+        origin: `https://api.example:${port}`,
+        path: '/',
+        method: 'GET',
+        headers: [],
+        body: null,
+        isTest: false,
+        headersTimeoutMs: 5_000,
+        bodyIdleTimeoutMs: 5_000,
       },
       {
         onRequestStart() {},
@@ -216,7 +223,10 @@ test('NO_PROXY leads names, ranges and ports past the proxy, with all checks', a
   ] as const) {
     const proxy = await startProxy(t);
     const outbound = outboundBy(t, {
-      ...{ proxy: proxy.url, noProxy, allow: '127.0.0.1', addresses: ['127.0.0.1'] },
+      proxy: proxy.url,
+      noProxy,
+      allow: '127.0.0.1',
+      addresses: ['127.0.0.1'],
     });
     assert.equal(await fetchText(outbound, `http://api.example:${port}/`), `plain api.example:${port}`);
     assert.equal(proxy.asked.length === 0, isPast, noProxy);
@@ -271,7 +281,10 @@ test('a call that is given up ends its attempt at the proxy', async (t) => {
   const outbound = outboundBy(t, { proxy: `http://127.0.0.1:${port}` });
   const ending = new AbortController();
   const answer = outbound.fetchFor({ isTest: false })('https://api.example/', {
-    ...{ method: 'GET', headers: {}, redirect: 'manual', signal: ending.signal },
+    method: 'GET',
+    headers: {},
+    redirect: 'manual',
+    signal: ending.signal,
   });
   await once(server, 'connect');
   ending.abort();

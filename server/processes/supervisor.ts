@@ -82,8 +82,11 @@ function createProcesses({
   let requests = 0;
 
   const start = (name: string): ProcessStart => ({
-    ...{ name, version, target },
-    ...{ port: config.port, baseUrl: config.baseUrl },
+    name,
+    version,
+    target,
+    port: config.port,
+    baseUrl: config.baseUrl,
     sandbox: sandbox && { url: sandbox.url, client: sandbox.client },
   });
 
@@ -93,8 +96,13 @@ function createProcesses({
     const exited = Promise.withResolvers<string>();
     ready.promise.catch(() => {});
     const one: Process = {
-      ...{ name: freeName(running), worker: undefined, startedAtMs: performance.now(), isReady: false },
-      ...{ passNoMore: () => {}, ready: ready.promise, exited: exited.promise },
+      name: freeName(running),
+      worker: undefined,
+      startedAtMs: performance.now(),
+      isReady: false,
+      passNoMore: () => {},
+      ready: ready.promise,
+      exited: exited.promise,
     };
     running.add(one);
     const ended = (how: string) => {

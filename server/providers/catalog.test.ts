@@ -186,15 +186,30 @@ describe('the shipped definitions', () => {
     const wayOf = (name: string) => shipped.get(name).api.paginate;
     assert.deepEqual(wayOf('google-calendar'), {
       ...wayOf('google-drive'),
-      ...{ response_path: 'items', limit_name_in_request: 'maxResults' },
+      response_path: 'items',
+      limit_name_in_request: 'maxResults',
     });
     const ways = [
-      ...['asana', 'calendly', 'hubspot', 'notion', 'okta', 'zendesk'],
-      ...['zoho-books', 'zoho-crm', 'zoom'],
+      'asana',
+      'calendly',
+      'hubspot',
+      'notion',
+      'okta',
+      'zendesk',
+      'zoho-books',
+      'zoho-crm',
+      'zoom',
     ].map((name) => wayOf(name)?.type);
     assert.deepEqual(ways, [
-      ...['cursor', 'link', 'cursor', 'cursor', 'link', 'link'],
-      ...['offset', 'offset', 'cursor'],
+      'cursor',
+      'link',
+      'cursor',
+      'cursor',
+      'link',
+      'link',
+      'offset',
+      'offset',
+      'cursor',
     ]);
   });
 

@@ -613,9 +613,13 @@ function channelTexts({ target, account, body, body_for, secret, renewal, stop }
   const request = (of?: { path: string; body?: object | undefined }) =>
     of && { path: of.path, body: of.body };
   return stringsIn({
-    ...{ target: request(target), account: { ...request(account), lookup: request(account?.lookup) } },
-    ...{ body, body_for: body_for.map((of) => ({ body: of.body })), secret },
-    ...{ renewal: request(renewal), stop: request(stop) },
+    target: request(target),
+    account: { ...request(account), lookup: request(account?.lookup) },
+    body,
+    body_for: body_for.map((of) => ({ body: of.body })),
+    secret,
+    renewal: request(renewal),
+    stop: request(stop),
   });
 }
 

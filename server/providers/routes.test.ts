@@ -14,7 +14,8 @@ const directory = join(import.meta.dirname, '../../providers');
 test('the steps of a set-up name the redirect URI of this installation', async (t) => {
   const catalog = loadCatalog(directory, authModes);
   const wire = {
-    ...{ logosUrl: 'https://trellis.example.com/providers/logos', modes: catalog.modes },
+    logosUrl: 'https://trellis.example.com/providers/logos',
+    modes: catalog.modes,
     redirectUri: 'https://trellis.example.com/oauth/callback',
   };
   const withSteps = catalog.list().filter(({ setup }) => setup !== undefined);

@@ -178,7 +178,10 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
   });
   const app = await createHttp({
     config: { brand, trustedProxies: [], baseUrl: 'http://localhost' },
-    ...{ log, isRootAlias, authenticate, interceptor },
+    log,
+    isRootAlias,
+    authenticate,
+    interceptor,
   });
   const delayed = Promise.withResolvers<void>();
   const drain = createDrain(app, () => delayed.promise);

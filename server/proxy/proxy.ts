@@ -232,8 +232,14 @@ function writeError(state: ProxyState, inFlight: InFlightCall, thrown: unknown):
   const headers = [
     ...ownHeaders,
     ...ownOnly,
-    ...['content-type', 'application/json; charset=utf-8', 'content-length', String(Buffer.byteLength(body))],
-    ...['x-request-id', reqId, brand.header('Error'), error.code],
+    'content-type',
+    'application/json; charset=utf-8',
+    'content-length',
+    String(Buffer.byteLength(body)),
+    'x-request-id',
+    reqId,
+    brand.header('Error'),
+    error.code,
   ];
   if (error.retryAfterS !== undefined) headers.push('retry-after', String(Math.ceil(error.retryAfterS)));
   if (error.headers !== undefined) headers.push(...Object.entries(error.headers).flat());

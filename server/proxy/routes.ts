@@ -132,7 +132,7 @@ function proxyPaths(brand: Brand): Record<string, PathItem> {
       description: method === 'get' ? descriptionOf(brand) : 'As with GET.',
       tags: ['proxy'],
       security: [{ key: [] }, { ticket: [] }, { cookie: [] }],
-      ...{ 'x-scope': ['get', 'head'].includes(method) ? 'proxy:read' : 'proxy:write' },
+      'x-scope': ['get', 'head'].includes(method) ? 'proxy:read' : 'proxy:write',
       parameters: [
         {
           name: 'path',
@@ -192,8 +192,12 @@ function headers(brand: Brand) {
   ] as const;
   const written = (of: readonly (readonly [string, string, string])[], isRequired: boolean) =>
     of.map(([name, description, example]) => ({
-      ...{ name, in: 'header', required: isRequired, description },
-      ...{ schema: text, example },
+      name,
+      in: 'header',
+      required: isRequired,
+      description,
+      schema: text,
+      example,
     }));
   return [...written(required, true), ...written(optional, false)];
 }

@@ -22,16 +22,25 @@ test('nothing in the answer to a ticket acts on the address it comes from', () =
 test('a page follows no redirect of a provider, but gets its target', () => {
   const given = ['location', 'https://ours.example.com/environments/dev', 'Set-Cookie', 'a=b', 'ETag', '"a"'];
   assert.deepEqual(headersForPage(given, brandNames('acme')), [
-    ...['x-acme-location', 'https://ours.example.com/environments/dev', 'ETag', '"a"'],
-    ...['content-security-policy', 'sandbox'],
+    'x-acme-location',
+    'https://ours.example.com/environments/dev',
+    'ETag',
+    '"a"',
+    'content-security-policy',
+    'sandbox',
   ]);
 });
 
 test('a ticket is for the connection it was made for, not for one that is given its ID or its row later', () => {
   const madeAt = new Date('2030-01-31T12:00:00.001Z');
   const ticket = {
-    ...{ id: 't', integrationKey: 'i', connectionId: 'c', rules: [], maxBytes: undefined },
-    ...{ connectionRow: 7, connectionMadeAt: madeAt.getTime() },
+    id: 't',
+    integrationKey: 'i',
+    connectionId: 'c',
+    rules: [],
+    maxBytes: undefined,
+    connectionRow: 7,
+    connectionMadeAt: madeAt.getTime(),
   };
   requireSameConnection(ticket, { id: 7, createdAt: madeAt });
   for (const other of [

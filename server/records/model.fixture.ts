@@ -157,7 +157,10 @@ export class Model {
     this.lastSeq += 1;
     this.records.set(id, {
       ...fields,
-      ...{ seq: this.lastSeq, ignoresY: this.ignoresY, isPruned: false, changes },
+      seq: this.lastSeq,
+      ignoresY: this.ignoresY,
+      isPruned: false,
+      changes,
     });
   }
 

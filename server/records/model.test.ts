@@ -84,7 +84,8 @@ async function take(given: Step, calls: Calls, model: Model): Promise<void> {
         changedFields: _,
         ...result
       } = await calls.saveBy(given.sent, {
-        ...{ restore, withChangedFields },
+        restore,
+        withChangedFields,
       });
       const expected = model.save(given.sent, given);
       assert.deepEqual({ ...result, duplicates: [...duplicates].sort() }, expected);

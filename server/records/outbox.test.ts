@@ -88,7 +88,12 @@ test('a save, update, delete, tracking and prune changes rows of its dataset alo
     end();
   }
   assert.deepEqual([...changed].sort(), [
-    ...['dataset', 'dataset_outbox', 'payload', 'prune', 'record', 'tracked'],
+    'dataset',
+    'dataset_outbox',
+    'payload',
+    'prune',
+    'record',
+    'tracked',
   ]);
   await placeEntries(bench.db);
   await assertWhole();
@@ -108,7 +113,9 @@ test('a transaction about records reads and changes the tables of its dataset al
   await setPolicy(bench.db, { environmentId, integrationKey: undefined }, policy);
   const consumer = { connection: connection.id, model: 'Row', variant: 'base', name: 'reader' };
   const by = {
-    ...{ environmentId, actor: 'key:1', target: 'test' },
+    environmentId,
+    actor: 'key:1',
+    target: 'test',
     keyId: 1,
     mayRead: true,
     mayWrite: true,
@@ -149,7 +156,13 @@ test('a transaction about records reads and changes the tables of its dataset al
   assert.deepEqual([...touched].filter((name) => all!.names.includes(name)).sort(), [
     // The lock of nodes without `dataset.closed`: see `lockForWrite`.
     ...(isDirect ? [] : ['connection']),
-    ...['consumer', 'dataset', 'dataset_outbox', 'payload', 'prune', 'record', 'tracked'],
+    'consumer',
+    'dataset',
+    'dataset_outbox',
+    'payload',
+    'prune',
+    'record',
+    'tracked',
   ]);
   await placeEntries(bench.db);
   await assertWhole();

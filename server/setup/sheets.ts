@@ -213,7 +213,9 @@ export async function choose(
     const { variant: name, isRenumbered } = placed!;
     await startRun(tx, { place, variant: name, isRenumbered, at: now() });
     await writeAudit(tx, {
-      ...{ environmentId, actor, action: 'connect_session.sheet_chosen' },
+      environmentId,
+      actor,
+      action: 'connect_session.sheet_chosen',
       target: `${integrationKey}/${connectionId}`,
       details: { variant: name },
     });

@@ -122,7 +122,10 @@ function contextOf(parent: Span | RemoteSpan | undefined): Context {
 
 function contextOfRemote({ traceId, spanId, flags, state }: RemoteSpan): SpanContext {
   return {
-    ...{ traceId, spanId, traceFlags: flags, isRemote: true },
+    traceId,
+    spanId,
+    traceFlags: flags,
+    isRemote: true,
     ...(state !== undefined && { traceState: createTraceState(state) }),
   };
 }

@@ -7,7 +7,10 @@ const spanId = 'b7ad6b7169203331';
 
 test('a traceparent is read as W3C Trace Context has it', () => {
   assert.deepEqual(remoteSpanOf({ traceparent: `00-${traceId}-${spanId}-01`, tracestate: 'a=b' }), {
-    ...{ traceId, spanId, flags: 1, state: 'a=b' },
+    traceId,
+    spanId,
+    flags: 1,
+    state: 'a=b',
   });
   // A later version may say more behind what is known.
   assert.equal(remoteSpanOf({ traceparent: `cc-${traceId}-${spanId}-00-more` })?.flags, 0);

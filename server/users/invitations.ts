@@ -68,8 +68,14 @@ async function insert(
      values ($1, $2, $3, $4, $5, $6, $7, $8)
      returning id`,
     [
-      ...[hashOfToken(token), isSetUp, email?.toLowerCase() ?? null, grant.role],
-      ...[grant.environmentIds ?? [], by ?? null, at, expiresAt],
+      hashOfToken(token),
+      isSetUp,
+      email?.toLowerCase() ?? null,
+      grant.role,
+      grant.environmentIds ?? [],
+      by ?? null,
+      at,
+      expiresAt,
     ],
   );
   return { id: row!.id, token, expiresAt };

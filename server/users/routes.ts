@@ -288,7 +288,8 @@ function meToWire({ userId, name, email, isOwner, hasTwoFactor, places }: Person
   const [first] = places.values();
   return {
     id: userId,
-    ...{ name, email },
+    name,
+    email,
     role: isOwner ? ('owner' as const) : (first?.role ?? null),
     two_factor: hasTwoFactor,
     environments: [...places].map(([environment, { role }]) => ({

@@ -52,7 +52,12 @@ export async function openWebhookBench() {
   let aheadMs = 0;
   const now = () => new Date(Date.now() + aheadMs);
   const credentials = createCredentialSource({
-    ...{ db, reader, fetchFor, vault, log, now },
+    db,
+    reader,
+    fetchFor,
+    vault,
+    log,
+    now,
     transitions: createStatusTransitions({ db, log, reader, now }),
   });
   const brand = brandNames('trellis');
@@ -72,7 +77,9 @@ export async function openWebhookBench() {
   const baseUrl = `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`;
 
   return {
-    ...{ db, deps, provider },
+    db,
+    deps,
+    provider,
     integrate: (key: string, environment: keyof typeof environments = 'dev', client = clientId) =>
       createIntegration(db, {
         ...reading,
@@ -87,7 +94,10 @@ export async function openWebhookBench() {
       of: { secret: string; account: string; email?: string | undefined; tags: Record<string, string> },
     ) {
       const integration = await createIntegration(db, {
-        ...{ ...reading, environmentId: environments.dev.id, key: provider, provider },
+        ...reading,
+        environmentId: environments.dev.id,
+        key: provider,
+        provider,
         ...(of.secret !== '' && { webhookSecret: of.secret, client: { clientId, clientSecret: of.secret } }),
       });
       const connectionId = `connection-of-${provider}`;
@@ -95,7 +105,13 @@ export async function openWebhookBench() {
       const grant = { account: { id: of.account, email: of.email } };
       await db.transaction((tx) =>
         insertConnection(tx, {
-          ...{ vault, integration, connectionId, credentials, grant, tags: of.tags, at: new Date() },
+          vault,
+          integration,
+          connectionId,
+          credentials,
+          grant,
+          tags: of.tags,
+          at: new Date(),
         }),
       );
       return connectionId;
@@ -143,7 +159,9 @@ export async function openWebhookBench() {
       const { status, headers: given } = answer;
       watch.answered(`POST ${path}`, { status, text, headers: given });
       return {
-        ...{ status, text, headers: given },
+        status,
+        text,
+        headers: given,
         body: (text === '' ? {} : JSON.parse(text)) as Record<string, unknown>,
       };
     },
@@ -210,7 +228,9 @@ async function startIssuer() {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
-    ...{ keys, state, certificates },
+    keys,
+    state,
+    certificates,
     fetch: ((url, init) => fetch(url.replace(/^https:\/\/[^/]+/, origin), init)) as Fetch,
     /** A token of this moment for the integration's client, with whatever else is claimed. */
     sign(claims: Claims, { key = keys.own, alg = 'RS256' } = {}): Promise<string> {

@@ -120,7 +120,10 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
   test('the charts show counts, failures and durations', async () => {
     const { body } = await trellis
       .control('POST', 'spreadsheets', {
-        ...{ account: 'ada@example.com', title: 'Cities', sheet: 'cities', rows: [['Oslo']] },
+        account: 'ada@example.com',
+        title: 'Cities',
+        sheet: 'cities',
+        rows: [['Oslo']],
       })
       .then(async (sheet) =>
         trellis.call('GET', `/proxy/v4/spreadsheets/${sheet.spreadsheetId}/values/cities`, { headers }),

@@ -377,7 +377,9 @@ describe('the element of /connect.js', { skip: skipBrowser }, () => {
     const { connected } = (await submit("{ apiKey: 'a-key-of-a-user' }")) as { connected: object };
     const [byKey] = await pages.connections();
     assert.deepEqual(connected, {
-      ...{ connectionId: byKey?.connection_id, integration: 'key', missingScopes: [] },
+      connectionId: byKey?.connection_id,
+      integration: 'key',
+      missingScopes: [],
     });
 
     // Of the click on a button of the page.

@@ -126,7 +126,9 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     await pages.trellis.call('PATCH', '/environment/settings', {
       body: {
         connect: {
-          ...{ font: 'serif', radius: 20, theme: 'light' },
+          font: 'serif',
+          radius: 20,
+          theme: 'light',
           colors: { light: { primary: '#8a3b12', background: '#fff6ea', text: '#3b2a1a' } },
           texts: { de: { intro: '<b>{app}</b> braucht {provider}.', continueTo: 'Weiter' } },
         },
@@ -145,8 +147,13 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     await pages.trellis.call('PATCH', '/environment/settings', {
       body: {
         connect: {
-          ...{ app_name: null, logo: null, language: null, theme: 'dark' },
-          ...{ font: null, radius: null, texts: null },
+          app_name: null,
+          logo: null,
+          language: null,
+          theme: 'dark',
+          font: null,
+          radius: null,
+          texts: null,
         },
       },
     });

@@ -16,7 +16,8 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
     // Links that lead nowhere, sheets that are not shared.
     pages.expectComplaint(/422/);
     await openSheets(pages.trellis, {
-      ...{ integration: 'with-drive', account: 'drive@example.com' },
+      integration: 'with-drive',
+      account: 'drive@example.com',
       scopes: ['https://www.googleapis.com/auth/drive'],
     });
   });
@@ -67,7 +68,10 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
       ['bo@example.com', 'Bo'],
     ];
     const made = await pages.trellis.control('POST', 'spreadsheets', {
-      ...{ account: 'ada@example.com', title: 'Customers of the shop', sheet: 'All of them', rows },
+      account: 'ada@example.com',
+      title: 'Customers of the shop',
+      sheet: 'All of them',
+      rows,
     });
     id = String(made.spreadsheetId);
   });
@@ -101,8 +105,13 @@ describe('choosing a sheet on the connect page', { skip: skipBrowser }, () => {
     const at = await newest('google-sheet');
     const { sheets = {} } = await metadataOf(at);
     assert.deepEqual(sheets.base, {
-      ...{ spreadsheetId: id, sheetId: 0, headerRow: 2, identity: 'key', keyColumn: 'Name' },
-      ...{ title: 'Customers of the shop', tab: 'All of them' },
+      spreadsheetId: id,
+      sheetId: 0,
+      headerRow: 2,
+      identity: 'key',
+      keyColumn: 'Name',
+      title: 'Customers of the shop',
+      tab: 'All of them',
     });
     assert.equal(await liveOf(at.connectionId), 2);
     // Opened again, the page has nothing to choose.

@@ -24,8 +24,10 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
   before(async () => {
     issuer = await startOidcIssuer();
     dashboard = await openDashboard({
-      ...{ TRELLIS_OIDC_ISSUER: issuer.url, TRELLIS_OIDC_NAME: 'Example' },
-      ...{ TRELLIS_OIDC_CLIENT_ID: issuer.clientId, TRELLIS_OIDC_CLIENT_SECRET: issuer.clientSecret },
+      TRELLIS_OIDC_ISSUER: issuer.url,
+      TRELLIS_OIDC_NAME: 'Example',
+      TRELLIS_OIDC_CLIENT_ID: issuer.clientId,
+      TRELLIS_OIDC_CLIENT_SECRET: issuer.clientSecret,
       TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8',
     });
     dashboard.expectComplaint(
@@ -320,7 +322,9 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
   test('a change of a key sends only changed fields, so that its expiry is kept to the second', async () => {
     const ends = new Date(Math.floor(Date.now() / 60_000) * 60_000 + 90_000_000 + 17_000).toISOString();
     const { data } = await stored('POST', '/environment/api-keys', {
-      ...{ name: 'ending', scopes: ['records:read'], expires_at: ends },
+      name: 'ending',
+      scopes: ['records:read'],
+      expires_at: ends,
     });
     const { id, secret } = data as { id: number; secret: string };
     dashboard.trellis.watch.made('key', secret);

@@ -125,7 +125,8 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await deploy(
       [
         sync('rows', rows('// The second version.\n')),
-        ...[sync('slow', slow), sync('broken', broken)],
+        sync('slow', slow),
+        sync('broken', broken),
         flowConfig({ name: 'greet', code: greet, source: greet }),
       ],
       { onEventScriptsByProvider: [{ providerConfigKey: 'google-sheet', scripts: onEvents }] },

@@ -299,7 +299,9 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     for (const shop of ['acme', 'umbrella']) {
       const imported = await trellis.call('POST', '/connections', {
         body: {
-          ...{ provider_config_key: 'shop', connection_id: shop, connection_config: { shop } },
+          provider_config_key: 'shop',
+          connection_id: shop,
+          connection_config: { shop },
           credentials: { type: 'OAUTH2', access_token: `token-of-${shop}` },
         },
       });

@@ -207,7 +207,10 @@ describe('the playground', { skip: skipBrowser }, () => {
   test('a big table is cut for the page and whole in the download', async () => {
     const csv = Array.from({ length: 3_000 }, (_, row) => `${row},${'x'.repeat(60)}`).join('\n');
     const big = await trellis.control('POST', 'spreadsheets', {
-      ...{ account: 'ada@example.com', title: 'Big', sheet: 'big', csv },
+      account: 'ada@example.com',
+      title: 'Big',
+      sheet: 'big',
+      csv,
     });
     await open({ ...valuesOf('big'), fields: { spreadsheetId: String(big.spreadsheetId), range: 'big' } });
     await send();

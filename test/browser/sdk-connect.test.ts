@@ -66,7 +66,9 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     const { made } = await outcome();
     const [newest] = await pages.connections();
     assert.deepEqual(made, {
-      ...{ connectionId: newest?.connection_id, integration: 'google-sheet', missingScopes: [] },
+      connectionId: newest?.connection_id,
+      integration: 'google-sheet',
+      missingScopes: [],
     });
     await closed(popup);
   });
@@ -89,7 +91,9 @@ describe('connecting with the client for browsers', { skip: skipBrowser }, () =>
     await other.getByRole('heading', { name: 'Access was denied' }).waitFor();
     await other.close();
     assert.deepEqual(await outcome(), {
-      ...{ code: 'denied', reason: 'access_denied', message: 'Access was denied.' },
+      code: 'denied',
+      reason: 'access_denied',
+      message: 'Access was denied.',
     });
   });
 

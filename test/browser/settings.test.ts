@@ -213,7 +213,10 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     assert.deepEqual(
       { app_name, colors, font, radius, return_schemes, texts },
       {
-        ...{ app_name: 'Ledger', font: 'Inter', radius: 3, return_schemes: ['ledger'] },
+        app_name: 'Ledger',
+        font: 'Inter',
+        radius: 3,
+        return_schemes: ['ledger'],
         colors: {
           light: { primary: '#ffdd00', background: '#ffffff', text: '#16191d' },
           dark: { primary: '#8fb0ff', background: '#1a1b1e', text: '#eceff2' },

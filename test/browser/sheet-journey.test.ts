@@ -120,8 +120,12 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
       const { spreadsheetId, ...chosen } = sheets.base as { spreadsheetId: string };
       assert.ok(spreadsheetId.length > 20);
       assert.deepEqual(chosen, {
-        ...{ sheetId: 0, headerRow: 1, identity: 'key', keyColumn: 'City' },
-        ...{ title: 'Cities of the playground', tab: 'Cities' },
+        sheetId: 0,
+        headerRow: 1,
+        identity: 'key',
+        keyColumn: 'City',
+        title: 'Cities of the playground',
+        tab: 'Cities',
       });
     });
 
@@ -202,7 +206,8 @@ describe('a sheet without code, in a browser', { skip: skipBrowser }, () => {
 
     before(async () => {
       seeing = await openSheets(dashboard.trellis, {
-        ...{ integration: 'with-drive', account: 'drive@example.com' },
+        integration: 'with-drive',
+        account: 'drive@example.com',
         scopes: ['https://www.googleapis.com/auth/drive'],
       });
       id = await seeing.make([

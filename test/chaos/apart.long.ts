@@ -8,10 +8,20 @@ const [api, first, second] = nodeNames;
 test('where one node answers and two others work, each is killed and frozen, and nothing acknowledged is lost or done twice', async (t) => {
   const { faults, ...told } = await wreak({
     faults: [
-      ...[killOf(first), freezeOf(second), killOf(api), freezeOf(api)],
-      ...[postgresRestart, pgbouncerRestart, killOf(second)],
+      killOf(first),
+      freezeOf(second),
+      killOf(api),
+      freezeOf(api),
+      postgresRestart,
+      pgbouncerRestart,
+      killOf(second),
     ],
-    ...{ calmMs: 15_000, maxMs: 600_000, datasets: 2, accounts: 4, pauseMs: 100, seed: 3 },
+    calmMs: 15_000,
+    maxMs: 600_000,
+    datasets: 2,
+    accounts: 4,
+    pauseMs: 100,
+    seed: 3,
     environmentOf: (node) => ({ TRELLIS_ROLE: node === api ? 'api' : 'worker' }),
     tell: (line) => t.diagnostic(line),
   });

@@ -154,7 +154,9 @@ export function ratesOf({ made, faults }: Pick<Calls, 'made' | 'faults'>): Rates
     for (const { problem } of calls)
       if (problem !== undefined) problems[problem] = (problems[problem] ?? 0) + 1;
     return {
-      ...{ of, calls: calls.length, problems },
+      of,
+      calls: calls.length,
+      problems,
       p50: Math.round(percentile(times, 0.5)),
       p99: Math.round(percentile(times, 0.99)),
       failedIn: share(calls.filter(isIn)),

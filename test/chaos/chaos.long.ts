@@ -14,7 +14,12 @@ test('a quarter of an hour in which something goes down each minute loses nothin
   ]);
   const { faults, ...told } = await wreak({
     faults: kills.flatMap((kill, n) => [kill, ...(others.has(n) ? [others.get(n)!] : [])]),
-    ...{ calmMs: 45_000, maxMs: minutes * 180_000, datasets: 4, accounts: 6, pauseMs: 80, seed: 2 },
+    calmMs: 45_000,
+    maxMs: minutes * 180_000,
+    datasets: 4,
+    accounts: 6,
+    pauseMs: 80,
+    seed: 2,
     tell: (line) => t.diagnostic(line),
   });
   t.diagnostic(JSON.stringify(told, undefined, 1));

@@ -16,7 +16,12 @@ test(
   async (t) => {
     const outcome = await wreak({
       faults: [killOf(one), postgresRestart, killOf(two), pgbouncerRestart, killOf(three)],
-      ...{ calmMs: 4_000, maxMs: 40_000, datasets: 2, accounts: 2, pauseMs: 200, seed: 1 },
+      calmMs: 4_000,
+      maxMs: 40_000,
+      datasets: 2,
+      accounts: 2,
+      pauseMs: 200,
+      seed: 1,
       tell: (line) => t.diagnostic(line),
     });
     const { faults, ...told } = outcome;

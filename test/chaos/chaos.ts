@@ -50,7 +50,8 @@ const keyIntegration = 'keyed';
 export async function wreak(trial: Trial): Promise<Outcome> {
   const { environmentOf, citusDir, tell = () => {} } = trial;
   const installation = await openInstallation({
-    ...{ nodes: nodeNames, citusDir },
+    nodes: nodeNames,
+    citusDir,
     ...(environmentOf && { environmentOf }),
   });
   const db = openDb({ url: installation.databaseUrl }, { maxConnections: 2 });
@@ -93,7 +94,9 @@ export async function wreak(trial: Trial): Promise<Outcome> {
       hasPgbouncer: installation.hasPgbouncer,
       struck: struck.map((one, n) => ({ ...one, feltMs: recoveryMs(calls, calls.faults[n]!) })),
       refused: report.received.bad,
-      ...{ rates, tokens: report.tokens, deaths: load.functions.deaths },
+      rates,
+      tokens: report.tokens,
+      deaths: load.functions.deaths,
       records: load.acknowledged(),
       events: eventsOf(load.events, report),
       runs: {
@@ -152,7 +155,9 @@ async function openLoad(
   const functions = await openFunctionLoad(calls, { provider, count: trial.accounts, seed: seed + 100 });
   const events = openEventLoad(calls, { integration: keyIntegration, seed: seed + 200 });
   return {
-    ...{ events, functions, records },
+    events,
+    functions,
+    records,
     async run(isOver, pauseMs) {
       await Promise.all([
         ...records.map((one) => one.run(isOver, pauseMs)),

@@ -18,8 +18,14 @@ test('a quarter of an hour in which a machine of a cluster or a node goes down e
     postgresRestart,
   ]).flat();
   const { faults: wrong, ...told } = await wreak({
-    ...{ faults, citusDir },
-    ...{ calmMs: 10_000, maxMs: minutes * 60_000, datasets: 4, accounts: 4, pauseMs: 120, seed: 3 },
+    faults,
+    citusDir,
+    calmMs: 10_000,
+    maxMs: minutes * 60_000,
+    datasets: 4,
+    accounts: 4,
+    pauseMs: 120,
+    seed: 3,
     tell: (line) => t.diagnostic(line),
   });
   t.diagnostic(JSON.stringify(told, undefined, 1));

@@ -84,8 +84,12 @@ export async function openFunctionLoad(
     const url = new URL(`${provider.sandboxUrl}/o/oauth2/v2/auth`);
     url.search = String(
       new URLSearchParams({
-        ...{ client_id: provider.client.clientId, redirect_uri: redirectUri, response_type: 'code' },
-        ...{ access_type: 'offline', prompt: 'consent', state: 'st' },
+        client_id: provider.client.clientId,
+        redirect_uri: redirectUri,
+        response_type: 'code',
+        access_type: 'offline',
+        prompt: 'consent',
+        state: 'st',
         scope: 'openid email https://www.googleapis.com/auth/spreadsheets',
       }),
     );
@@ -93,8 +97,10 @@ export async function openFunctionLoad(
     const response = await fetch(`${provider.sandboxUrl}/token`, {
       method: 'POST',
       body: new URLSearchParams({
-        ...{ client_id: provider.client.clientId, client_secret: provider.client.clientSecret },
-        ...{ grant_type: 'authorization_code', redirect_uri: redirectUri },
+        client_id: provider.client.clientId,
+        client_secret: provider.client.clientSecret,
+        grant_type: 'authorization_code',
+        redirect_uri: redirectUri,
         code: new URL(String(redirect)).searchParams.get('code') ?? '',
       }),
     });
@@ -112,9 +118,13 @@ export async function openFunctionLoad(
       method: 'POST',
       path: '/connections',
       body: {
-        ...{ provider_config_key: integration, connection_id: connectionId, metadata: { spreadsheetId } },
+        provider_config_key: integration,
+        connection_id: connectionId,
+        metadata: { spreadsheetId },
         credentials: {
-          ...{ type: 'OAUTH2', access_token, refresh_token },
+          type: 'OAUTH2',
+          access_token,
+          refresh_token,
           expires_at: new Date(Date.now() + 5_000).toISOString(),
         },
       },
@@ -167,7 +177,8 @@ export async function openFunctionLoad(
     await calls.make('proxy', {
       method: 'GET',
       path: `/proxy/v4/spreadsheets/${account.spreadsheetId}/values/A1:B${rows}`,
-      ...{ headers: headersOf(account), giveUpMs },
+      headers: headersOf(account),
+      giveUpMs,
     });
   }
 
@@ -223,7 +234,9 @@ export async function openFunctionLoad(
       for (const [id, n] of left) {
         for (let isOpen = true; isOpen; ) {
           const outcome = await calls.make('action, asked for', {
-            ...{ method: 'GET', path: `/action/${id}`, mayBe: 404 },
+            method: 'GET',
+            path: `/action/${id}`,
+            mayBe: 404,
           });
           isOpen = outcome.kind === 'refused' && outcome.status === 404;
           if (outcome.kind === 'done' && (outcome.body as { n: number }).n !== n)

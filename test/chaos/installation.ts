@@ -87,10 +87,13 @@ export async function openInstallation({
     };
     const server = {
       ...(citusDir === undefined ? programs() : { binDir: citusDir }),
-      ...{ account, user: 'trellis', password },
+      account,
+      user: 'trellis',
+      password,
       settings: {
         // What the nodes share with the tests' own load must not be the disk.
-        ...{ shared_buffers: '64MB', max_connections: '100' },
+        shared_buffers: '64MB',
+        max_connections: '100',
         ...(citusDir !== undefined && citusSettings),
       },
     };
@@ -113,7 +116,9 @@ export async function openInstallation({
       closing.push(bouncer.stop);
     }
     const provider = await startProvider({
-      ...{ dataDir: path.join(dir, 'sandbox'), nodes, timing: leaseTiming() },
+      dataDir: path.join(dir, 'sandbox'),
+      nodes,
+      timing: leaseTiming(),
     });
     closing.push(provider.stop);
     const ports = new Map<string, number>();
@@ -169,8 +174,12 @@ export async function openInstallation({
     await startUntilReady(first);
     await Promise.all(others.map(startUntilReady));
     return {
-      ...{ url: balancer.url, key, nodes, provider: provider.ready },
-      ...{ databaseUrl: postgres.url, hasPgbouncer: bouncer !== undefined },
+      url: balancer.url,
+      key,
+      nodes,
+      provider: provider.ready,
+      databaseUrl: postgres.url,
+      hasPgbouncer: bouncer !== undefined,
       async killNode(node) {
         const { pid, exited } = running.get(node)!;
         await provider.tell({ order: 'stopped', node });

@@ -35,8 +35,17 @@ test('no refresh of nodes that agree is double, whichever node is killed', () =>
   book.asked({ node: 'b', token: '2' }).answered(good('3'));
   book.asked({ node: 'a', token: '3' }).answered(good('4'));
   assert.deepEqual(book.told(), {
-    ...{ asked: 3, accepted: 3, refused: 0, underWay: 0, stops: 1, lost: 0, repeated: 0 },
-    ...{ excused: 0, lastLooks: 0, double: [], brokenOff: [] },
+    asked: 3,
+    accepted: 3,
+    refused: 0,
+    underWay: 0,
+    stops: 1,
+    lost: 0,
+    repeated: 0,
+    excused: 0,
+    lastLooks: 0,
+    double: [],
+    brokenOff: [],
   });
 });
 

@@ -79,7 +79,14 @@ export function openBook(
   const grants = new Map<string, Entry[]>();
   const processes = new Map<string, Process>();
   const counts = {
-    ...{ asked: 0, accepted: 0, refused: 0, stops: 0, lost: 0, repeated: 0, excused: 0, lastLooks: 0 },
+    asked: 0,
+    accepted: 0,
+    refused: 0,
+    stops: 0,
+    lost: 0,
+    repeated: 0,
+    excused: 0,
+    lastLooks: 0,
   };
   const double: string[] = [];
   const brokenOff: string[] = [];
@@ -193,8 +200,13 @@ export function openBook(
     asked({ node, token }) {
       counts.asked += 1;
       const entry: Entry = {
-        ...{ node, token, process: processOf(node), askedAt: clock() },
-        ...{ outcome: undefined, excused: undefined, isLookedBehind: false },
+        node,
+        token,
+        process: processOf(node),
+        askedAt: clock(),
+        outcome: undefined,
+        excused: undefined,
+        isLookedBehind: false,
       };
       const known = entries.get(token) ?? [];
       for (const before of known) {

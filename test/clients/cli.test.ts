@@ -80,15 +80,20 @@ test('deploy: the plan has all its lists, and a function of each kind runs unmod
   assert.deepEqual(Object.keys(plan.body).sort(), [...lists, 'deletedModels'].sort());
   assert.deepEqual(plan.body.newSyncs, [
     {
-      ...{ integration_id: 'google-sheet', providerConfigKey: 'google-sheet' },
-      ...{ name: 'cities', connections: 1, auto_start: false },
+      integration_id: 'google-sheet',
+      providerConfigKey: 'google-sheet',
+      name: 'cities',
+      connections: 1,
+      auto_start: false,
     },
   ]);
   const deployed = answers.get('POST /sync/deploy')!;
   assert.equal(deployed.status, 200, deployed.text);
   assert.deepEqual(
     (JSON.parse(deployed.text) as Record<string, unknown>[]).map(({ name, version, type }) => [
-      ...[name, version, type],
+      name,
+      version,
+      type,
     ]),
     [
       ['cities', '1', 'sync'],

@@ -114,8 +114,12 @@ test('the page has a program for each client that it names', () => {
   assert.deepEqual(
     programs.map(({ heading }) => heading),
     [
-      ...['fetch', 'By @trellis-run/client', '@googleapis/sheets', 'google-spreadsheet'],
-      ...['google-api-python-client', 'gspread'],
+      'fetch',
+      'By @trellis-run/client',
+      '@googleapis/sheets',
+      'google-spreadsheet',
+      'google-api-python-client',
+      'gspread',
     ],
   );
 });
@@ -142,7 +146,9 @@ const probe = (heading: string, code: string, { env }: Place) => {
 
 describe(`${page}: who repeats a call`, { concurrency: true }, () => {
   const rows = [...text.matchAll(/^\| (`.*) \| (\d) \| (\d) \|$/gm)].map(([, who, read, append]) => ({
-    ...{ who: who!, read: Number(read), append: Number(append) },
+    who: who!,
+    read: Number(read),
+    append: Number(append),
   }));
 
   test('the table has all that are tried', () => {

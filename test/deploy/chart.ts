@@ -55,7 +55,10 @@ function fillChart(given: Values): { manifests: Manifest[]; notes: string } {
     fromString: (text) => text,
     missingKey: 'error',
     funcs: {
-      ...{ ...sprigDefaults(), ...sprigStrings(), ...sprigMath(), ...sprigDicts() },
+      ...sprigDefaults(),
+      ...sprigStrings(),
+      ...sprigMath(),
+      ...sprigDicts(),
       include: {
         fn: (name: unknown, of: unknown) => fill(`{{ template "${name}" . }}`, of),
         argTypes: ['string', 'value'],

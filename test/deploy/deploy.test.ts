@@ -116,13 +116,26 @@ test('every setting that the chart, the image and the unit give is one of the se
 
 test('the chart takes no setting twice, and no secret, but every other one', () => {
   const ofChart = [
-    ...['PORT', 'HOST', 'BASE_URL', 'DATA_DIR', 'TRELLIS_ROLE'],
-    ...['TRELLIS_DRAIN_DELAY_SECONDS', 'TRELLIS_DRAIN_SECONDS', 'TRELLIS_TRUSTED_PROXIES'],
+    'PORT',
+    'HOST',
+    'BASE_URL',
+    'DATA_DIR',
+    'TRELLIS_ROLE',
+    'TRELLIS_DRAIN_DELAY_SECONDS',
+    'TRELLIS_DRAIN_SECONDS',
+    'TRELLIS_TRUSTED_PROXIES',
   ];
   const secrets = [
-    ...['DATABASE_URL', 'SMTP_URL', 'OTEL_EXPORTER_OTLP_HEADERS', 'SANDBOX_KEY', 'TRELLIS_SECRET_KEY'],
-    ...['TRELLIS_ENCRYPTION_KEYS', 'TRELLIS_METRICS_TOKEN', 'TRELLIS_OIDC_CLIENT_SECRET'],
-    ...['TRELLIS_ADMIN_PASSWORD', 'TRELLIS_RECORDS_DATABASE_URLS'],
+    'DATABASE_URL',
+    'SMTP_URL',
+    'OTEL_EXPORTER_OTLP_HEADERS',
+    'SANDBOX_KEY',
+    'TRELLIS_SECRET_KEY',
+    'TRELLIS_ENCRYPTION_KEYS',
+    'TRELLIS_METRICS_TOKEN',
+    'TRELLIS_OIDC_CLIENT_SECRET',
+    'TRELLIS_ADMIN_PASSWORD',
+    'TRELLIS_RECORDS_DATABASE_URLS',
   ];
   const isTaken = (name: string) => {
     try {
@@ -218,7 +231,8 @@ test('what is switched on is there', () => {
   const host = 'trellis.example.com';
   const all = chartOf({
     api: { autoscaling: { enabled: true } },
-    ...{ ingress: { enabled: true, host, tlsSecret: 'tls' }, trustedProxies },
+    ingress: { enabled: true, host, tlsSecret: 'tls' },
+    trustedProxies,
     podMonitor: { enabled: true },
     networkPolicy: { enabled: true },
   });

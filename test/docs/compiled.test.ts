@@ -48,8 +48,14 @@ test('the examples in TypeScript of the guides for applications compile', async 
     await writeFile(join(place, 'around.d.ts'), around);
     const typesOf = (name: string) => [join(root, 'node_modules/@types', name)];
     const compilerOptions = {
-      ...{ module: 'esnext', moduleResolution: 'bundler', jsx: 'react-jsx', skipLibCheck: true },
-      ...{ noEmit: true, declaration: false, allowImportingTsExtensions: true, rootDir: '/' },
+      module: 'esnext',
+      moduleResolution: 'bundler',
+      jsx: 'react-jsx',
+      skipLibCheck: true,
+      noEmit: true,
+      declaration: false,
+      allowImportingTsExtensions: true,
+      rootDir: '/',
       // The examples declare names for the reader's own code.
       noUnusedLocals: false,
       paths: {
@@ -61,7 +67,10 @@ test('the examples in TypeScript of the guides for applications compile', async 
     };
     const config = {
       extends: join(root, 'tsconfig.client.json'),
-      ...{ compilerOptions, include: [], exclude: [], files: ['around.d.ts', ...files] },
+      compilerOptions,
+      include: [],
+      exclude: [],
+      files: ['around.d.ts', ...files],
     };
     await writeFile(join(place, 'tsconfig.json'), JSON.stringify(config));
     const compiler = join(root, 'node_modules/typescript/bin/tsc');

@@ -33,8 +33,17 @@ const sheet = trellis.connection('google-sheet', CONN);
 
 process.env.TRELLIS_SIGNING_KEY = signingKey;
 Object.assign(globalThis, {
-  ...{ TRELLIS_SECRET_KEY, TRELLIS_URL, SHEET, CONN, ticket, token, signingKey, rawBody },
-  ...{ trellis, sheet, cities: sheet.records('City') },
+  TRELLIS_SECRET_KEY,
+  TRELLIS_URL,
+  SHEET,
+  CONN,
+  ticket,
+  token,
+  signingKey,
+  rawBody,
+  trellis,
+  sheet,
+  cities: sheet.records('City'),
   headers: { 'Connection-Id': CONN, 'Provider-Config-Key': 'google-sheet' },
   request: { headers: signed },
 });

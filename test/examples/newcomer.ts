@@ -55,7 +55,9 @@ export async function openNewcomer(): Promise<Newcomer> {
   const terminals: ChildProcess[] = [];
 
   return {
-    ...{ service, db, clone },
+    service,
+    db,
+    clone,
     type(commands, env = {}) {
       const text = commands
         .replaceAll('http://localhost:3003', service.baseUrl)

@@ -58,10 +58,18 @@ test('a local run refuses calls with the codes and texts of the service', async 
 
   const local: string[] = [];
   const { outcome } = await runLocally({
-    ...{ code, kind: 'sync', input: undefined, metadata: {}, checkpoint: null, stored: nothingStored },
+    code,
+    kind: 'sync',
+    input: undefined,
+    metadata: {},
+    checkpoint: null,
+    stored: nothingStored,
     about: {
-      ...{ connectionId, providerConfigKey: 'api', provider: 'unauthenticated' },
-      ...{ environmentName: 'dev', variant: 'base' },
+      connectionId,
+      providerConfigKey: 'api',
+      provider: 'unauthenticated',
+      environmentName: 'dev',
+      variant: 'base',
     },
     log: (level, text) => void (level === 'info' && local.push(String(text))),
     reads: { call: () => assert.fail('a call was made'), fact: async () => ({}) },

@@ -35,8 +35,10 @@ test('a ticket that one node makes is good at the other', async () => {
   for (let turn = 0; turn < 2; turn += 1) {
     const made = await trellis.call('POST', '/tickets', {
       body: {
-        ...{ provider_config_key: own.integration, connection_id: own.connectionId },
-        ...{ methods: ['GET'], paths: ['/v4/spreadsheets/**'] },
+        provider_config_key: own.integration,
+        connection_id: own.connectionId,
+        methods: ['GET'],
+        paths: ['/v4/spreadsheets/**'],
       },
     });
     const { ticket } = made.body.data as { ticket: string };
@@ -53,7 +55,9 @@ test('a ticket that one node makes is good at the other', async () => {
 test('a user who signs in at one node is signed in at the other, and signs out at both', async () => {
   const link = await prepareOwner(trellis.db, {
     settings: { isOff: false, admin: undefined, oidc: undefined },
-    ...{ baseUrl: trellis.baseUrl, hashPassword, at: new Date() },
+    baseUrl: trellis.baseUrl,
+    hashPassword,
+    at: new Date(),
   });
   const person = openPerson(trellis);
   const body = { token: tokenIn(link!), name: 'Ada', email: 'ada@example.com', password };

@@ -46,7 +46,9 @@ before(async () => {
   ] as const) {
     const { status, text } = await trellis.call('POST', '/integrations', {
       body: {
-        ...{ provider: 'aws-sandbox', unique_key, ...more },
+        provider: 'aws-sandbox',
+        unique_key,
+        ...more,
         integration_config: { base_url: trellis.sandbox.url },
       },
     });
@@ -68,7 +70,8 @@ async function submit(
 ) {
   const session = await trellis.call('POST', '/connect/sessions', {
     body: {
-      ...{ end_user: { id: 'ada' }, allowed_integrations: [integration] },
+      end_user: { id: 'ada' },
+      allowed_integrations: [integration],
       integrations_config_defaults: { [integration]: { connection_config: fixed } },
     },
   });
@@ -95,7 +98,11 @@ test('a role is assumed with the key of the connection, and only who may renew s
   assert.equal(called.status, 200, called.text);
   const shown = await credentialsOf('own', id);
   assert.deepEqual(Object.keys(shown).sort(), [
-    ...['access_key_id', 'expires_at', 'secret_access_key', 'session_token', 'type'],
+    'access_key_id',
+    'expires_at',
+    'secret_access_key',
+    'session_token',
+    'type',
   ]);
   assert.match(shown.access_key_id!, /^ASIA/);
   const whole = await credentialsOf('own', id, '&refresh_token=true');

@@ -40,7 +40,8 @@ before(async () => {
   key = { access_key_id: accessKeyOf(String(made.client_id)), secret_access_key: String(made.client_secret) };
   const integration = await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'aws-sandbox', unique_key: 'aws' },
+      provider: 'aws-sandbox',
+      unique_key: 'aws',
       integration_config: { base_url: trellis.sandbox.url },
     },
   });
@@ -187,8 +188,11 @@ test('bodies that are to be signed have a common limit of 64 MiB, until their ca
   const key = await trellis.keyWith('proxy:write');
   const upload = () => {
     const headers = {
-      ...{ authorization: `Bearer ${key}`, 'content-type': 'application/octet-stream' },
-      ...{ 'provider-config-key': 'aws', 'connection-id': connectionId, 'content-length': size },
+      authorization: `Bearer ${key}`,
+      'content-type': 'application/octet-stream',
+      'provider-config-key': 'aws',
+      'connection-id': connectionId,
+      'content-length': size,
     };
     const call = request(`${trellis.baseUrl}/proxy/upload`, { method: 'POST', headers });
     call.on('error', () => {});

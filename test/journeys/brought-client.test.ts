@@ -20,7 +20,8 @@ async function newClient() {
   const redirect_uris = ['https://app.example/callback'];
   const made = await trellis.control('POST', 'clients', { redirect_uris });
   const client = {
-    ...{ client_id: String(made.client_id), client_secret: String(made.client_secret) },
+    client_id: String(made.client_id),
+    client_secret: String(made.client_secret),
     project_number: String(made.project_number),
   };
   trellis.watch.made('client_secret', client.client_secret);
@@ -31,20 +32,27 @@ async function newClient() {
 async function grant({ client_id, client_secret }: typeof own) {
   const asked = new URL(`${trellis.sandbox.url}/o/oauth2/v2/auth`);
   for (const [name, value] of Object.entries({
-    ...{ client_id, redirect_uri: 'https://app.example/callback', response_type: 'code' },
-    ...{ scope: 'openid email https://www.googleapis.com/auth/spreadsheets', access_type: 'offline' },
+    client_id,
+    redirect_uri: 'https://app.example/callback',
+    response_type: 'code',
+    scope: 'openid email https://www.googleapis.com/auth/spreadsheets',
+    access_type: 'offline',
     prompt: 'consent',
   }))
     asked.searchParams.set(name, value);
   const { redirect } = await trellis.control('POST', 'authorize', {
-    ...{ url: asked.href, account: 'ada@example.com' },
+    url: asked.href,
+    account: 'ada@example.com',
   });
   const code = new URL(String(redirect)).searchParams.get('code') ?? '';
   const answer = await fetch(`${trellis.sandbox.url}/token`, {
     method: 'POST',
     body: new URLSearchParams({
-      ...{ client_id, client_secret },
-      ...{ grant_type: 'authorization_code', code, redirect_uri: 'https://app.example/callback' },
+      client_id,
+      client_secret,
+      grant_type: 'authorization_code',
+      code,
+      redirect_uri: 'https://app.example/callback',
     }),
   });
   assert.equal(answer.status, 200);
@@ -88,7 +96,8 @@ describe('a connection with a client of its own', () => {
     assert.deepEqual(plain.config_override, { client_id: own.client_id });
     const whole = (await trellis.call('GET', `${path}&refresh_token=true`)).body.credentials;
     assert.deepEqual((whole as Record<string, unknown>).config_override, {
-      ...{ client_id: own.client_id, client_secret: own.client_secret },
+      client_id: own.client_id,
+      client_secret: own.client_secret,
     });
     const headers = { 'connection-id': id, 'provider-config-key': key };
     const called = await trellis.call('POST', '/proxy/v4/spreadsheets', { headers, body: {} });

@@ -54,7 +54,9 @@ after(() => trellis.close());
 async function prepareOthers(): Promise<void> {
   const environment = await getEnvironment(trellis.db, 'dev');
   const expired = await createKey(trellis.db, {
-    ...{ environment, name: 'expired', scopes: ['*'] },
+    environment,
+    name: 'expired',
+    scopes: ['*'],
     expiresAt: new Date(Date.now() - 1000),
   });
   const revoked = await trellis.call('POST', '/environment/api-keys', {
@@ -84,8 +86,10 @@ async function prepareOthers(): Promise<void> {
   // Off the proxy no ticket is read any further; which of them pass there is in tickets.test.ts and ticket-callers.test.ts.
   const made = await trellis.call('POST', '/tickets', {
     body: {
-      ...{ provider_config_key: 'google-sheet', connection_id: given.connectionId },
-      ...{ methods: ['GET', 'POST', 'PATCH', 'PUT', 'DELETE'], paths: ['/**'] },
+      provider_config_key: 'google-sheet',
+      connection_id: given.connectionId,
+      methods: ['GET', 'POST', 'PATCH', 'PUT', 'DELETE'],
+      paths: ['/**'],
     },
   });
   const { ticket } = made.body.data as { ticket: string };
@@ -153,11 +157,20 @@ test('every route is documented or open to anyone, so that the table is complete
       // The tests that providers send of an address.
       'GET /webhook/{environment}/{key}',
       // Answered with 405, in the words of their protocol.
-      ...['DELETE /mcp', 'GET /mcp'],
+      'DELETE /mcp',
+      'GET /mcp',
       // The dashboard, which asks for everything else as its user.
-      ...['GET /app', 'GET /app*', 'GET /assets/{file}', 'GET /invitation', 'GET /reset-password'],
+      'GET /app',
+      'GET /app*',
+      'GET /assets/{file}',
+      'GET /invitation',
+      'GET /reset-password',
       // Files for everybody: the guides, and what pages of applications load.
-      ...['GET /guides', 'GET /guides*', 'GET /llms.txt', 'GET /connect.js', 'GET /sdk/trellis-client.tgz'],
+      'GET /guides',
+      'GET /guides*',
+      'GET /llms.txt',
+      'GET /connect.js',
+      'GET /sdk/trellis-client.tgz',
     ].sort(),
   );
 });

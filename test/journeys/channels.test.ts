@@ -24,7 +24,9 @@ before(async () => {
   fileId = await makeFile(place);
   await setMetadata(place, { fileId });
   const flow = flowConfig({
-    ...{ name: 'files', integration: 'drive', type: 'sync' },
+    name: 'files',
+    integration: 'drive',
+    type: 'sync',
     code: syncCode({ more: "webhookSubscriptions: ['update', 'change']," }),
   });
   const deaf = flowConfig({
@@ -34,7 +36,9 @@ before(async () => {
     code: syncCode({ model: 'Deaf' }),
   });
   const all = flowConfig({
-    ...{ name: 'all', integration: 'drive', type: 'sync' },
+    name: 'all',
+    integration: 'drive',
+    type: 'sync',
     code: syncCode({ model: 'All', more: "webhookSubscriptions: ['*']," }),
   });
   const answer = await trellis.call('POST', '/sync/deploy', { body: deployBody([flow, deaf, all]) });
@@ -495,7 +499,8 @@ test('where functions are off a message does nothing, and a deleted connection s
     assert.equal(answer.status, 200);
     assert.deepEqual(await runs(), []);
     const other = await connect(trellis, {
-      ...{ integration: 'drive', provider: 'google-drive' },
+      integration: 'drive',
+      provider: 'google-drive',
       account: 'grace@example.com',
     });
     await look();

@@ -26,9 +26,12 @@ before(async () => {
   ] as const) {
     const { status, text } = await trellis.call('POST', '/integrations', {
       body: {
-        ...{ provider: 'private-client-credentials', unique_key: key },
+        provider: 'private-client-credentials',
+        unique_key: key,
         integration_config: {
-          ...{ base_url: url, token_url: `${url}/token`, scope: spreadsheets },
+          base_url: url,
+          token_url: `${url}/token`,
+          scope: spreadsheets,
           ...(path && { verification_path: path }),
         },
       },
@@ -198,7 +201,8 @@ test("the integration's client, refused, kills no connection, and is tried until
   const { url } = trellis.sandbox;
   await trellis.call('POST', '/integrations/quickstart', {
     body: {
-      ...{ provider: 'private-client-credentials', unique_key: key },
+      provider: 'private-client-credentials',
+      unique_key: key,
       integration_config: { base_url: url, token_url: `${url}/token` },
     },
   });
@@ -247,7 +251,8 @@ describe('an import by the published client', () => {
     const expires_at = new Date(Date.now() + 30 * 24 * 3_600_000);
     const answer = await trellis.call('POST', '/connections', {
       body: {
-        ...{ provider_config_key: 'machine', connection_id: 'brought' },
+        provider_config_key: 'machine',
+        connection_id: 'brought',
         credentials: { type: 'OAUTH2_CC', token: 'a-token-from-elsewhere', ...own, expires_at },
       },
     });

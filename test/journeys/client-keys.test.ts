@@ -90,7 +90,9 @@ async function done(method: string, path: string, body?: object) {
 const integrate = (provider: string, client_secret: string) =>
   trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider, unique_key: provider, integration_config: { key_id: 'key-7' } },
+      provider,
+      unique_key: provider,
+      integration_config: { key_id: 'key-7' },
       credentials: { type: 'OAUTH2', client_id: 'client-1', client_secret },
     },
   });
@@ -100,7 +102,8 @@ const faultOf = ({ body }: Awaited<ReturnType<typeof integrate>>) =>
 /** Connects an account; returns the status of the callback, and the ID of the connection if there is one. */
 async function connect(key: string): Promise<{ status: number; id: string | undefined }> {
   const { token } = await done('POST', '/connect/sessions', {
-    ...{ end_user: { id: 'ada' }, allowed_integrations: [key] },
+    end_user: { id: 'ada' },
+    allowed_integrations: [key],
   });
   const begun = await fetch(`${trellis.baseUrl}/oauth/connect/${key}?connect_session_token=${token}`, {
     redirect: 'manual',

@@ -17,8 +17,14 @@ import { openTrellis, type TestTrellis } from '../support/trellis.ts';
  */
 const secret = 's3cr3t-api-key-of-ada';
 const scopes = [
-  ...['integrations:read', 'integrations:write', 'connections:read', 'connections:write', 'activity:read'],
-  ...['connect_sessions:write', 'proxy:read', 'proxy:write'],
+  'integrations:read',
+  'integrations:write',
+  'connections:read',
+  'connections:write',
+  'activity:read',
+  'connect_sessions:write',
+  'proxy:read',
+  'proxy:write',
 ];
 
 const definition = (placement: string, more = '') => `display_name: Own

@@ -47,11 +47,19 @@ before(async () => {
   writeReadable(at('hba.conf'), 'hostssl all all 127.0.0.1/32 scram-sha-256\n', account);
   const { postgres: program, libraryPath } = prepareBinaries({ dir: databaseDir, account });
   postgres = await startPostgres({
-    ...{ binDir: path.dirname(program), libraryPath, dir: databaseDir, account },
-    ...{ user: 'trellis', password: randomBytes(16).toString('hex') },
+    binDir: path.dirname(program),
+    libraryPath,
+    dir: databaseDir,
+    account,
+    user: 'trellis',
+    password: randomBytes(16).toString('hex'),
     settings: {
-      ...{ ssl: 'on', ssl_cert_file: at('server.pem'), ssl_key_file: at('server.key') },
-      ...{ hba_file: at('hba.conf'), max_connections: '50', shared_buffers: '32MB' },
+      ssl: 'on',
+      ssl_cert_file: at('server.pem'),
+      ssl_key_file: at('server.key'),
+      hba_file: at('hba.conf'),
+      max_connections: '50',
+      shared_buffers: '32MB',
     },
   });
   settings = {

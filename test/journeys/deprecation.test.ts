@@ -69,7 +69,9 @@ test('docs/reference/versions.md lists the deprecated routes with successor and 
   assert.deepEqual(
     rows.map(([, route, successor, date]) => [route, successor, date]),
     deprecations.map(({ route, successor, sunset }) => [
-      ...[documentedName(route), documentedName(successor), sunset.toISOString().slice(0, 10)],
+      documentedName(route),
+      documentedName(successor),
+      sunset.toISOString().slice(0, 10),
     ]),
   );
 });

@@ -75,7 +75,9 @@ test('who may not read client secret and refresh tokens cannot move the addresse
   const credentials = { type: 'OAUTH2', client_id: 'c', client_secret: 'a-client-secret-of-okta' };
   const settings = { domain: 'acme.okta.com' };
   await made('/integrations', {
-    ...{ provider: 'okta', unique_key: 'okta', credentials },
+    provider: 'okta',
+    unique_key: 'okta',
+    credentials,
     integration_config: settings,
   });
   const write = await trellis.keyWith('integrations:write');
@@ -99,12 +101,10 @@ test('who may not read client secret and refresh tokens cannot move the addresse
   });
   assert.equal(named.status, 200, 'all else is changed as before');
   const wide = await trellis.keyWith(
-    ...[
-      'integrations:write',
-      'integrations:secrets',
-      'connections:credentials',
-      'connections:refresh_tokens',
-    ],
+    'integrations:write',
+    'integrations:secrets',
+    'connections:credentials',
+    'connections:refresh_tokens',
   );
   assert.equal(await change(wide, 'okta', moved), 'changed');
 });
@@ -114,7 +114,8 @@ test('an address may be changed until a secret could be sent there, and so may f
   const created = await trellis.call('POST', '/integrations', {
     key: write,
     body: {
-      ...{ provider: 'private-api-key', unique_key: 'own' },
+      provider: 'private-api-key',
+      unique_key: 'own',
       integration_config: { base_url: origin, allowed_base_urls: origin },
     },
   });

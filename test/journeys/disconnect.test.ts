@@ -86,7 +86,9 @@ describe('a disconnected account', () => {
 describe('a security event', () => {
   const send = (type: string, more: object = {}) =>
     trellis.control('POST', 'security-events', {
-      ...{ account, type, ...more },
+      account,
+      type,
+      ...more,
       receiver: `${trellis.baseUrl}/webhook/dev/google-sheet`,
     });
 

@@ -223,7 +223,8 @@ test('a replaced definition is in use within a second, on all nodes', async () =
   await made(
     trellis.call('POST', '/connections', {
       body: {
-        ...{ provider_config_key: 'moved', connection_id: 'ada' },
+        provider_config_key: 'moved',
+        connection_id: 'ada',
         credentials: { type: 'API_KEY', apiKey: 'k-1' },
       },
     }),

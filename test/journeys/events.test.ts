@@ -75,7 +75,10 @@ describe('a reader that waits', () => {
   test('gets an empty page after its time limit, and keeps its position', async () => {
     const from = await end();
     assert.deepEqual(await read(`after=${from}&wait=1`), {
-      ...{ status: 200, events: [], next_after: from, next_cursor: null },
+      status: 200,
+      events: [],
+      next_after: from,
+      next_cursor: null,
     });
   });
 

@@ -31,8 +31,11 @@ before(async () => {
   await logAll(
     db,
     Array.from({ length: many }, (_, n) => ({
-      ...{ at: `2026-11-${1 + (n % 20)}T10:00:00.000Z`.replace(/-(\d)T/, '-0$1T'), environmentId },
-      ...{ connection: `copy-${n}`, integration: 'sheet', path: `/v4/values/${n}` },
+      at: `2026-11-${1 + (n % 20)}T10:00:00.000Z`.replace(/-(\d)T/, '-0$1T'),
+      environmentId,
+      connection: `copy-${n}`,
+      integration: 'sheet',
+      path: `/v4/values/${n}`,
       ...(n % 10 === 0 && { status: 'failed' as const, errorCode: 'upstream_timeout' }),
     })),
   );

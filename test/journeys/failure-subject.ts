@@ -90,7 +90,9 @@ export function failureSteps(trellis: TestTrellis) {
           provider_config_key: subject.integration,
           connection_id: idOf(subject),
           credentials: {
-            ...{ type: 'OAUTH2', access_token, expires_at },
+            type: 'OAUTH2',
+            access_token,
+            expires_at,
             ...(kept === 'refreshable' && { refresh_token }),
           },
         },
@@ -110,7 +112,9 @@ export function failureSteps(trellis: TestTrellis) {
       );
       const cookies = begun.headers.getSetCookie().map((line) => line.split(';', 1)[0]);
       const { redirect } = await trellis.control('POST', 'authorize', {
-        ...{ url: begun.headers.get('location'), account, deny },
+        url: begun.headers.get('location'),
+        account,
+        deny,
       });
       const landed = await fetch(String(redirect), { headers: { cookie: cookies.join('; ') } });
       return { status: landed.status, headers: landed.headers, text: await landed.text(), body: {} };

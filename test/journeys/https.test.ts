@@ -26,7 +26,9 @@ after(async () => {
 test('the cookie of the dashboard is __Host-, Secure, at / and without a domain; one without the prefix counts for nothing', async () => {
   const link = await prepareOwner(plain.db, {
     settings: { isOff: false, admin: undefined, oidc: undefined },
-    ...{ baseUrl: origin, hashPassword, at: new Date() },
+    baseUrl: origin,
+    hashPassword,
+    at: new Date(),
   });
   const email = 'owner@example.com';
   await plain.db.transaction(async (tx) =>

@@ -30,7 +30,8 @@ const create = ({ baseUrl, secretKey }: { baseUrl: string; secretKey: string }, 
   fetch(`${baseUrl}/events/endpoints`, {
     method: 'POST',
     headers: {
-      ...{ authorization: `Bearer ${secretKey}`, 'content-type': 'application/json' },
+      authorization: `Bearer ${secretKey}`,
+      'content-type': 'application/json',
       'idempotency-key': key,
     },
     body: JSON.stringify({ url: 'https://app.customer.example/hooks' }),

@@ -413,7 +413,8 @@ describe('an installation of a GitHub App', () => {
     const tell = async (action: string, key = secret) => {
       const body = JSON.stringify({ action, installation: { id: 14, account: { id: 7 } } });
       const headers = {
-        ...{ 'content-type': 'application/json', 'x-github-event': 'installation' },
+        'content-type': 'application/json',
+        'x-github-event': 'installation',
         'x-hub-signature-256': `sha256=${createHmac('sha256', key).update(body).digest('hex')}`,
       };
       const sent = await fetch(`${trellis.baseUrl}/webhook/dev/${name}`, { method: 'POST', headers, body });
@@ -575,8 +576,12 @@ describe('an assertion that is a grant', () => {
     };
     trellis.watch.made('client_secret', 'def234-of-the-client');
     known.keys.push({
-      ...{ provider: 'box', issuer: 'abc123', keyId: 'abcd1234', key: publicKey },
-      ...{ subjects: ['1234567'], clientSecret: 'def234-of-the-client' },
+      provider: 'box',
+      issuer: 'abc123',
+      keyId: 'abcd1234',
+      key: publicKey,
+      subjects: ['1234567'],
+      clientSecret: 'def234-of-the-client',
     });
     const given = { body: { privateKey: JSON.stringify(file) }, config: { enterprise_id: '1234567' } };
     const id = await connect('box-jwt', given);

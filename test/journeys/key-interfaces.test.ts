@@ -140,7 +140,10 @@ test('an expired key gets its own error, and a ticket has only existing methods'
       "select id, name from environment where name = 'dev'",
     );
     const { secret } = await createKey(trellis.db, {
-      ...{ environment: environment!, name: 'k', scopes: ['*'], expiresAt: new Date(Date.now() - 1) },
+      environment: environment!,
+      name: 'k',
+      scopes: ['*'],
+      expiresAt: new Date(Date.now() - 1),
     });
     trellis.watch.made('key', secret);
     const { status, text } = await trellis.call('GET', '/integrations', { key: secret });

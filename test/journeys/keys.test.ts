@@ -39,7 +39,8 @@ test('no key makes one that may do more: in scopes, in rules or in time', async 
   const inAnHour = new Date(Date.now() + 3_600_000).toISOString();
   const later = new Date(Date.now() + 7_200_000).toISOString();
   const maker = await create({
-    ...{ scopes: ['keys', 'records:read', 'proxy:read'], expires_at: inAnHour },
+    scopes: ['keys', 'records:read', 'proxy:read'],
+    expires_at: inAnHour,
     proxy_rules: [allow('/a/**'), allow('/b'), deny('/a/shut')],
   });
   const from = (body: Record<string, unknown>) =>
@@ -147,7 +148,8 @@ test('a change keeps what it does not name, and a revoked key is gone', async ()
 
 test('a key ends at its time', async () => {
   const { made } = await create({
-    ...{ scopes: ['records:read'], expires_at: new Date(Date.now() + 60_000).toISOString() },
+    scopes: ['records:read'],
+    expires_at: new Date(Date.now() + 60_000).toISOString(),
   });
   const status = async () => (await trellis.call('GET', '/records?model=M', { key: made.secret })).status;
   assert.equal(await status(), 400);

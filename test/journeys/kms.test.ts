@@ -69,7 +69,9 @@ test('plain master keys are replaced by wrapped ones, and the data stay readable
 test('a new key is wrapped by its id, and a start without the service of the keys is refused with the reason', async () => {
   assert.match(wrap(['--new', 'k2']), /^k2:[^\s,]+$/);
   const { code, stderr } = await runCommand(['start'], {
-    ...{ ...settings, PORT: '0', TRELLIS_KMS_COMMAND: join(directory, 'absent') },
+    ...settings,
+    PORT: '0',
+    TRELLIS_KMS_COMMAND: join(directory, 'absent'),
     TRELLIS_ENCRYPTION_KEYS: wrap([], plain),
   });
   assert.equal(code, 1);

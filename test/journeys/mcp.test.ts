@@ -61,8 +61,10 @@ const ticketFor = async (more: object, key = trellis.keys.dev) => {
   const answer = await trellis.call('POST', '/tickets', {
     key,
     body: {
-      ...{ provider_config_key: 'google-sheet', connection_id: own.connectionId },
-      ...{ methods: ['GET'], paths: ['/v4/spreadsheets/**'] },
+      provider_config_key: 'google-sheet',
+      connection_id: own.connectionId,
+      methods: ['GET'],
+      paths: ['/v4/spreadsheets/**'],
       ...more,
     },
   });
@@ -200,8 +202,11 @@ describe('what the caller may not write it does not see', () => {
     const refused = await trellis.call('POST', '/tickets', {
       key,
       body: {
-        ...{ provider_config_key: 'google-sheet', connection_id: own.connectionId, actions: ['*'] },
-        ...{ methods: ['GET'], paths: ['/v4/spreadsheets/**'] },
+        provider_config_key: 'google-sheet',
+        connection_id: own.connectionId,
+        actions: ['*'],
+        methods: ['GET'],
+        paths: ['/v4/spreadsheets/**'],
       },
     });
     assert.equal(refused.status, 403);

@@ -143,11 +143,9 @@ const proxied = (
   fetch(`${trellis.baseUrl}/proxy${path}`, {
     method,
     headers: {
-      ...{
-        authorization: `Bearer ${trellis.keys.dev}`,
-        'provider-config-key': 'signed',
-        'connection-id': id,
-      },
+      authorization: `Bearer ${trellis.keys.dev}`,
+      'provider-config-key': 'signed',
+      'connection-id': id,
       ...headers,
     },
     ...(body !== undefined && { body }),

@@ -21,8 +21,10 @@ before(async () => {
   issuer = await startOidcIssuer();
   trellis = await openTrellis({
     ...fromAnywhere,
-    ...{ TRELLIS_OIDC_ISSUER: issuer.url, TRELLIS_OIDC_NAME: 'Example' },
-    ...{ TRELLIS_OIDC_CLIENT_ID: issuer.clientId, TRELLIS_OIDC_CLIENT_SECRET: issuer.clientSecret },
+    TRELLIS_OIDC_ISSUER: issuer.url,
+    TRELLIS_OIDC_NAME: 'Example',
+    TRELLIS_OIDC_CLIENT_ID: issuer.clientId,
+    TRELLIS_OIDC_CLIENT_SECRET: issuer.clientSecret,
     TRELLIS_OUTBOUND_ALLOW: 'sign-in=127.0.0.0/8',
   });
   const user = { name: 'Owner', email: ownerEmail, passwordHash: await hashPassword(password) };
@@ -67,8 +69,11 @@ const usersOf = async (email: string) =>
 test('the page gets the provider', async () => {
   const { body } = await openPerson(trellis).call('GET', '/users/sign-in');
   assert.deepEqual(body.data, {
-    ...{ required: true, needs_owner: false },
-    ...{ oidc: { name: 'Example' }, mail: false, brand: 'trellis' },
+    required: true,
+    needs_owner: false,
+    oidc: { name: 'Example' },
+    mail: false,
+    brand: 'trellis',
   });
 });
 
@@ -183,7 +188,10 @@ test('of twenty acceptances of one invitation, by the provider and by its link, 
   for (let round = 0; round < 3; round += 1) {
     const email = `both${round}@example.com`;
     const { token } = await createInvitation(trellis.db, {
-      ...{ email, grant: { role: 'viewer', environmentIds: [1] }, by: undefined, at: new Date() },
+      email,
+      grant: { role: 'viewer', environmentIds: [1] },
+      by: undefined,
+      at: new Date(),
     });
     const userId = `both${round}`;
     await trellis.db.query(

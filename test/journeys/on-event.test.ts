@@ -25,7 +25,8 @@ async function deploy(scripts: Scripts): Promise<void> {
     providerConfigKey: integration,
     scripts: [
       {
-        ...{ name, event },
+        name,
+        event,
         fileBody: {
           js: `exports.default = { type: 'onEvent', description: '', event: '${event}', exec: async (nango) => { ${exec} } };`,
           ts: '',

@@ -48,7 +48,9 @@ test('each trip to a provider is logged, with what it made or why it made nothin
     `${trellis.baseUrl}/oauth/connect/google-sheet?connect_session_token=${token}`,
   );
   const { redirect } = await trellis.control('POST', 'authorize', {
-    ...{ url: begun.headers.get('location'), account: 'ada@example.com', deny: true },
+    url: begun.headers.get('location'),
+    account: 'ada@example.com',
+    deny: true,
   });
   const cookies = begun.headers.getSetCookie().map((line) => line.split(';', 1)[0]);
   assert.notEqual((await visit(trellis, String(redirect), cookies.join('; '))).status, 200);
@@ -63,7 +65,8 @@ test('each trip to a provider is logged, with what it made or why it made nothin
 test('a form that was filled in is logged, whether or not it made a connection', async () => {
   await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'private-api-key', unique_key: 'by-key' },
+      provider: 'private-api-key',
+      unique_key: 'by-key',
       integration_config: { base_url: 'https://api.example.com' },
     },
   });

@@ -139,7 +139,10 @@ test('SIGHUP makes a node read its definitions again', async () => {
 test('a start with a wrong file, without a definition in use, or without the folder is refused with its reason', async () => {
   const start = async (env: Record<string, string>) => {
     const { code, stderr } = await runCommand(['start'], {
-      ...{ ...settings, PORT: '0', DATA_DIR: api.dataDir, TRELLIS_SANDBOX: 'off' },
+      ...settings,
+      PORT: '0',
+      DATA_DIR: api.dataDir,
+      TRELLIS_SANDBOX: 'off',
       ...env,
     });
     assert.equal(code, 1);

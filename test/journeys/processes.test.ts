@@ -341,7 +341,9 @@ test('a start ends with 1 and the reason if its processes cannot serve', async (
     const { port } = taken.address() as { port: number };
     const { code, stderr } = await runCommand(['start', '--processes', '2'], {
       ...settingsFor(database),
-      ...{ DATA_DIR: dataDir, PORT: String(port), TRELLIS_SANDBOX: 'off' },
+      DATA_DIR: dataDir,
+      PORT: String(port),
+      TRELLIS_SANDBOX: 'off',
     });
     assert.equal(code, 1);
     assert.equal(stderr.match(/is in use by another program/g)?.length, 1, stderr);

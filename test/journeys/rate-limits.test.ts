@@ -68,8 +68,10 @@ test('calls through the proxy and those of tickets count, and are refused in the
   const ticket = await trellis.call('POST', '/tickets', {
     key,
     body: {
-      ...{ provider_config_key: 'sheets', connection_id: place['connection-id'] },
-      ...{ methods: ['GET'], paths: ['/v4/**'] },
+      provider_config_key: 'sheets',
+      connection_id: place['connection-id'],
+      methods: ['GET'],
+      paths: ['/v4/**'],
     },
   });
   const { ticket: token } = ticket.body.data as { ticket: string };
@@ -274,9 +276,15 @@ test('large bodies beyond the memory limit get a retry time, small ones are acce
     const socket = connectSocket(port, '127.0.0.1').on('error', () => {});
     await once(socket, 'connect');
     const lines = [
-      ...['POST /records HTTP/1.1', 'Host: a', `Authorization: Bearer ${trellis.keys.dev}`],
+      'POST /records HTTP/1.1',
+      'Host: a',
+      `Authorization: Bearer ${trellis.keys.dev}`,
       ...Object.entries(place).map(([name, value]) => `${name}: ${value}`),
-      ...['Content-Type: application/json', `Content-Length: ${bytes}`, 'Expect: 100-continue', '', ''],
+      'Content-Type: application/json',
+      `Content-Length: ${bytes}`,
+      'Expect: 100-continue',
+      '',
+      '',
     ];
     socket.write(lines.join('\r\n'));
     const [said] = (await once(socket, 'data')) as [Buffer];
@@ -317,9 +325,15 @@ test('bodies may be as long as the documents say, and not a byte longer', async 
   const answerTo = async (method: string, path: string, bytes: number) => {
     const socket = connectSocket(port, '127.0.0.1').on('error', () => {});
     const lines = [
-      ...[`${method} ${path} HTTP/1.1`, 'Host: a', `Authorization: Bearer ${trellis.keys.dev}`],
+      `${method} ${path} HTTP/1.1`,
+      'Host: a',
+      `Authorization: Bearer ${trellis.keys.dev}`,
       ...Object.entries(place).map(([name, value]) => `${name}: ${value}`),
-      ...['Content-Type: application/json', `Content-Length: ${bytes}`, 'Expect: 100-continue', '', ''],
+      'Content-Type: application/json',
+      `Content-Length: ${bytes}`,
+      'Expect: 100-continue',
+      '',
+      '',
     ];
     socket.write(lines.join('\r\n'));
     const [said] = (await once(socket, 'data')) as [Buffer];

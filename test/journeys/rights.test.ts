@@ -99,7 +99,9 @@ test('with the rights of an owner go the invitations and reset links that they m
     const back = await openPerson(trellis).call('POST', '/users', {
       body: {
         token: tokenIn(dataOf<{ link: string }>(invited).link),
-        ...{ name: 'Back', email: `back-${email}`, password },
+        name: 'Back',
+        email: `back-${email}`,
+        password,
       },
     });
     assert.deepEqual(codeOf(back), [404, 'invalid_invitation']);
@@ -173,7 +175,8 @@ test('a redirect of a provider leads no page of the service to our own routes', 
   assert.equal((await trellis.call('POST', '/integrations', { body: integration })).status, 200);
   const connected = await trellis.call('POST', '/connections', {
     body: {
-      ...{ provider_config_key: 'leads', connection_id: 'a' },
+      provider_config_key: 'leads',
+      connection_id: 'a',
       credentials: { type: 'API_KEY', apiKey: 'k-123456789012345' },
     },
   });

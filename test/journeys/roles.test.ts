@@ -229,7 +229,9 @@ for (const route of openPaths.keys()) {
       { origin: undefined, 'content-type': 'text/plain' },
     ] as Record<string, string | undefined>[]) {
       const answer = await people.owner.call(method, `/api/auth${path}`, {
-        ...{ headers, environment: undefined, body: {} },
+        headers,
+        environment: undefined,
+        body: {},
       });
       assert.ok([403, 415].includes(answer.status), `${JSON.stringify(headers)}: ${answer.text}`);
       if (headers['content-type'] === undefined) assert.equal(answer.status, 403);

@@ -147,7 +147,9 @@ test('a master key that is dropped too early stops the next node, while the othe
     for (const args of commands) {
       const refused = await runCommand(args, {
         ...env,
-        ...{ TRELLIS_ENCRYPTION_KEYS: young, DATA_DIR: join(dir, 'refused'), PORT: '0' },
+        TRELLIS_ENCRYPTION_KEYS: young,
+        DATA_DIR: join(dir, 'refused'),
+        PORT: '0',
       });
       assert.equal(refused.code, 1, args.join(' '));
       assert.match(refused.stderr, /The master key "old" is missing/);

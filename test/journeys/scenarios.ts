@@ -4,8 +4,10 @@ import { functionScenarios, prepareFunctions } from './scenarios-functions.ts';
 
 const ticketFor = (method: string) =>
   ofConnection('/tickets', ({ connectionId }) => ({
-    ...{ provider_config_key: key, connection_id: connectionId },
-    ...{ methods: [method], paths: ['/v4/spreadsheets/**'] },
+    provider_config_key: key,
+    connection_id: connectionId,
+    methods: [method],
+    paths: ['/v4/spreadsheets/**'],
   }));
 
 const ownDefinition = 'extends: private-api-key\ndisplay_name: Our CRM\n';

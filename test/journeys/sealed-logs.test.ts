@@ -34,7 +34,8 @@ before(async () => {
   };
   await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'unauthenticated', unique_key: 'open' },
+      provider: 'unauthenticated',
+      unique_key: 'open',
       integration_config: { base_url: 'https://api.example.com' },
     },
   });

@@ -42,12 +42,24 @@ describe('setting up', () => {
     assert.deepEqual(body.identities, ['key', 'metadata', 'content']);
     assert.deepEqual(body.tabs, [
       {
-        ...{ sheetId: 0, title: 'Sheet1', index: 0, kind: 'grid' },
-        ...{ rows: 1000, columns: 26, hidden: false, protected: false },
+        sheetId: 0,
+        title: 'Sheet1',
+        index: 0,
+        kind: 'grid',
+        rows: 1000,
+        columns: 26,
+        hidden: false,
+        protected: false,
       },
       {
-        ...{ sheetId: 9, title: 'Hidden', index: 1, kind: 'grid' },
-        ...{ rows: 1000, columns: 26, hidden: true, protected: false },
+        sheetId: 9,
+        title: 'Hidden',
+        index: 1,
+        kind: 'grid',
+        rows: 1000,
+        columns: 26,
+        hidden: true,
+        protected: false,
       },
     ]);
     const refused = await sheets.action('describe-spreadsheet', { spreadsheet: 'my orders' });
@@ -97,7 +109,8 @@ describe('setting up', () => {
     const none = await sheets.action('list-spreadsheets', {});
     assert.deepEqual([none.body.available, none.body.spreadsheets], [false, []], none.text);
     const seeing = await openSheets(trellis, {
-      ...{ integration: 'with-drive', account: 'drive@example.com' },
+      integration: 'with-drive',
+      account: 'drive@example.com',
       scopes: [`${auth}drive`],
     });
     const id = await seeing.make([header]);
@@ -138,7 +151,8 @@ describe('setting up', () => {
 
   test('who may only read has its rows too, and cannot write', async () => {
     const reading = await openSheets(trellis, {
-      ...{ integration: 'reads-only', account: 'reader@example.com' },
+      integration: 'reads-only',
+      account: 'reader@example.com',
       scopes: [`${auth}spreadsheets.readonly`],
     });
     const id = await reading.make([header, ...goods(3)]);

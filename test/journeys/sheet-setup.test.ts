@@ -89,7 +89,10 @@ test('a session with this step chooses a sheet of its connection, once, and its 
     [reported.body.data, reported.headers.get('cache-control')],
     [
       {
-        ...{ kind: 'sheet', provider_config_key: 'google-sheet', connection_id, account: 'ada@example.com' },
+        kind: 'sheet',
+        provider_config_key: 'google-sheet',
+        connection_id,
+        account: 'ada@example.com',
         integration_id: 'google-sheet',
       },
       'no-store',
@@ -105,7 +108,11 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   const link = `https://docs.google.com/spreadsheets/d/${spreadsheetId}/edit#gid=0`;
   const described = await own.call('POST', '/setup/describe', { spreadsheet: link });
   assert.deepEqual(described.body.data, {
-    ...{ spreadsheet_id: spreadsheetId, spreadsheetId, title: 'Cities', sheet_id: 0, sheetId: 0 },
+    spreadsheet_id: spreadsheetId,
+    spreadsheetId,
+    title: 'Cities',
+    sheet_id: 0,
+    sheetId: 0,
     tabs: [{ sheet_id: 0, sheetId: 0, title: 'All', kind: 'grid', hidden: false }],
   });
   const preview = await own.call('POST', '/setup/preview', { spreadsheet: link });
@@ -125,8 +132,11 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   assert.deepEqual((wrong.body.error as { payload: object }).payload, { type: 'invalid_link' });
 
   const choice = {
-    ...{ spreadsheet_id: spreadsheetId, sheet_id: 0, key_column: 'Code' },
-    ...{ title: 'Cities', tab: 'All' },
+    spreadsheet_id: spreadsheetId,
+    sheet_id: 0,
+    key_column: 'Code',
+    title: 'Cities',
+    tab: 'All',
   };
   const twice = await Promise.all([own.call('PUT', '/setup', choice), own.call('PUT', '/setup', choice)]);
   assert.deepEqual(twice.map(({ status }) => status).sort(), [200, 401]);
@@ -137,8 +147,13 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   );
   assert.deepEqual((body.metadata as { sheets: object }).sheets, {
     base: {
-      ...{ spreadsheetId, sheetId: 0, keyColumn: 'Code', title: 'Cities', tab: 'All' },
-      ...{ headerRow: 1, identity: 'key' },
+      spreadsheetId,
+      sheetId: 0,
+      keyColumn: 'Code',
+      title: 'Cities',
+      tab: 'All',
+      headerRow: 1,
+      identity: 'key',
     },
   });
   const audited = await trellis.call('GET', '/audit?action=connect_session.sheet_chosen');
@@ -157,7 +172,9 @@ test('a session with this step chooses a sheet of its connection, once, and its 
   // A renewal may choose another one, which gets a name of its own, or the same one in another way.
   const renew = () =>
     sessionFor('/connect/sessions/reconnect', {
-      ...{ integration_id: 'google-sheet', connection_id, setup: 'sheet' },
+      integration_id: 'google-sheet',
+      connection_id,
+      setup: 'sheet',
     });
   const other = await makeSheet();
   const again = await renew();
@@ -195,7 +212,8 @@ test('a session without this step, an expired one, or an invalid one reads nothi
   // Another provider has no sheets to choose.
   await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'unauthenticated', unique_key: 'open' },
+      provider: 'unauthenticated',
+      unique_key: 'open',
       integration_config: { base_url: trellis.sandbox.url },
     },
   });
@@ -207,7 +225,8 @@ test('a session without this step, an expired one, or an invalid one reads nothi
   assert.deepEqual(refusalOf(await of(other).call('GET', '/setup')), gone);
   const weak = await trellis.keyWith('connections:write');
   const refused = await trellis.call('POST', '/connect/sessions', {
-    ...{ key: weak, body: { end_user: { id: 'ada' }, setup: 'sheet' } },
+    key: weak,
+    body: { end_user: { id: 'ada' }, setup: 'sheet' },
   });
   assert.deepEqual(refusalOf(refused), [403, 'forbidden'], refused.text);
 });
@@ -241,7 +260,9 @@ async function openSetUp(): Promise<{ token: string; id: string }> {
 
 async function putGraceInPlace(id: string): Promise<void> {
   const token = await sessionFor('/connect/sessions/reconnect', {
-    ...{ integration_id: 'google-sheet', connection_id: id, require_same_account: false },
+    integration_id: 'google-sheet',
+    connection_id: id,
+    require_same_account: false,
   });
   await travel(token, { account: 'grace@example.com' });
 }
@@ -279,7 +300,8 @@ test('a connection that was deleted and imported again under its ID does not bel
   assert.equal(status, 400);
   const imported = await trellis.call('POST', '/connections', {
     body: {
-      ...{ provider_config_key: 'google-sheet', connection_id: id },
+      provider_config_key: 'google-sheet',
+      connection_id: id,
       credentials: { type, access_token, refresh_token },
     },
   });
@@ -324,7 +346,9 @@ test('a set-up is open on another node as soon as a renewal is saved, and where 
     const setUpThere = (token: string) => other.call('GET', '/connect/session/setup', { key: token });
     assert.equal((await setUpThere(first)).status, 200);
     const token = await sessionFor('/connect/sessions/reconnect', {
-      ...{ integration_id: 'google-sheet', connection_id: id, setup: 'sheet' },
+      integration_id: 'google-sheet',
+      connection_id: id,
+      setup: 'sheet',
     });
     await travel(token);
     assert.equal((await setUpThere(token)).status, 200);
@@ -345,7 +369,8 @@ test('a choice is kept when the session is reopened for missing scopes', async (
   const scopes = ['openid', 'email', 'https://www.googleapis.com/auth/spreadsheets', drive];
   const made = await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'google-sheet', unique_key: 'with-drive' },
+      provider: 'google-sheet',
+      unique_key: 'with-drive',
       credentials: { type: 'TEST', scopes: scopes.join(',') },
     },
   });

@@ -45,7 +45,10 @@ const formatted = (column: number, type: string) => ({
   },
 });
 const rowsOf = (startIndex: number, endIndex: number, sheetId = 0) => ({
-  ...{ sheetId, dimension: 'ROWS', startIndex, endIndex },
+  sheetId,
+  dimension: 'ROWS',
+  startIndex,
+  endIndex,
 });
 const sortBy = (dimensionIndex: number, sortOrder = 'ASCENDING') => ({
   sortRange: { range: allColumns(), sortSpecs: [{ dimensionIndex, sortOrder }] },
@@ -95,7 +98,8 @@ describe('ten thousand rows, identified by their content', () => {
 
   test('every step reports its changes', async () => {
     await walk(sheets, {
-      ...{ id, variant: 'base' },
+      id,
+      variant: 'base',
       steps: [
         { name: 'a first sync', act: idle, expect: { added: count }, requests: 3 },
         { name: 'an unchanged sheet', act: idle, requests: 1 },
@@ -178,14 +182,19 @@ describe('ten thousand rows, identified by their content', () => {
     const records = await sheets.records();
     const one = records.find(({ fields }) => fields.Order === 'o-1')!;
     assert.deepEqual(one.fields, {
-      ...{ Order: 'o-1', Customer: 'customer 1' },
-      ...{ Total: { error: '#DIV/0!' }, Placed: '2025-12-09T03:00:00+00:00' },
+      Order: 'o-1',
+      Customer: 'customer 1',
+      Total: { error: '#DIV/0!' },
+      Placed: '2025-12-09T03:00:00+00:00',
     });
     assert.deepEqual(await schemaChanges(), [
       {
-        ...{ integration_id: 'google-sheet', provider_config_key: 'google-sheet' },
+        integration_id: 'google-sheet',
+        provider_config_key: 'google-sheet',
         connection_id: sheets.connectionId,
-        ...{ function: 'rows', variant: 'base', model: 'Row' },
+        function: 'rows',
+        variant: 'base',
+        model: 'Row',
         changes: [{ change: 'renamed', field: 'Total', previous: 'Amount' }],
       },
     ]);
@@ -214,7 +223,8 @@ describe('rows identified by a key, in two tabs', () => {
       people: { ...keyed, sheetId: 5, keyColumn: 'E-mail' },
     });
     await walk(sheets, {
-      ...{ id, variant: 'base' },
+      id,
+      variant: 'base',
       steps: [
         { name: 'a first sync', act: idle, expect: { added: count } },
         { name: 'sorted', act: () => sheets.edit(id, sortBy(2)) },
@@ -250,7 +260,8 @@ describe('rows identified by a key, in two tabs', () => {
       ],
     });
     await walk(sheets, {
-      ...{ id, variant: 'people' },
+      id,
+      variant: 'people',
       steps: [{ name: 'the other tab', act: idle, expect: { added: 2 } }],
     });
     const people = await sheets.records('people');
@@ -283,7 +294,8 @@ describe('a tab that is too large for one answer', () => {
     await sheets.put(id, { range: 'A50000:D50001', values: orders(2) });
     await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
     await walk(sheets, {
-      ...{ id, variant: 'base' },
+      id,
+      variant: 'base',
       steps: [
         // The tab; twice the tab and its three pieces; its formats.
         { name: 'a first sync', act: idle, expect: { added: 12 }, requests: 10 },
@@ -307,7 +319,8 @@ describe('rows identified by metadata', () => {
     const id = await sheets.make([header, ...orders(count)]);
     await sheets.choose({ base: { spreadsheetId: id, sheetId: 0, identity: 'metadata' } });
     await walk(sheets, {
-      ...{ id, variant: 'base' },
+      id,
+      variant: 'base',
       steps: [
         // The tab, its rows, their marks, and the rows again.
         { name: 'a first sync', act: idle, expect: { added: count }, requests: 4 },
@@ -344,7 +357,8 @@ describe('rows identified by metadata', () => {
       low: { spreadsheetId: lower, sheetId: 0, identity: 'metadata', headerRow: 3 },
     });
     await walk(sheets, {
-      ...{ id: lower, variant: 'low' },
+      id: lower,
+      variant: 'low',
       steps: [
         { name: 'a header in the third row', act: idle, expect: { added: 5 } },
         {
@@ -376,7 +390,8 @@ describe('a fault in a sheet', () => {
     await sheets.choose({ base: { spreadsheetId: id, sheetId: 0 } });
     let kept: (string | number | boolean | null)[][] = [];
     await walk(sheets, {
-      ...{ id, variant: 'base' },
+      id,
+      variant: 'base',
       steps: [
         { name: 'a first sync', act: idle, expect: { added: count } },
         {
@@ -484,7 +499,9 @@ describe('the budget of an account', () => {
     }
     // A call that is released late in one window and arrives in the next counts there: twice the quota is never used up.
     await shared.control('POST', 'quota', {
-      ...{ reads_per_account: 2 * reads, reads_per_project: 1_000, window_s: window },
+      reads_per_account: 2 * reads,
+      reads_per_project: 1_000,
+      window_s: window,
     });
     const started = performance.now();
     const runs = await Promise.all(all.map((one) => one.run()));

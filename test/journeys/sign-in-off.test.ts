@@ -98,7 +98,9 @@ async function lineOf(target: string, lines: string[]): Promise<string> {
 test('the socket of the connect page, and a host in the target, are held to the same', async () => {
   const { host } = new URL(trellis.baseUrl);
   const upgrade = [
-    ...['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'],
+    'Connection: Upgrade',
+    'Upgrade: websocket',
+    'Sec-WebSocket-Version: 13',
     'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
   ];
   assert.match(await lineOf('/', [`Host: ${host}`, ...upgrade]), / 101 /);

@@ -23,7 +23,9 @@ const dataOf = <T>({ body }: { body: Record<string, unknown> }) => body.data as 
 const setUpLink = (signIn: Partial<{ admin: { email: string; password: string }; isOff: boolean }> = {}) =>
   prepareOwner(trellis.db, {
     settings: { isOff: false, admin: undefined, oidc: undefined, ...signIn },
-    ...{ baseUrl: trellis.baseUrl, hashPassword, at: new Date() },
+    baseUrl: trellis.baseUrl,
+    hashPassword,
+    at: new Date(),
   });
 const newUser = (token: string, email: string) => ({ token, name: 'Somebody', email, password });
 async function invite(given: object): Promise<string> {
@@ -430,12 +432,25 @@ test('changes of users and by users are in the audit log, for owners alone', asy
   const actions = [...new Set(entries.map(({ action }) => action))].toSorted();
   assert.deepEqual(actions, [
     // Of an environment that was deleted.
-    ...['connection.deleted', 'connection.imported', 'environment.created', 'environment.deleted'],
-    ...['environment.renamed', 'integration.created'],
-    ...['invitation.created', 'invitation.deleted'],
-    ...['user.changed', 'user.code_refused', 'user.created', 'user.password_changed'],
-    ...['user.password_reset_made', 'user.removed', 'user.renamed', 'user.session_ended'],
-    ...['user.sign_in_failed', 'user.signed_in', 'user.two_factor_enabled'],
+    'connection.deleted',
+    'connection.imported',
+    'environment.created',
+    'environment.deleted',
+    'environment.renamed',
+    'integration.created',
+    'invitation.created',
+    'invitation.deleted',
+    'user.changed',
+    'user.code_refused',
+    'user.created',
+    'user.password_changed',
+    'user.password_reset_made',
+    'user.removed',
+    'user.renamed',
+    'user.session_ended',
+    'user.sign_in_failed',
+    'user.signed_in',
+    'user.two_factor_enabled',
   ]);
   const [signedIn] = await auditOf('action=user.signed_in');
   assert.match(String(signedIn?.details.address), /^203\.0\.113\.\d+$/);

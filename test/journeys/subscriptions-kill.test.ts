@@ -66,13 +66,18 @@ const received = () => bench.db.query(`select from event where type = 'webhook.r
 
 test('kill -9 between the creation of a subscription and its record leaves one that has no effect and is deleted', async () => {
   await done('POST', '/integrations', {
-    ...{ provider: 'mail-test', unique_key: 'mail', integration_config: { tenant: 'common' } },
+    provider: 'mail-test',
+    unique_key: 'mail',
+    integration_config: { tenant: 'common' },
     credentials: { type: 'OAUTH2', client_id: 'client', client_secret: 'secret-of-the-client' },
   });
   await done('POST', '/connections', {
-    ...{ provider_config_key: 'mail', connection_id: 'ada' },
+    provider_config_key: 'mail',
+    connection_id: 'ada',
     credentials: {
-      ...{ type: 'OAUTH2', access_token: 'token', refresh_token: 'refresh-token' },
+      type: 'OAUTH2',
+      access_token: 'token',
+      refresh_token: 'refresh-token',
       expires_at: new Date(Date.now() + 86_400_000).toISOString(),
     },
     metadata: { subscriptionResource: 'me/messages' },

@@ -23,40 +23,80 @@ type Subject = {
 };
 const subjects: Record<Provider, Subject> = {
   graph: {
-    ...{ integration: 'microsoft-graph', field: 'subscriptionResources', halfLifeDays: 1.5 },
-    ...{ target: "me/mailFolders('Inbox')/messages", isRenewed: true, isFoundWhenLost: true },
+    integration: 'microsoft-graph',
+    field: 'subscriptionResources',
+    halfLifeDays: 1.5,
+    target: "me/mailFolders('Inbox')/messages",
+    isRenewed: true,
+    isFoundWhenLost: true,
   },
   asana: {
-    ...{ integration: 'asana', field: 'projectGids', target: '8675309', halfLifeDays: 7.1 },
-    ...{ isRenewed: true, isFoundWhenLost: false },
+    integration: 'asana',
+    field: 'projectGids',
+    target: '8675309',
+    halfLifeDays: 7.1,
+    isRenewed: true,
+    isFoundWhenLost: false,
   },
   airtable: {
-    ...{ integration: 'airtable', field: 'baseIds', target: 'appXyz', halfLifeDays: 3.6 },
-    ...{ isRenewed: true, isFoundWhenLost: true },
+    integration: 'airtable',
+    field: 'baseIds',
+    target: 'appXyz',
+    halfLifeDays: 3.6,
+    isRenewed: true,
+    isFoundWhenLost: true,
   },
   typeform: {
-    ...{ integration: 'typeform', field: 'formIds', target: 'lT4Z3j', halfLifeDays: 7.1 },
-    ...{ isRenewed: true, isFoundWhenLost: true },
+    integration: 'typeform',
+    field: 'formIds',
+    target: 'lT4Z3j',
+    halfLifeDays: 7.1,
+    isRenewed: true,
+    isFoundWhenLost: true,
   },
   calendly: {
-    ...{ integration: 'calendly', target: '', halfLifeDays: 7.1, isRenewed: true, isFoundWhenLost: false },
+    integration: 'calendly',
+    target: '',
+    halfLifeDays: 7.1,
+    isRenewed: true,
+    isFoundWhenLost: false,
   },
   pipedrive: {
-    ...{ integration: 'pipedrive', target: '', halfLifeDays: 15.1, isRenewed: false, isFoundWhenLost: true },
+    integration: 'pipedrive',
+    target: '',
+    halfLifeDays: 15.1,
+    isRenewed: false,
+    isFoundWhenLost: true,
   },
   attio: {
-    ...{ integration: 'attio', target: '', halfLifeDays: 7.1, isRenewed: true, isFoundWhenLost: true },
+    integration: 'attio',
+    target: '',
+    halfLifeDays: 7.1,
+    isRenewed: true,
+    isFoundWhenLost: true,
   },
   clickup: {
-    ...{ integration: 'clickup', field: 'teamIds', target: '9012', halfLifeDays: 15.1 },
-    ...{ isRenewed: false, isFoundWhenLost: true },
+    integration: 'clickup',
+    field: 'teamIds',
+    target: '9012',
+    halfLifeDays: 15.1,
+    isRenewed: false,
+    isFoundWhenLost: true,
   },
   gitlab: {
-    ...{ integration: 'gitlab', field: 'projectIds', target: 'acme/web', halfLifeDays: 7.1 },
-    ...{ isRenewed: true, isFoundWhenLost: false },
+    integration: 'gitlab',
+    field: 'projectIds',
+    target: 'acme/web',
+    halfLifeDays: 7.1,
+    isRenewed: true,
+    isFoundWhenLost: false,
   },
   gmail: {
-    ...{ integration: 'google-mail', target: '', halfLifeDays: 3.6, isRenewed: true, isFoundWhenLost: false },
+    integration: 'google-mail',
+    target: '',
+    halfLifeDays: 3.6,
+    isRenewed: true,
+    isFoundWhenLost: false,
   },
 };
 const names = Object.keys(subjects) as Provider[];
@@ -89,7 +129,8 @@ before(async () => {
   for (const { integration: name } of Object.values(subjects)) {
     const made = await trellis.call('POST', '/integrations', {
       body: {
-        ...{ provider: name, unique_key: name },
+        provider: name,
+        unique_key: name,
         ...(settings[name] && { integration_config: settings[name] }),
         credentials: {
           type: 'OAUTH2',
@@ -102,7 +143,9 @@ before(async () => {
   }
   const flows = Object.entries(subjects).map(([name, { integration }]) =>
     flowConfig({
-      ...{ name: `sync-${name}`, integration, type: 'sync' },
+      name: `sync-${name}`,
+      integration,
+      type: 'sync',
       code: syncCode({ model: `Of${name}`, more: "webhookSubscriptions: ['*']," }),
     }),
   );
@@ -133,10 +176,13 @@ async function connect(name: Provider, of: unknown[] = [subjects[name].target]):
   const id = `${name}-${made}`;
   const answer = await trellis.call('POST', '/connections', {
     body: {
-      ...{ provider_config_key: integration, connection_id: id },
+      provider_config_key: integration,
+      connection_id: id,
       ...(name === 'pipedrive' && { connection_config: { company: 'acme' } }),
       credentials: {
-        ...{ type: 'OAUTH2', access_token: `token-of-${id}`, refresh_token: `refresh-token-of-${id}` },
+        type: 'OAUTH2',
+        access_token: `token-of-${id}`,
+        refresh_token: `refresh-token-of-${id}`,
         expires_at: new Date(Date.now() + 365 * day * 1000).toISOString(),
       },
       ...(field && { metadata: { [field]: of } }),

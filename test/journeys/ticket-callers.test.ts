@@ -80,7 +80,10 @@ async function ticketOf(wanted: object, key = trellis.keys.dev): Promise<string>
   const { body, text } = await trellis.call('POST', '/tickets', {
     key,
     body: {
-      ...{ provider_config_key: 'google-sheet', connection_id: given.connectionId, methods, paths: ['/**'] },
+      provider_config_key: 'google-sheet',
+      connection_id: given.connectionId,
+      methods,
+      paths: ['/**'],
       ...wanted,
     },
   });
@@ -106,7 +109,8 @@ async function anotherConnection({ key = trellis.keys.dev, id = 'somebody-else' 
 async function foreignTicket(): Promise<string> {
   const key = trellis.keys.prod;
   await trellis.call('POST', '/integrations/quickstart', {
-    ...{ key, body: { provider: 'google-sheet', unique_key: 'google-sheet' } },
+    key,
+    body: { provider: 'google-sheet', unique_key: 'google-sheet' },
   });
   return ticketOf({ connection_id: await anotherConnection({ key }) }, key);
 }

@@ -43,7 +43,8 @@ test('nothing outside a ticket reaches the provider, however it is spelled (fuzz
   const spelled = (text: string) =>
     fc
       .array(fc.constantFrom('as is', 'as is', 'escaped', 'twice'), {
-        ...{ minLength: text.length, maxLength: text.length },
+        minLength: text.length,
+        maxLength: text.length,
       })
       .map((ways) =>
         [...text]

@@ -45,7 +45,8 @@ export async function openTicketed({ basePath = '' } = {}) {
   provider.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'unauthenticated', unique_key: 'own' },
+      provider: 'unauthenticated',
+      unique_key: 'own',
       integration_config: { base_url: provider.origin + basePath, allowed_base_urls: provider.origin },
     },
   });
@@ -71,7 +72,10 @@ export async function openTicketed({ basePath = '' } = {}) {
     const { method = 'GET', headers = {}, parts = [], onPart = () => {} } = sent;
     const { hostname, port } = new URL(trellis.baseUrl);
     const request = httpRequest({
-      ...{ hostname, port, method, path },
+      hostname,
+      port,
+      method,
+      path,
       headers: { authorization: `Bearer ${token}`, ...place, ...headers },
     });
     const answered = once(request, 'response') as Promise<[IncomingMessage]>;

@@ -57,7 +57,8 @@ test('a ticket is taken from the Authorization header alone', async () => {
   const ticket = await ticketOf({});
   for (const name of ['ticket', 'access_token', 'authorization', 'token']) {
     const answer = await trellis.call('GET', `/proxy/open/a?${name}=${ticket}`, {
-      ...{ key: undefined, headers: place },
+      key: undefined,
+      headers: place,
     });
     assert.equal(answer.status, 401, name);
   }
@@ -167,8 +168,12 @@ test('a page may call with a ticket, and no answer acts on the address of the se
   assert.equal(headers['access-control-allow-origin'], '*');
   assert.equal(headers['content-security-policy'], 'sandbox');
   for (const name of [
-    ...['set-cookie', 'clear-site-data', 'strict-transport-security', 'service-worker-allowed'],
-    ...['nel', 'report-to'],
+    'set-cookie',
+    'clear-site-data',
+    'strict-transport-security',
+    'service-worker-allowed',
+    'nel',
+    'report-to',
   ])
     assert.equal(headers[name], undefined, name);
   assert.equal((await ask(trellis.keys.dev, '/proxy/open/a')).headers['set-cookie']?.[0], 'a=b');

@@ -42,7 +42,8 @@ before(async () => {
   ({ headers, connectionId } = await connect({ ...callerAt({ baseUrl, key, watch }), control }));
   await service.call('POST', '/integrations', {
     body: {
-      ...{ unique_key: 'own', provider: 'unauthenticated' },
+      unique_key: 'own',
+      provider: 'unauthenticated',
       integration_config: { base_url: provider.url },
     },
   });

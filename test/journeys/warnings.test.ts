@@ -46,7 +46,8 @@ async function walk({ renews, forS }: { renews?: string; forS?: number } = {}): 
   });
   const cookie = begun.headers.getSetCookie()[0]?.split(';', 1)[0] ?? '';
   const { redirect } = await trellis.control('POST', 'authorize', {
-    ...{ url: begun.headers.get('location'), account },
+    url: begun.headers.get('location'),
+    account,
     ...(forS !== undefined && { for_s: forS }),
   });
   const landed = await fetch(String(redirect), { redirect: 'manual', headers: { cookie } });

@@ -36,7 +36,8 @@ before(async () => {
   ] as const) {
     const made = await trellis.call('POST', '/integrations', {
       body: {
-        ...{ provider: 'unauthenticated', unique_key: key },
+        provider: 'unauthenticated',
+        unique_key: key,
         integration_config: { base_url: 'https://api.example.com' },
       },
     });
@@ -319,7 +320,8 @@ describe('a webhook is forwarded to the application', () => {
     const [event] = forwards();
     assert.deepEqual(event!.data, {
       connection_id: 'one',
-      ...{ integration_id: 'signed', provider_config_key: 'signed' },
+      integration_id: 'signed',
+      provider_config_key: 'signed',
       provider: 'unauthenticated',
       test: false,
       type: 'refund',
@@ -437,7 +439,8 @@ test('the secret before the last one is good for a day, unless it is cleared', a
 test('what bears a time and came already does nothing, unless the one before it was not stored', async () => {
   const made = await trellis.call('POST', '/integrations', {
     body: {
-      ...{ provider: 'slack', unique_key: 'slack' },
+      provider: 'slack',
+      unique_key: 'slack',
       credentials: { type: 'OAUTH2', client_id: 'a', client_secret: 'of-no-account', webhook_secret: secret },
     },
   });

@@ -11,7 +11,10 @@ test('connections that are due at once are all synced, none twice at a time', as
   const connections = 16;
   try {
     const { runs, succeeded, synced, overlaps, missed } = await runMany({
-      ...{ database, connections, seconds: 1, quota: 'off' },
+      database,
+      connections,
+      seconds: 1,
+      quota: 'off',
       afterDeploy: (db) => db.query('update sync set next_at = now()'),
     });
     assert.ok(runs >= connections);

@@ -148,9 +148,13 @@ async function connectAll(
       const { access_token, refresh_token } = await provider.connect({}, { account });
       await node.call('POST', '/connections', {
         body: {
-          ...{ provider_config_key: 'google-sheet', connection_id: name, metadata: { spreadsheetId } },
+          provider_config_key: 'google-sheet',
+          connection_id: name,
+          metadata: { spreadsheetId },
           credentials: {
-            ...{ type: 'OAUTH2', access_token, refresh_token },
+            type: 'OAUTH2',
+            access_token,
+            refresh_token,
             expires_at: new Date(Date.now() + 3_600_000).toISOString(),
           },
         },

@@ -109,7 +109,8 @@ for (const version of ['0.70.4', '0.71.10']) {
       assert.deepEqual(await cities(trellis, headers), ['Oslo', 'Rome']);
       const input = { spreadsheetId, name: 'Kyiv', country: 'UA' };
       const added = await trellis.call('POST', '/action/trigger', {
-        ...{ headers, body: { action_name: 'add-city', input } },
+        headers,
+        body: { action_name: 'add-city', input },
       });
       assert.equal(added.status, 200, added.text);
     });
@@ -125,7 +126,8 @@ for (const version of ['0.70.4', '0.71.10']) {
       await succeeds('deploy', 'dev', '--integration', key);
 
       await trellis.call('POST', '/integrations/quickstart', {
-        ...{ key: trellis.keys.prod, body: { provider: key, unique_key: key } },
+        key: trellis.keys.prod,
+        body: { provider: key, unique_key: key },
       });
       await succeeds('deploy', 'prod');
       assert.deepEqual(await functions('prod'), ['action add-city 1', 'on-event greet 1', 'sync cities 1']);
@@ -174,8 +176,15 @@ for (const version of ['0.70.4', '0.71.10']) {
       assert.match(await succeeds(...words), /"range": "[^"]*A5:B5"/);
       if (version === '0.71.10') assertAsRecorded('dryrun add-city', line.passed());
       const stubbed = await succeeds(
-        ...['dryrun', 'cities', connectionId, '--environment', 'dev'],
-        ...['--metadata', JSON.stringify({ spreadsheetId }), '--checkpoint', '{"seen":3}'],
+        'dryrun',
+        'cities',
+        connectionId,
+        '--environment',
+        'dev',
+        '--metadata',
+        JSON.stringify({ spreadsheetId }),
+        '--checkpoint',
+        '{"seen":3}',
       );
       assert.match(stubbed, /Seen before: 3/);
       const nobody = await line.run(['dryrun', 'cities', 'nobody', '--environment', 'dev']);
@@ -197,7 +206,8 @@ for (const version of ['0.70.4', '0.71.10']) {
     test('functions of its own template, and ours that are written for it, deploy as they are', async () => {
       const { status, text } = await trellis.call('POST', '/integrations', {
         body: {
-          ...{ provider: 'github', unique_key: 'github' },
+          provider: 'github',
+          unique_key: 'github',
           credentials: { type: 'OAUTH2', client_id: 'the client', client_secret: 'the secret of it' },
         },
       });
@@ -216,14 +226,18 @@ for (const version of ['0.70.4', '0.71.10']) {
       assert.deepEqual(
         (await functions()).map((one) => one.replace(/ \d+$/, '')),
         [
-          ...[
-            'action append-row',
-            'action create-spreadsheet',
-            'action createIssue',
-            'action remember-range',
-          ],
-          ...['on-event check-account', 'on-event first-look', 'on-event pre-connection-deletion'],
-          ...['sync changed-rows', 'sync fetchIssues', 'sync issues', 'sync rows', 'sync tabs'],
+          'action append-row',
+          'action create-spreadsheet',
+          'action createIssue',
+          'action remember-range',
+          'on-event check-account',
+          'on-event first-look',
+          'on-event pre-connection-deletion',
+          'sync changed-rows',
+          'sync fetchIssues',
+          'sync issues',
+          'sync rows',
+          'sync tabs',
         ],
       );
     });

@@ -70,13 +70,16 @@ export async function openCommandLine({
   const quietly = ['--no-interactive', '--no-dependency-update'];
   const run: CommandLine['run'] = ([command = '', ...words], more = {}) =>
     runFile(process.execPath, [program, command, ...words, ...(command === '--help' ? [] : quietly)], {
-      ...{ cwd: project, env: { ...surroundings, ...env, ...more } },
+      cwd: project,
+      env: { ...surroundings, ...env, ...more },
     });
   const made = await run(['init', '.', '--copy']);
   if (made.code !== 0) throw new Error(made.output);
   await symlink(join(installed, 'node_modules'), join(project, 'node_modules'));
   return {
-    ...{ project, run, passed: proxy.passed },
+    project,
+    run,
+    passed: proxy.passed,
     async write(path, text) {
       await mkdir(dirname(join(project, path)), { recursive: true });
       await writeFile(join(project, path), text);

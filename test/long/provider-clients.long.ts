@@ -36,8 +36,11 @@ test('the Python clients of the page work through the proxy', { skip, timeout: 3
   const { stdout } = await run(
     process.execPath,
     [
-      ...['--test', '--test-reporter=tap', '--test-timeout=180000'],
-      ...['--test-global-setup=test/support/global-setup.ts', ...files],
+      '--test',
+      '--test-reporter=tap',
+      '--test-timeout=180000',
+      '--test-global-setup=test/support/global-setup.ts',
+      ...files,
     ],
     { cwd: root, env: { ...env, TEST_PYTHON: join(venv, 'bin/python') }, maxBuffer: 1e8 },
   );

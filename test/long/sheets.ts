@@ -47,7 +47,9 @@ export async function followAll({ tabs, rows, reads, windowS }: Load): Promise<O
     await sheets.choose(Object.fromEntries(chosen));
     // A call that is released late in one window and arrives in the next counts there: twice the quota is never used up.
     await trellis.control('POST', 'quota', {
-      ...{ reads_per_account: 2 * reads, reads_per_project: 10 * reads, window_s: windowS },
+      reads_per_account: 2 * reads,
+      reads_per_project: 10 * reads,
+      window_s: windowS,
     });
     const started = performance.now();
     const syncs = variants.map((variant) => (variant === 'base' ? 'rows' : `rows::${variant}`));
@@ -62,7 +64,9 @@ export async function followAll({ tabs, rows, reads, windowS }: Load): Promise<O
     const runs = await settledAll(sheets, variants);
     const { refused } = await trellis.control('GET', 'quota');
     return {
-      ...{ large: ofLarge!, tabs: runs, refused: Number(refused) },
+      large: ofLarge!,
+      tabs: runs,
+      refused: Number(refused),
       tookS: (performance.now() - started) / 1000,
     };
   } finally {
@@ -78,7 +82,8 @@ function cellsOf(sheetId: number): object {
     }));
   return {
     updateCells: {
-      ...{ start: { sheetId, rowIndex: 0, columnIndex: 0 }, fields: 'userEnteredValue' },
+      start: { sheetId, rowIndex: 0, columnIndex: 0 },
+      fields: 'userEnteredValue',
       rows: rows.map((row) => ({ values: values(row) })),
     },
   };

@@ -90,7 +90,9 @@ function application(service: RunningService) {
       while ((await runsOf('succeeded')) === before) {
         const failed = await runsOf('failed');
         await call('POST', '/sync/trigger', {
-          ...{ provider_config_key: 'crm', connection_id: 'ada', syncs: ['ticks'] },
+          provider_config_key: 'crm',
+          connection_id: 'ada',
+          syncs: ['ticks'],
         });
         while ((await runsOf('succeeded')) === before && (await runsOf('failed')) === failed) await pause(50);
       }
@@ -102,7 +104,8 @@ function application(service: RunningService) {
       });
       const cookie = begun.headers.getSetCookie().map((line) => line.split(';', 1)[0]);
       const { redirect } = (await service.sandbox('POST', 'authorize', {
-        ...{ url: begun.headers.get('location'), account },
+        url: begun.headers.get('location'),
+        account,
       })) as { redirect: string };
       const landed = await fetch(redirect, { headers: { cookie: cookie.join('; ') }, redirect: 'manual' });
       await landed.arrayBuffer();
@@ -137,7 +140,9 @@ function application(service: RunningService) {
     },
     connect: (id: string) =>
       call('POST', '/connections', {
-        ...{ provider_config_key: 'crm', connection_id: id, metadata: { of: id } },
+        provider_config_key: 'crm',
+        connection_id: id,
+        metadata: { of: id },
         credentials: { type: 'API_KEY', apiKey: `secret-of-${id}` },
       }),
     save: (from: number, to: number) =>
@@ -183,20 +188,27 @@ test(`a data directory and a backup of ${upgradeFrom.slice(0, 7)} work with this
 
   // What the release writes.
   const old = await start({
-    ...{ dataDir, program },
+    dataDir,
+    program,
     env: { ...env, TRELLIS_ADMIN_EMAIL: admin.email, TRELLIS_ADMIN_PASSWORD: admin.password },
   });
   const then = application(old);
   await then.call('POST', '/integrations', {
-    ...{ unique_key: 'crm', provider: 'private-api-key' },
+    unique_key: 'crm',
+    provider: 'private-api-key',
     integration_config: { base_url: receiver.url },
   });
   await then.call('POST', '/integrations', {
-    ...{ unique_key: 'sheets', provider: 'google-sheet', credentials: { type: 'TEST' } },
+    unique_key: 'sheets',
+    provider: 'google-sheet',
+    credentials: { type: 'TEST' },
   });
   await then.connect('ada');
   const { spreadsheetId } = (await old.sandbox('POST', 'spreadsheets', {
-    ...{ account: 'ada@example.com', title: 'Plan', sheet: 'plan', csv: 'name\nAda\n' },
+    account: 'ada@example.com',
+    title: 'Plan',
+    sheet: 'plan',
+    csv: 'name\nAda\n',
   })) as { spreadsheetId: string };
   assert.equal(await then.consent(await then.openSession('ada'), 'ada@example.com'), 200);
   const [sheet = ''] = (await then.connectionIds()).filter((id) => id !== 'ada');
@@ -243,7 +255,9 @@ test(`a data directory and a backup of ${upgradeFrom.slice(0, 7)} work with this
 
     assert.deepEqual(
       (await now.follow('Note')).map(({ id, text, _trellis_metadata: { pruned_at } }) => [
-        ...[id, text, pruned_at !== null],
+        id,
+        text,
+        pruned_at !== null,
       ]),
       notes.map(({ id, text }, index) => (index < 30 ? [id, undefined, true] : [id, text, false])),
     );
@@ -262,7 +276,8 @@ test(`a data directory and a backup of ${upgradeFrom.slice(0, 7)} work with this
     );
     assert.deepEqual([consumer.cursor, consumer.behind], [middle, 50]);
     const again = await now.call<{ counts: { restored: number } }>('POST', '/records', {
-      ...{ model: 'Note', records: [{ id: 'n0', text: 'text 0' }] },
+      model: 'Note',
+      records: [{ id: 'n0', text: 'text 0' }],
     });
     assert.equal(again.counts.restored, 1);
 

@@ -188,7 +188,9 @@ async function beginLoad({ url }: Balancer, { key, providerUrl }: { key: string;
 
   const config = { base_url: providerUrl };
   await call('set-up', 'POST', '/integrations', {
-    ...{ unique_key: 'crm', provider: 'private-api-key', integration_config: config },
+    unique_key: 'crm',
+    provider: 'private-api-key',
+    integration_config: config,
   });
   const connectionOf = (id: string) => ({
     provider_config_key: 'crm',

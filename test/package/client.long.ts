@@ -134,9 +134,15 @@ test('a strict program reads its types, with and without those of Node', async (
   ] as const) {
     for (const module of ['nodenext', 'esnext']) {
       const compilerOptions = {
-        ...{ module, moduleResolution: module === 'esnext' ? 'bundler' : module, ...given },
-        ...{ target: 'es2022', strict: true, noEmit: true, skipLibCheck: false },
-        ...{ exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true },
+        module,
+        moduleResolution: module === 'esnext' ? 'bundler' : module,
+        ...given,
+        target: 'es2022',
+        strict: true,
+        noEmit: true,
+        skipLibCheck: false,
+        exactOptionalPropertyTypes: true,
+        noUncheckedIndexedAccess: true,
       };
       const config = join(project, 'tsconfig.json');
       await writeFile(config, JSON.stringify({ compilerOptions, files: [file, 'client-types.ts'] }));
@@ -200,7 +206,11 @@ test('it runs in a browser, from a page of another origin', { skip: skipBrowser 
         Object.assign(window, { journey, connect });`,
       resolveDir: project,
     },
-    ...{ bundle: true, write: false, format: 'iife', platform: 'browser', minify: true },
+    bundle: true,
+    write: false,
+    format: 'iife',
+    platform: 'browser',
+    minify: true,
   });
   const script = outputFiles[0]!.text;
   console.log(`# bundled for a browser: ${script.length} bytes`);
@@ -225,7 +235,10 @@ test('it runs in a browser, from a page of another origin', { skip: skipBrowser 
 test('what a page imports alone is small', async () => {
   const { outputFiles } = await build({
     stdin: { contents: "export { connect } from '@trellis-run/client/connect';", resolveDir: project },
-    ...{ bundle: true, write: false, format: 'esm', minify: true },
+    bundle: true,
+    write: false,
+    format: 'esm',
+    minify: true,
   });
   assert.ok(outputFiles[0]!.contents.length < 10_000, `${outputFiles[0]!.contents.length} bytes`);
 });

@@ -26,12 +26,26 @@ export function confined({
 }): string[] {
   const both = (option: string) => (path: string) => [option, path, path];
   return [
-    ...['bwrap', '--die-with-parent', '--unshare-user', '--uid', String(user), '--gid', String(user)],
-    ...['--ro-bind', '/', '/', '--dev', '/dev', '--proc', '/proc'],
+    'bwrap',
+    '--die-with-parent',
+    '--unshare-user',
+    '--uid',
+    String(user),
+    '--gid',
+    String(user),
+    '--ro-bind',
+    '/',
+    '/',
+    '--dev',
+    '/dev',
+    '--proc',
+    '/proc',
     ...[tmpdir(), ...writable].flatMap(both('--bind')),
     ...readOnly.flatMap(both('--ro-bind')),
     ...more,
-    ...['--chdir', directory, '--'],
+    '--chdir',
+    directory,
+    '--',
   ];
 }
 

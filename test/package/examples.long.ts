@@ -120,7 +120,8 @@ test('the application serves its page and takes rows over', { timeout: 5 * minut
   for (const path of ['/', '/page.js', '/page.css', '/trellis-client/index.js'])
     assert.equal((await fetch(at + path)).status, 200, path);
   const signedIn = await fetch(`${at}/sign-in`, {
-    ...{ method: 'POST', headers: json },
+    method: 'POST',
+    headers: json,
     body: JSON.stringify({ name: 'Ada' }),
   });
   const cookie = signedIn.headers.getSetCookie()[0]!.split(';', 1)[0]!;
@@ -139,7 +140,9 @@ test('the application serves its page and takes rows over', { timeout: 5 * minut
     tab: '2026',
   };
   const chosen = await fetch(`${url}/connect/session/setup`, {
-    ...{ method: 'PUT', headers: of, body: JSON.stringify(choice) },
+    method: 'PUT',
+    headers: of,
+    body: JSON.stringify(choice),
   });
   assert.equal(chosen.status, 200, await chosen.text());
   const live = await fetch(`${at}/live?person=Ada`, {

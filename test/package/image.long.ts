@@ -69,18 +69,16 @@ function contained(data: string, env: Record<string, string> = {}): string[] {
   const [uid = '', gid = ''] = image.user.split(':');
   const bind = (option: string, from: string, to = from) => [option, from, to];
   return [
-    ...[
-      'bwrap',
-      '--unshare-user',
-      '--unshare-pid',
-      '--as-pid-1',
-      '--uid',
-      uid,
-      '--gid',
-      gid,
-      '--cap-drop',
-      'ALL',
-    ],
+    'bwrap',
+    '--unshare-user',
+    '--unshare-pid',
+    '--as-pid-1',
+    '--uid',
+    uid,
+    '--gid',
+    gid,
+    '--cap-drop',
+    'ALL',
     // A read-only system allows no new mount points, so its parts are bound one by one.
     ...bind('--ro-bind', join(system, 'usr'), '/usr'),
     ...['bin', 'sbin', 'lib', 'lib64'].flatMap((name) => ['--symlink', `usr/${name}`, `/${name}`]),
@@ -93,9 +91,17 @@ function contained(data: string, env: Record<string, string> = {}): string[] {
     ...bind('--ro-bind', join(tree, 'opt/trellis'), '/opt/trellis'),
     ...bind('--bind', data, '/data'),
     ...bind('--bind', tmpdir()),
-    ...['--proc', '/proc', '--dev', '/dev', '--remount-ro', '/', '--clearenv'],
+    '--proc',
+    '/proc',
+    '--dev',
+    '/dev',
+    '--remount-ro',
+    '/',
+    '--clearenv',
     ...Object.entries({ ...image.env, ...env }).flatMap((pair) => ['--setenv', ...pair]),
-    ...['--chdir', image.workdir, '--'],
+    '--chdir',
+    image.workdir,
+    '--',
   ];
 }
 
@@ -179,7 +185,10 @@ test('it does the main job', async () => {
   const here = { HOST: '127.0.0.1', NODE_ENV: 'development', PORT: '0' };
   const words = contained(data, here).filter((word) => word !== '--clearenv');
   const { code, stdout, stderr } = await runIn([
-    ...[process.execPath, join(root, 'scripts/tour.ts'), ...words, ...entrypoint()],
+    process.execPath,
+    join(root, 'scripts/tour.ts'),
+    ...words,
+    ...entrypoint(),
   ]);
   assert.equal(code, 0, `${stdout}\n${stderr}`);
   assert.match(stdout, /All as promised/);

@@ -160,7 +160,13 @@ test('npx starts it in an empty folder, within 10 s of its download', async () =
   const [program, ...words] = [
     ...confined({ user: users.service, directory: empty, writable: [cache] }),
     // `npx PACKAGE start` downloads a file again each time, so one call tells when it has.
-    ...['npx', '--yes', '--prefer-offline', '--package', file, '-c', 'echo downloaded; exec trellis start'],
+    'npx',
+    '--yes',
+    '--prefer-offline',
+    '--package',
+    file,
+    '-c',
+    'echo downloaded; exec trellis start',
   ];
   const env = { ...process.env, npm_config_cache: cache, HOME: empty, PORT: '0', SANDBOX_PORT: '0' };
   const child = spawn(program!, words, { env, stdio: ['ignore', 'pipe', 'pipe'], detached: true });
@@ -244,7 +250,9 @@ test('the commands for developers work: init, deploy with types, run, dryrun, te
   await symlink(join(root, 'node_modules/typescript'), join(work, 'node_modules/typescript'));
   assert.doesNotMatch(await say('deploy'), /types were not checked/);
   const { spreadsheetId } = (await service.sandbox('POST', 'spreadsheets', {
-    ...{ account: 'ada@example.com', title: 'Cities', sheet: 'cities' },
+    account: 'ada@example.com',
+    title: 'Cities',
+    sheet: 'cities',
     csv: 'code,city\n7,Oslo\n8,Rome',
   })) as { spreadsheetId: string };
   const { connectionId } = await connect(asCaller(service));
@@ -281,7 +289,9 @@ test('a project finds the types and values of the SDK by the name of the package
   const types = await readFile(join(project, 'node_modules', cloneManifest.name, exports['.'].types), 'utf8');
   assert.match(types, /createSync/);
   const { stdout } = await runIn([
-    ...[process.execPath, '--input-type=module', '-e'],
+    process.execPath,
+    '--input-type=module',
+    '-e',
     `import { createSync } from ${JSON.stringify(from.resolve(cloneManifest.name))}; console.log(typeof createSync)`,
   ]);
   assert.equal(stdout.trim(), 'function');

@@ -23,9 +23,23 @@ import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 import { type Explained, faultsOf, readTables } from './plan.ts';
 
 const names = [
-  ...['record', 'payload', 'tracked', 'prune', 'consumer', 'dataset', 'connection', 'run', 'run_line'],
-  ...['event', 'delivery', 'delivery_lane', 'operation', 'operation_message', 'audit'],
-  ...['operation_count', 'connection_name'],
+  'record',
+  'payload',
+  'tracked',
+  'prune',
+  'consumer',
+  'dataset',
+  'connection',
+  'run',
+  'run_line',
+  'event',
+  'delivery',
+  'delivery_lane',
+  'operation',
+  'operation_message',
+  'audit',
+  'operation_count',
+  'connection_name',
 ];
 
 let trellis: TestTrellis;

@@ -28,7 +28,8 @@ const schema = definitionSchema(authModes);
 const secretSetting = 'setting-of-the-operator';
 const channelToken = 'token-of-the-channel';
 const privateKey = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({
-  ...{ type: 'pkcs8', format: 'pem' },
+  type: 'pkcs8',
+  format: 'pem',
 }) as string;
 /** In the form of AWS, with which the mode AWS_ROLE signs. */
 const accessKey = (kind: 'AKIA' | 'ASIA', name: string) => kind + name.repeat(2);
@@ -271,7 +272,10 @@ async function requestsOf(
   const integration = { provider: definition, integrationConfig: values.integrationConfig };
   const { channels: rules } = definition;
   const call = rules && {
-    ...{ credentials, rules, fetch, signal: AbortSignal.timeout(5_000) },
+    credentials,
+    rules,
+    fetch,
+    signal: AbortSignal.timeout(5_000),
     connection: { connectionConfig: values.connectionConfig, integration } as unknown as LiveConnection,
   };
   const channel = { id: 'channel-1', target: '', expiresAt: new Date(now.getTime() + 60_000), now };
@@ -291,7 +295,11 @@ async function requestsOf(
         oauth_verifier: 'v',
       });
       await mode.authorization?.finish({
-        ...{ ...context, callbackParams, redirectUri, expectedState: begun.state, kept: begun.kept },
+        ...context,
+        callbackParams,
+        redirectUri,
+        expectedState: begun.state,
+        kept: begun.kept,
       });
     },
     () => mode.renewal?.request({ ...context, credentials, secret: 'refresh-token' }),

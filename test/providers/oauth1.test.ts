@@ -116,7 +116,10 @@ describe('each OAuth 1.0a provider of the catalogue', () => {
     own.token!.answer.error = 'errors.0.code';
     own.token!.errors = { 32: 'client_refused' };
     assert.deepEqual(await refused(), {
-      ...{ kind: 'client_misconfigured', isOfClient: true, error: '32', httpStatus: 401 },
+      kind: 'client_misconfigured',
+      isOfClient: true,
+      error: '32',
+      httpStatus: 401,
     });
     const used = await callback(started);
     used.callbackParams.set('oauth_verifier', 'guessed');
@@ -129,9 +132,13 @@ describe('each OAuth 1.0a provider of the catalogue', () => {
 describe('signatures', () => {
   test('of the provider are those of RFC 5849 §1.2', () => {
     const parameters = Object.entries({
-      ...{ oauth_consumer_key: 'dpf43f3p2l4k3l03', oauth_token: 'nnch734d00sl2jdk' },
-      ...{ oauth_signature_method: 'HMAC-SHA1', oauth_timestamp: '137131202', oauth_nonce: 'chapoH' },
-      ...{ file: 'vacation.jpg', size: 'original' },
+      oauth_consumer_key: 'dpf43f3p2l4k3l03',
+      oauth_token: 'nnch734d00sl2jdk',
+      oauth_signature_method: 'HMAC-SHA1',
+      oauth_timestamp: '137131202',
+      oauth_nonce: 'chapoH',
+      file: 'vacation.jpg',
+      size: 'original',
     });
     const url = 'http://photos.example.net/photos?file=vacation.jpg&size=original';
     const signed = signatureOf(

@@ -14,7 +14,10 @@ export async function openApplication(
 ): Promise<{ origin: string; close: () => Server }> {
   const { outputFiles } = await build({
     stdin: { contents: module, resolveDir: import.meta.dirname },
-    ...{ bundle: true, write: false, format: 'iife', jsx: 'automatic' },
+    bundle: true,
+    write: false,
+    format: 'iife',
+    jsx: 'automatic',
     define: { 'process.env.NODE_ENV': '"development"' },
   });
   const script = (outputFiles[0]?.text ?? '').replaceAll('</script', '<\\/script');

@@ -42,15 +42,39 @@ export function makeCertificate(
   const openssl = (...args: string[]) => execFileSync('openssl', args, { stdio: 'pipe' });
   const newKey = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-noenc'];
   openssl(
-    ...['req', '-x509', ...newKey, '-keyout', at('ca.key'), '-out', at('ca.pem'), '-days', '1'],
-    ...['-subj', '/CN=Authority of a test', '-addext', 'basicConstraints=critical,CA:TRUE'],
+    'req',
+    '-x509',
+    ...newKey,
+    '-keyout',
+    at('ca.key'),
+    '-out',
+    at('ca.pem'),
+    '-days',
+    '1',
+    '-subj',
+    '/CN=Authority of a test',
+    '-addext',
+    'basicConstraints=critical,CA:TRUE',
   );
   openssl('req', ...newKey, '-keyout', at('server.key'), '-out', at('server.csr'), '-subj', '/CN=server');
   const alternatives = [...names.map((name) => `DNS:${name}`), ...addresses.map((one) => `IP:${one}`)];
   writeFileSync(at('server.ext'), `subjectAltName=${alternatives.join(',')}\n`);
   openssl(
-    ...['x509', '-req', '-in', at('server.csr'), '-CA', at('ca.pem'), '-CAkey', at('ca.key'), '-days', '1'],
-    ...['-CAcreateserial', '-extfile', at('server.ext'), '-out', at('server.pem')],
+    'x509',
+    '-req',
+    '-in',
+    at('server.csr'),
+    '-CA',
+    at('ca.pem'),
+    '-CAkey',
+    at('ca.key'),
+    '-days',
+    '1',
+    '-CAcreateserial',
+    '-extfile',
+    at('server.ext'),
+    '-out',
+    at('server.pem'),
   );
   const files = { ca: at('ca.pem'), cert: at('server.pem'), key: at('server.key') };
   const read = (file: string) => readFileSync(file, 'utf8');

@@ -17,14 +17,18 @@ export function flowConfig({
   source?: string;
 }) {
   return {
-    ...{ syncName: name, providerConfigKey: integration, type, models: [], version: '0.0.1' },
-    ...{
-      runs: type === 'sync' ? 'every hour' : null,
-      track_deletes: false,
-      auto_start: true,
-      attributes: {},
-    },
-    ...{ metadata: { description: '', scopes: [] }, endpoints: [], features: [] },
+    syncName: name,
+    providerConfigKey: integration,
+    type,
+    models: [],
+    version: '0.0.1',
+    runs: type === 'sync' ? 'every hour' : null,
+    track_deletes: false,
+    auto_start: true,
+    attributes: {},
+    metadata: { description: '', scopes: [] },
+    endpoints: [],
+    features: [],
     models_json_schema: { definitions: {} },
     fileBody: { js: code, ts: source },
   };
@@ -33,8 +37,14 @@ export function flowConfig({
 /** The body of a deploy; `more` says otherwise. */
 export function deployBody(flowConfigs: object[], more: object = {}) {
   return {
-    ...{ flowConfigs, onEventScriptsByProvider: [], deployMode: 'all', reconcile: true, debug: false },
-    ...{ nangoYamlBody: '', source: 'repo', sdkVersion: '0.71.10-zero' },
+    flowConfigs,
+    onEventScriptsByProvider: [],
+    deployMode: 'all',
+    reconcile: true,
+    debug: false,
+    nangoYamlBody: '',
+    source: 'repo',
+    sdkVersion: '0.71.10-zero',
     ...more,
   };
 }

@@ -54,7 +54,8 @@ export function groupsOf(files: readonly string[], durations = readDurations()):
   const sum = (some: readonly string[]) => some.reduce((seconds, file) => seconds + secondsOf(file), 0);
   const split = (place: string, some: readonly string[]) =>
     balance(some, { secondsOf, count: Math.ceil(sum(some) / groupSeconds) }).map((files, index) => ({
-      ...{ name: `${place.replaceAll('/', '.')}.${index + 1}`, files },
+      name: `${place.replaceAll('/', '.')}.${index + 1}`,
+      files,
       seconds: sum(files),
     }));
   const [own, shared] = [files.filter(hasOwnProcess), files.filter((file) => !hasOwnProcess(file))];

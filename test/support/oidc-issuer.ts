@@ -30,7 +30,11 @@ export async function startOidcIssuer(): Promise<OidcIssuer> {
   await once(server, 'listening');
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const issuer: OidcIssuer = {
-    ...{ url, clientId, clientSecret, next: {}, exchanges: 0 },
+    url,
+    clientId,
+    clientSecret,
+    next: {},
+    exchanges: 0,
     close: async () => {
       server.close();
       server.closeAllConnections();
@@ -44,8 +48,11 @@ export async function startOidcIssuer(): Promise<OidcIssuer> {
       response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(body));
     if (pathname === '/.well-known/openid-configuration') {
       json(200, {
-        ...{ issuer: url, authorization_endpoint: `${url}/authorize`, token_endpoint: `${url}/token` },
-        ...{ jwks_uri: `${url}/keys`, id_token_signing_alg_values_supported: ['RS256'] },
+        issuer: url,
+        authorization_endpoint: `${url}/authorize`,
+        token_endpoint: `${url}/token`,
+        jwks_uri: `${url}/keys`,
+        id_token_signing_alg_values_supported: ['RS256'],
         response_types_supported: ['code'],
       });
     } else if (pathname === '/keys') json(200, { keys: [{ ...(await exportJWK(publicKey)), alg: 'RS256' }] });

@@ -72,7 +72,8 @@ export async function openOtlpReceiver(): Promise<OtlpReceiver> {
   await once(server, 'listening');
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    ...{ spans, texts },
+    spans,
+    texts,
     get headers() {
       return headers;
     },

@@ -66,12 +66,13 @@ export function peerConnection(
 
 export function integrationBody({ key, provider, more }: PeerIntegration): Record<string, unknown> {
   return {
-    ...{ unique_key: key, provider, display_name: key, logo: 'https://example.com/logo.svg' },
-    ...{
-      forward_webhooks: true,
-      created_at: '2026-01-01T00:00:00.000Z',
-      updated_at: '2026-01-01T00:00:00.000Z',
-    },
+    unique_key: key,
+    provider,
+    display_name: key,
+    logo: 'https://example.com/logo.svg',
+    forward_webhooks: true,
+    created_at: '2026-01-01T00:00:00.000Z',
+    updated_at: '2026-01-01T00:00:00.000Z',
     ...more,
   };
 }

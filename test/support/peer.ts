@@ -181,8 +181,15 @@ export async function startPeer(): Promise<PeerStandIn> {
       const [name = '', variant = 'base'] = model.split('::');
       const live = records.filter(({ isDeleted }) => !isDeleted).length;
       return {
-        ...{ id: '1', connection_id: found.id, type: 'INCREMENTAL', name: `sync-${name}`, variant },
-        ...{ status: 'SUCCESS', frequency: '1h', recordCount: { [name]: live }, checkpoint: null },
+        id: '1',
+        connection_id: found.id,
+        type: 'INCREMENTAL',
+        name: `sync-${name}`,
+        variant,
+        status: 'SUCCESS',
+        frequency: '1h',
+        recordCount: { [name]: live },
+        checkpoint: null,
       };
     });
     return { json: { syncs } };

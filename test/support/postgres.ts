@@ -42,8 +42,18 @@ export async function startPostgres(making: Making): Promise<Postgres> {
   writeReadable(passwordFile, `${password}\n`, account);
   const initdb = startProgram(
     [
-      ...[path.join(binDir, 'initdb'), '--pgdata', clusterDir, '--username', user, '--pwfile', passwordFile],
-      ...['--auth=scram-sha-256', '--encoding=UTF8', '--locale=C', '--no-sync', '--no-instructions'],
+      path.join(binDir, 'initdb'),
+      '--pgdata',
+      clusterDir,
+      '--username',
+      user,
+      '--pwfile',
+      passwordFile,
+      '--auth=scram-sha-256',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--no-sync',
+      '--no-instructions',
     ],
     { account, libraryPath },
   );
@@ -63,7 +73,9 @@ export async function startPostgres(making: Making): Promise<Postgres> {
     const before = read();
     const program = startProgram(
       [
-        ...[path.join(binDir, 'postgres'), '-D', clusterDir],
+        path.join(binDir, 'postgres'),
+        '-D',
+        clusterDir,
         ...Object.entries(settings).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
       ],
       { account, libraryPath },

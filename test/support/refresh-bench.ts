@@ -44,13 +44,17 @@ export async function openRefreshBench({
   const environmentId = environment.id;
   const reading = { vault, catalog: loadCatalog(provider.directory, authModes), testClient: undefined };
   const integration = await createIntegration(db, {
-    ...{ ...reading, environmentId, key: 'rotating', provider: 'rotating' },
+    ...reading,
+    environmentId,
+    key: 'rotating',
+    provider: 'rotating',
     client: { clientId: 'id', clientSecret: 'secret' },
   });
   const at = (connectionId: string) => ({ environmentId, integrationKey: 'rotating', connectionId, vault });
 
   return {
-    ...{ db, provider },
+    db,
+    provider,
     settings: { target, directory: provider.directory, masterKey, environmentId, timing },
     async connect(name, expiresAt) {
       const credentials = {

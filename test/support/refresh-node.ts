@@ -63,7 +63,10 @@ export function openRefreshNode(
   );
   const credentials = createCredentialSource({ db, reader, fetchFor, transitions, vault, log, now, timing });
   return {
-    ...{ db, reading, reader, credentials },
+    db,
+    reading,
+    reader,
+    credentials,
     async live(connectionId) {
       const at = { environmentId, integrationKey: 'rotating', connectionId };
       reader.forget(at);

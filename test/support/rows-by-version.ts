@@ -277,12 +277,10 @@ export function rowsByVersion(): RowsByVersion {
     55,
     `insert into provider_definition (environment_id, name, text, content, created_at, updated_at)
      values (1, 'own-crm', 'extends: private-api-key', '${JSON.stringify({
-       ...{
-         display_name: 'Our CRM',
-         categories: ['crm'],
-         docs: 'https://crm.example.com/docs',
-         auth_mode: 'NONE',
-       },
+       display_name: 'Our CRM',
+       categories: ['crm'],
+       docs: 'https://crm.example.com/docs',
+       auth_mode: 'NONE',
        api: { base_url: 'https://crm.example.com' },
      })}', now(), now());`,
   );

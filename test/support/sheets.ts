@@ -29,8 +29,12 @@ export type Sheets = Awaited<ReturnType<typeof openSheets>>;
 const functions = {
   sync: ['rows', 'worksheets'],
   action: [
-    ...['list-spreadsheets', 'describe-spreadsheet', 'preview-rows'],
-    ...['append-rows', 'update-cells', 'create-spreadsheet'],
+    'list-spreadsheets',
+    'describe-spreadsheet',
+    'preview-rows',
+    'append-rows',
+    'update-cells',
+    'create-spreadsheet',
   ],
 } as const;
 
@@ -114,7 +118,15 @@ export async function openSheets(
     });
 
   return {
-    ...{ trellis, connectionId, integration, headers, place, run, settled, asked, api },
+    trellis,
+    connectionId,
+    integration,
+    headers,
+    place,
+    run,
+    settled,
+    asked,
+    api,
     /** A spreadsheet of the account with one tab, whose gid is 0. */
     async make(rows: Cell[][], { sheet = 'Sheet1' } = {}): Promise<string> {
       const made = await trellis.control('POST', 'spreadsheets', { account, title: 'Book', sheet, rows });

@@ -119,7 +119,10 @@ async function store(tx: Tx, imported: ImportedConnection, settings: StoreSettin
   const { vault } = reading;
   const { environmentId, key } = integration;
   const current = await findConnectionForUpdate(tx, {
-    ...{ environmentId, integrationKey: key, connectionId: id, vault },
+    environmentId,
+    integrationKey: key,
+    connectionId: id,
+    vault,
   });
   const audit = (action: string) =>
     writeCommandAudit(tx, {

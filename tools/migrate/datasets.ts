@@ -90,8 +90,12 @@ export const integrationSkipped = (reason: string) =>
 type DatasetImport = { db: Db; vault: Vault; from: ImportRun; metadataKey: string };
 
 const nothing: DatasetProgress = {
-  ...{ position: undefined, records: 0, deleted: 0, pruned: 0 },
-  ...{ isDone: false, lastSeq: 0 },
+  position: undefined,
+  records: 0,
+  deleted: 0,
+  pruned: 0,
+  isDone: false,
+  lastSeq: 0,
 };
 
 /**

@@ -544,8 +544,16 @@ export async function saveDatasetProgress(
        last_seq = excluded.last_seq
      returning import_id`,
     [
-      ...[id, run, ...datasetKey(dataset), storedId, progress.position ?? null],
-      ...[progress.records, progress.deleted, progress.pruned, progress.isDone, progress.lastSeq],
+      id,
+      run,
+      ...datasetKey(dataset),
+      storedId,
+      progress.position ?? null,
+      progress.records,
+      progress.deleted,
+      progress.pruned,
+      progress.isDone,
+      progress.lastSeq,
     ],
   );
   requireCurrentRun(saved);

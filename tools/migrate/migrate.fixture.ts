@@ -28,7 +28,12 @@ export async function openInstallation(id = 'k1') {
     (await ensureEnvironment(db, { name, vault })).environment;
   const environment = await make('prod');
   return {
-    ...{ db, drop, vault, reading, environment, make },
+    db,
+    drop,
+    vault,
+    reading,
+    environment,
+    make,
     /** Undefined where it is not here. */
     find(integration: string, connectionId: string): Promise<Connection | undefined> {
       const at = { environmentId: environment.id, integrationKey: integration, connectionId };
@@ -52,14 +57,17 @@ export async function openMove(integration: string) {
   const closing = [() => peer.close(), () => here.drop()];
   peer.integrations = [googleOf(integration)];
   return {
-    ...{ peer, here },
+    peer,
+    here,
     /** A run that waits for nothing longer than it must. */
     open(more: Partial<PeerRun> = {}, from: Pick<PeerStandIn, 'url' | 'key'> = peer): PeerRun {
       const outbound = createOutbound({ allow: [{ addresses: loopback }] });
       closing.push(() => outbound.close());
       const fetch = outbound.fetchFor({ isTest: false });
       return {
-        ...{ db: here.db, reading: here.reading, environment: here.environment },
+        db: here.db,
+        reading: here.reading,
+        environment: here.environment,
         peer: openPeer({ url: from.url, key: from.key, fetch, pauseMs: 1 }),
         baseUrl: 'https://trellis.example.com',
         providerNames: new Map(),

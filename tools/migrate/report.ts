@@ -31,7 +31,7 @@ export type ReportedIntegration = {
   next_step: string | null;
 };
 
-export type FailedDataset = Partial<DatasetRef> & { reason?: string; detail?: string };
+export type FailedDataset = Partial<DatasetRef> & { outcome?: string; reason?: string; detail?: string };
 
 type ReportedRecords = Awaited<ReturnType<typeof countRecords>> & {
   failed: FailedDataset[];
@@ -71,7 +71,12 @@ export function newReport(
     ...named,
     started_at: startedAt.toISOString(),
     ended_at: startedAt.toISOString(),
-    ...{ broken_off: null, integrations: [], connections: [], records: null, doubts: [], next_steps: [] },
+    broken_off: null,
+    integrations: [],
+    connections: [],
+    records: null,
+    doubts: [],
+    next_steps: [],
   };
 }
 

@@ -225,7 +225,8 @@ function SheetRows({
       fetchPreview(
         { token, baseUrl },
         {
-          ...{ spreadsheet, sheet_id: sheetId },
+          spreadsheet,
+          sheet_id: sheetId,
           ...(headerRow !== undefined && { header_row: headerRow }),
           ...(picked && { key_column: picked }),
         },
@@ -245,7 +246,9 @@ function SheetRows({
     const tab = tabs.find((one) => one.sheet_id === sheetId)?.title ?? '';
     const named = { title: book.title, tab };
     const choice = {
-      ...{ spreadsheet_id: spreadsheet, sheet_id: sheetId, header_row: headerRow ?? shown.header_row },
+      spreadsheet_id: spreadsheet,
+      sheet_id: sheetId,
+      header_row: headerRow ?? shown.header_row,
       ...named,
     };
     try {

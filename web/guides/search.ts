@@ -54,7 +54,10 @@ async function load(): Promise<MiniSearch<Passage>> {
   });
   search.addAll(
     rows.map(([path, page, anchor, heading, text], id) => ({
-      ...{ id, page, heading, text },
+      id,
+      page,
+      heading,
+      text,
       address: `/guides/${path}${anchor === '' ? '' : `#${anchor}`}`,
     })),
   );

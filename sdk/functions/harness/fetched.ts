@@ -21,7 +21,8 @@ export async function uncontrolledFetch(
   const head = answer.value as AnswerHead;
   const isEmpty = withoutBody.has(head.status) || method.toUpperCase() === 'HEAD';
   return responseOf(head, {
-    ...{ source: new Source(answer.body), isEmpty },
+    source: new Source(answer.body),
+    isEmpty,
     isRedirected: head.url !== String(url),
   });
 }
@@ -86,7 +87,12 @@ function responseOf(
   const text = async () => (await whole()).toString('utf8');
   const bytes = async () => new Uint8Array(await whole());
   const response: FetchResponse = {
-    ...{ ok: status >= 200 && status < 300, status, statusText, url, redirected: of.isRedirected, headers },
+    ok: status >= 200 && status < 300,
+    status,
+    statusText,
+    url,
+    redirected: of.isRedirected,
+    headers,
     body: of.isEmpty
       ? null
       : bodyOf(source, () => {

@@ -40,8 +40,12 @@ test('pages by cursor end with the first answer without a cursor', async () => {
   const pages = await pagesOf(
     given,
     {
-      ...{ type: 'cursor', response_path: 'rows', limit: 10, limit_name_in_request: 'size' },
-      ...{ cursor_name_in_request: 'page', cursor_path_in_response: 'meta.next' },
+      type: 'cursor',
+      response_path: 'rows',
+      limit: 10,
+      limit_name_in_request: 'size',
+      cursor_name_in_request: 'page',
+      cursor_path_in_response: 'meta.next',
     },
     { params: { q: 'x' } },
   );
@@ -54,8 +58,10 @@ test('pages by cursor end with the first answer without a cursor', async () => {
 });
 
 const byNext: CursorPagination = {
-  ...{ type: 'cursor', response_path: 'rows' },
-  ...{ cursor_name_in_request: 'c', cursor_path_in_response: 'next' },
+  type: 'cursor',
+  response_path: 'rows',
+  cursor_name_in_request: 'c',
+  cursor_path_in_response: 'next',
 };
 
 test('a cursor that the provider ignores and a circle of cursors are errors, not the end of the list', async () => {
@@ -168,8 +174,13 @@ test('a cursor is sent in the body if the provider requires it', async () => {
   await pagesOf(
     given,
     {
-      ...{ type: 'cursor', response_path: 'rows', in_body: true, limit: 5, limit_name_in_request: 'size' },
-      ...{ cursor_name_in_request: 'c', cursor_path_in_response: 'next' },
+      type: 'cursor',
+      response_path: 'rows',
+      in_body: true,
+      limit: 5,
+      limit_name_in_request: 'size',
+      cursor_name_in_request: 'c',
+      cursor_path_in_response: 'next',
     },
     { method: 'POST', data: { kind: 'row' } },
   );

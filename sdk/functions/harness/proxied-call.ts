@@ -15,15 +15,24 @@ export async function proxiedCall(service: Service, config: ProxyConfiguration):
   const query = queryOf(params);
   const { retries, retryOn, baseUrlOverride, decompress } = config;
   const request = {
-    ...{ method: method.toUpperCase(), endpoint: String(endpoint), query, headers: sent },
-    ...{ retries, retryOn: retryOn ?? undefined, baseUrlOverride, decompress },
+    method: method.toUpperCase(),
+    endpoint: String(endpoint),
+    query,
+    headers: sent,
+    retries,
+    retryOn: retryOn ?? undefined,
+    baseUrlOverride,
+    decompress,
   };
   const answer = await service.call('proxy', request, body).catch((error: Error) => {
     throw noAnswer(error, config);
   });
   const { status, statusText, headers: received } = answer.value as Answered;
   const response: ProxyResponse = {
-    ...{ status, statusText, headers: received, config },
+    status,
+    statusText,
+    headers: received,
+    config,
     data: responseType === 'stream' && status < 400 ? answer.body : undefined,
   };
   if (response.data === undefined) {
@@ -76,7 +85,8 @@ function refused(response: ProxyResponse): ProxyError {
   return Object.assign(error, {
     isAxiosError: true as const,
     code: status < 500 ? 'ERR_BAD_REQUEST' : 'ERR_BAD_RESPONSE',
-    ...{ status, response },
+    status,
+    response,
     // The failed run shows the provider's response to its readers.
     payload: { status, data: shown(data) },
   });

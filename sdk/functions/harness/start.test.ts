@@ -43,18 +43,20 @@ async function asked(
 test('a tracking is open around a run whose code begins none', async () => {
   const one = await asked('sync', { deletesByRun: true });
   assert.deepEqual(one, [
-    ...[
-      'getCheckpoint',
-      'trackDeletesStart',
-      'batchSave',
-      'trackDeletesEnd',
-      'getCheckpoint',
-      'trackDeletesDrop',
-    ],
+    'getCheckpoint',
+    'trackDeletesStart',
+    'batchSave',
+    'trackDeletesEnd',
+    'getCheckpoint',
+    'trackDeletesDrop',
   ]);
   const behind = await asked('sync', { deletesByRun: true, answers: { getCheckpoint: { page: 1 } } });
   assert.deepEqual(behind, [
-    ...['getCheckpoint', 'batchSave', 'trackDeletesEnd', 'getCheckpoint', 'trackDeletesStart'],
+    'getCheckpoint',
+    'batchSave',
+    'trackDeletesEnd',
+    'getCheckpoint',
+    'trackDeletesStart',
   ]);
   // It may be in the middle of a list whose first pages were not tracked.
   const between = { deletesByRun: true, isLast: false, answers: { getCheckpoint: { page: 1 } } };
@@ -73,12 +75,18 @@ test('an action without an input takes null, and a missing input stays missing f
     call: async () => ({ value: null }),
   };
   const about = {
-    ...{ connectionId: 'ada', providerConfigKey: 'api', provider: 'any' },
-    ...{ environmentName: 'dev', variant: 'base' },
+    connectionId: 'ada',
+    providerConfigKey: 'api',
+    provider: 'any',
+    environmentName: 'dev',
+    variant: 'base',
   };
   const run = (schema: z.ZodType) => {
     const exported = {
-      ...{ type: 'action', description: 'Returns its input.', input: schema, output: z.unknown() },
+      type: 'action',
+      description: 'Returns its input.',
+      input: schema,
+      output: z.unknown(),
       exec: async (_: unknown, input: unknown) => input === undefined,
     };
     return start({ exported, kind: 'action', input: null, about, service });

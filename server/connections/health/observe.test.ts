@@ -38,7 +38,10 @@ after(() => database.drop());
 beforeEach(async () => {
   made += 1;
   const integration = await createIntegration(database.db, {
-    ...{ ...reading, environmentId, key: `sheets-${made}`, provider: 'google-sheet' },
+    ...reading,
+    environmentId,
+    key: `sheets-${made}`,
+    provider: 'google-sheet',
     client: { clientId: 'id', clientSecret: 'secret' },
   });
   const credentials = { type: 'OAUTH2', access_token: 'access', raw: {} } as const;

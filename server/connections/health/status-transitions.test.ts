@@ -44,7 +44,10 @@ after(() => database.drop());
 beforeEach(async () => {
   made += 1;
   const integration = await createIntegration(database.db, {
-    ...{ ...reading, environmentId, key: `sheets-${made}`, provider: 'google-sheet' },
+    ...reading,
+    environmentId,
+    key: `sheets-${made}`,
+    provider: 'google-sheet',
     client: { clientId: 'id', clientSecret: 'secret' },
   });
   const make = async () => {
@@ -283,8 +286,11 @@ describe('a connection with a client of its own', () => {
     const { environmentId, integrationKey } = one;
     const causes = async () => {
       const listed = await listConnections(database.db, {
-        ...{ vault, filter: { environmentId, integrationKeys: [integrationKey] } },
-        ...{ sort: 'created', limit: 10, page: 0 },
+        vault,
+        filter: { environmentId, integrationKeys: [integrationKey] },
+        sort: 'created',
+        limit: 10,
+        page: 0,
       });
       const byId = new Map(listed.map((each) => [each.id, healthToWire(each, undefined).cause]));
       return { mine: [byId.get(mine.id), (await healthOf(mine)).cause], one: byId.get(one.id) };

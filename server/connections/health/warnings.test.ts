@@ -24,7 +24,12 @@ before(async () => {
   database = await openTestDatabase();
   const environmentId = (await ensureEnvironment(database.db, { name: 'dev', vault })).environment.id;
   integration = await createIntegration(database.db, {
-    ...{ vault, catalog, testClient: undefined, environmentId, key: 'sheets', provider: 'google-sheet' },
+    vault,
+    catalog,
+    testClient: undefined,
+    environmentId,
+    key: 'sheets',
+    provider: 'google-sheet',
     client: { clientId: 'id', clientSecret: 'secret' },
   });
 });
@@ -38,13 +43,17 @@ const tokenOf = (refresh: string) =>
   ({ type: 'OAUTH2', access_token: 'access', refresh_token: refresh, raw: {} }) as const;
 const connect = (refreshExpiresAt: Date | undefined) =>
   insertConnection(database.db, {
-    ...{ vault, integration, credentials: tokenOf('first') },
+    vault,
+    integration,
+    credentials: tokenOf('first'),
     grant: { refreshExpiresAt },
     at: start,
   });
 const reconnect = (current: Connection, { refresh, at, end }: { refresh: string; at: Date; end: Date }) =>
   replaceCredentials(database.db, {
-    ...{ vault, current, credentials: tokenOf(refresh) },
+    vault,
+    current,
+    credentials: tokenOf(refresh),
     grant: { refreshExpiresAt: end },
     at,
   });
@@ -137,8 +146,13 @@ test('grants that have ended, are dead, deleted or without an end are not report
 test('an announced end is reported once for each integration, 90 days before and not earlier', async () => {
   const { db } = database;
   const shop = await createIntegration(db, {
-    ...{ vault, catalog, testClient: undefined, environmentId: integration.environmentId },
-    ...{ key: 'shop', provider: 'shopify', client: { clientId: 'id', clientSecret: 'secret' } },
+    vault,
+    catalog,
+    testClient: undefined,
+    environmentId: integration.environmentId,
+    key: 'shop',
+    provider: 'shopify',
+    client: { clientId: 'id', clientSecret: 'secret' },
   });
   const { on } = shop.provider.sunset[0]!;
   const before = (days: number) => new Date(Date.parse(on) - days * 24 * hourMs);

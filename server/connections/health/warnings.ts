@@ -247,7 +247,10 @@ export async function warnOfSunsets(
             type: 'integration.sunset',
             data: {
               ...integrationEvent(integration),
-              ...{ on, announcement: page, connections: count, next_step: ends },
+              on,
+              announcement: page,
+              connections: count,
+              next_step: ends,
             },
           });
           return 1;

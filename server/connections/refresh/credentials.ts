@@ -187,7 +187,11 @@ export function createCredentialSource(
   }
 
   return {
-    ...{ fresh, current, renewed, refreshed, refreshedLiving },
+    fresh,
+    current,
+    renewed,
+    refreshed,
+    refreshedLiving,
     settled: () => settledWithin(minSettleMs),
     stop(limitMs) {
       stop();

@@ -80,12 +80,18 @@ test('a provider that lets its callers wait keeps those of another one from noth
   });
   const { environmentId } = t().bench.settings;
   const integration = await createIntegration(one.db, {
-    ...{ ...one.reading, environmentId, key: 'quick', provider: 'quick', at: t().now() },
+    ...one.reading,
+    environmentId,
+    key: 'quick',
+    provider: 'quick',
     client: { clientId: 'id', clientSecret: 'secret' },
   });
   const refresh_token = t().bench.provider.issue('quick');
   await insertConnection(one.db, {
-    ...{ integration, vault: one.reading.vault, grant: {}, at: t().now() },
+    integration,
+    vault: one.reading.vault,
+    grant: {},
+    at: t().now(),
     credentials: { type: 'OAUTH2', access_token: 'a', refresh_token, raw: {} },
   });
   t().time += 150 * 24 * hour;
@@ -162,7 +168,11 @@ test('a connection with a client of its own waits for no probe of the integratio
   const config_override = { client_id: 'own', client_secret: 'own secret' };
   const credentials = { ...(current.credentials as OAuth2Credentials), config_override };
   await replaceCredentials(one.db, {
-    ...{ vault: one.reading.vault, current, credentials, grant: {}, at: t().now() },
+    vault: one.reading.vault,
+    current,
+    credentials,
+    grant: {},
+    at: t().now(),
   });
   const fault = { cause: 'client_refused', evidence: {}, since: t().now().toISOString(), next_step: '' };
   await one.db.query('update integration set fault = $1', [JSON.stringify(fault)]);

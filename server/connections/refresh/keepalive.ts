@@ -177,8 +177,11 @@ async function listDue(
       unused.map(({ name }) => name),
       unused.map(({ days }) => days),
       unused.map(({ before }) => before),
-      ...[JSON.stringify(Object.fromEntries(after)), isSandboxOn, maxPerProvider],
-      ...[new Date(at.getTime() + 2 * dayMs), new Date(at.getTime() + longestPauseMs)],
+      JSON.stringify(Object.fromEntries(after)),
+      isSandboxOn,
+      maxPerProvider,
+      new Date(at.getTime() + 2 * dayMs),
+      new Date(at.getTime() + longestPauseMs),
       unused.map(({ environmentId }) => environmentId),
     ],
   );

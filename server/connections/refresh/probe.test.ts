@@ -59,7 +59,10 @@ beforeEach(async () => {
   answerTo = undefined;
   await database.db.query('update integration set fault = null, probe_at = null');
   const integration = await createIntegration(database.db, {
-    ...{ ...reading, environmentId, key: `sheets-${made}`, provider: 'google-sheet' },
+    ...reading,
+    environmentId,
+    key: `sheets-${made}`,
+    provider: 'google-sheet',
     client: { clientId: 'id', clientSecret: 'secret' },
   });
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'refresh', raw: {} } as const;
@@ -187,8 +190,12 @@ test('a fault that lasts for years is probed all the same', async () => {
 test('a test integration without the sandbox stops no other', async () => {
   const { db } = database;
   const test = await createIntegration(db, {
-    ...{ ...reading, testClient: { url: 'http://localhost', clientId: 'id', clientSecret: 'secret' } },
-    ...{ environmentId, key: `test-${made}`, provider: 'google-sheet', isTest: true },
+    ...reading,
+    testClient: { url: 'http://localhost', clientId: 'id', clientSecret: 'secret' },
+    environmentId,
+    key: `test-${made}`,
+    provider: 'google-sheet',
+    isTest: true,
   });
   const fault = { cause: 'client_refused', evidence: {}, since: time.toISOString(), next_step: '' };
   await db.query('update integration set fault = $2, probe_at = $3 where id = $1', [test.id, fault, time]);
@@ -206,7 +213,10 @@ test('a connection whose token the client may not use is probed last', async () 
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'well', raw: {} } as const;
   const make = (refresh_token: string) =>
     insertConnection(database.db, {
-      ...{ vault, integration: one.integration, grant: { accessExpiresAt: time }, at: time },
+      vault,
+      integration: one.integration,
+      grant: { accessExpiresAt: time },
+      at: time,
       credentials: { ...credentials, refresh_token },
     });
   for (let index = 0; index < 6; index += 1) await make('foreign');
@@ -231,7 +241,10 @@ test('a connection with a client of its own does not probe the integration’s c
   const credentials = { type: 'OAUTH2', access_token: 'old', refresh_token: 'own', raw: {} } as const;
   for (let index = 0; index < 6; index += 1)
     await insertConnection(database.db, {
-      ...{ vault, integration: one.integration, grant: { accessExpiresAt: time }, at: time },
+      vault,
+      integration: one.integration,
+      grant: { accessExpiresAt: time },
+      at: time,
       credentials: { ...credentials, config_override },
     });
   await refuse(one, 'invalid_client');

@@ -47,7 +47,7 @@ describe('an answer in hand goes before the request of another node, where the d
     await t().endLease();
     const taking = t().fresh(other);
     const taker = await untilOwned(holder);
-    return { ...{ cable, one, other, connection, storing, taking, taker } };
+    return { cable, one, other, connection, storing, taking, taker };
   }
 
   async function owner(): Promise<string | null> {

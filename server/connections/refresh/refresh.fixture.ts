@@ -31,7 +31,8 @@ class RefreshTest {
   async open(rotation: Rotation, timing: Partial<RefreshTiming> & { limitMs?: number } = {}): Promise<void> {
     const { limitMs = timeoutMs, ...changed } = timing;
     this.#bench = await openRefreshBench({
-      ...{ rotation, timeoutMs: limitMs },
+      rotation,
+      timeoutMs: limitMs,
       timing: { ...ordinary, ...changed },
     });
     await this.#bench.connect(name, new Date(this.time));

@@ -28,7 +28,12 @@ before(async () => {
   const make = async (name: string) => {
     const environmentId = (await ensureEnvironment(database.db, { name, vault })).environment.id;
     const made = await createIntegration(database.db, {
-      ...{ vault, catalog, testClient: undefined, environmentId, key: 'sheets', provider: 'google-sheet' },
+      vault,
+      catalog,
+      testClient: undefined,
+      environmentId,
+      key: 'sheets',
+      provider: 'google-sheet',
       client: { clientId, clientSecret: 'secret' },
     });
     const refresh_token_lifetime = { unused_days: 180, live_per_account: limit };
@@ -50,7 +55,10 @@ const tick = (seconds = 1) => {
 const connect = (integration = dev, { of = account, at = tick } = {}) =>
   database.db.transaction(async (tx) => {
     const connection = await insertConnection(tx, {
-      ...{ vault, integration, grant: { account: of }, at: time },
+      vault,
+      integration,
+      grant: { account: of },
+      at: time,
       credentials: { type: 'OAUTH2', access_token: 'a', refresh_token: 'r', raw: {} },
     });
     await recordIssuedToken(tx, { integration, account: of, connection, wasDead: false, at: at() });

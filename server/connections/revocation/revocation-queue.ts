@@ -106,7 +106,9 @@ export async function queueRevocation(
      values ($1, $2, $3, $4, $5, $6, $7, $8, $8)
      returning id`,
     [
-      ...[environmentId, connection.id, JSON.stringify(about)],
+      environmentId,
+      connection.id,
+      JSON.stringify(about),
       unitOf(connection.credentials, integration) ?? null,
       connection.account?.id ?? null,
       isForced,
@@ -115,7 +117,8 @@ export async function queueRevocation(
     ],
   );
   await tx.query('update connection set revokes_late_tokens = true where id = $1 and environment_id = $2', [
-    ...[connection.id, environmentId],
+    connection.id,
+    environmentId,
   ]);
   return row!.id;
 }

@@ -78,7 +78,9 @@ export function connectionRoutes(app: App, deps: WriteDeps & { credentials: Cred
       schema: {
         operationId: 'listConnections',
         list: {
-          ...{ items: 'connections', by: 'page', sizes: { first: firstSize, following: maxSize } },
+          items: 'connections',
+          by: 'page',
+          sizes: { first: firstSize, following: maxSize },
           positions: { parameter: 'before', last: 'last_position' },
         },
         summary: 'List connections, newest first',

@@ -109,12 +109,17 @@ export function importRoute(app: App, deps: WriteDeps): void {
           ? undefined
           : await findConnection(db, { environmentId, integrationKey: key, connectionId: id, vault });
       await hooks.validate({
-        ...{ integration, connectionConfig, credentials: tried.credentials },
+        integration,
+        connectionConfig,
+        credentials: tried.credentials,
         // The connection with the given ID stays in use while the new credentials are validated.
         connectionId: id === undefined || known ? crypto.randomUUID() : id,
-        ...{ account: undefined, scopesGranted: tried.grant.scopesGranted },
-        ...{ accessExpiresAt: tried.grant.accessExpiresAt, metadata: given.metadata },
-        ...{ tags: given.tags ?? {}, endUser: body.end_user },
+        account: undefined,
+        scopesGranted: tried.grant.scopesGranted,
+        accessExpiresAt: tried.grant.accessExpiresAt,
+        metadata: given.metadata,
+        tags: given.tags ?? {},
+        endUser: body.end_user,
       });
       const save = () =>
         retryOnViolation('connection_id_unique', () =>

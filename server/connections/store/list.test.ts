@@ -85,7 +85,9 @@ test('each filter lists the matching connections, newest first, and counts as ma
   assert.deepEqual(await list({ statuses: ['needs_reauth'] }), ['c9007', 'c8007', 'c7007', 'c6007', 'c5007']);
   assert.equal(await count({ statuses: ['needs_reauth'] }), 10);
   assert.deepEqual(await list({ statuses: ['needs_reauth', 'blocked'] }, { limit: 3 }), [
-    ...['c9008', 'c9007', 'c8008'],
+    'c9008',
+    'c9007',
+    'c8008',
   ]);
   assert.equal(await count({ statuses: ['needs_reauth', 'blocked'] }), 20);
   assert.equal(await count({ statuses: ['active', 'needs_reauth', 'blocked', 'active'] }), many - 1);
@@ -114,7 +116,11 @@ test('each state lists exactly the connections that have it', async () => {
   await db.query(`update integration set fault = '{"cause": "api_disabled"}' where id = $1`, [drive]);
   await set('c9996', 'has_own_client = true');
   const all = await listConnections(db, {
-    ...{ vault, filter: filter(), sort: 'created', limit: many, page: 0 },
+    vault,
+    filter: filter(),
+    sort: 'created',
+    limit: many,
+    page: 0,
   });
   const byState = Map.groupBy(
     all,
@@ -160,12 +166,10 @@ test('a search for a frequent or a rare text finds the same on each page as it c
     assert.ok(expected.length > 50);
     assert.equal(await count({ search }), expected.length, search);
     for (const [limit, page] of [
-      ...[
-        [10, 0],
-        [10, 1],
-        [25, 3],
-        [1_000, 1],
-      ],
+      [10, 0],
+      [10, 1],
+      [25, 3],
+      [1_000, 1],
       [many, 0],
     ] as const) {
       assert.deepEqual(
@@ -177,7 +181,11 @@ test('a search for a frequent or a rare text finds the same on each page as it c
   }
   const [, position] = (
     await listConnections(database.db, {
-      ...{ vault, filter: filter({ search: 'person 42' }), sort: 'created', limit: 2, page: 0 },
+      vault,
+      filter: filter({ search: 'person 42' }),
+      sort: 'created',
+      limit: 2,
+      page: 0,
     })
   ).map(({ position }) => position);
   const [first, second, third] = await list({ search: 'person 42' }, { limit: 3 });
@@ -210,7 +218,11 @@ test('by last use the latest come first, those never used last, and pages join w
   const all = await list({}, { sort: 'last_used', limit: many });
   assert.equal(new Set(all).size, many - 1);
   const rows = await listConnections(database.db, {
-    ...{ vault, filter: filter(), sort: 'last_used', limit: many, page: 0 },
+    vault,
+    filter: filter(),
+    sort: 'last_used',
+    limit: many,
+    page: 0,
   });
   const times = rows.map(({ lastUsedAt }) => lastUsedAt?.getTime() ?? 0);
   assert.deepEqual(
@@ -238,7 +250,9 @@ test('the integrations are counted by the state of their connections', async () 
 
 test('connections are counted by status, without those that are deleted', async () => {
   assert.deepEqual(await countByStatus(database.db, environmentId), {
-    ...{ active: many - 21, needs_reauth: 10, blocked: 10 },
+    active: many - 21,
+    needs_reauth: 10,
+    blocked: 10,
   });
 });
 
@@ -363,7 +377,12 @@ test('pages by position join without a gap, also when connections of one moment 
   const gone: string[] = [];
   for (let page = 0; page < 20; page += 1) {
     const rows = await listConnections(db, {
-      ...{ vault, filter: filter(), sort: 'created' as const, limit: 10, page: 0, before },
+      vault,
+      filter: filter(),
+      sort: 'created' as const,
+      limit: 10,
+      page: 0,
+      before,
     });
     joined.push(...rows.map(({ connectionId }) => connectionId));
     before = rows.at(-1)!.position;

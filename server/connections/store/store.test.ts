@@ -27,7 +27,9 @@ before(async () => {
   database = await openTestDatabase();
   const { environment } = await ensureEnvironment(database.db, { name: 'dev', vault });
   integration = await createIntegration(database.db, {
-    ...{ vault, catalog, testClient: undefined },
+    vault,
+    catalog,
+    testClient: undefined,
     environmentId: environment.id,
     key: 'google-sheet',
     provider: 'google-sheet',
@@ -187,8 +189,11 @@ test('a list shows metadata and never opens credentials', async () => {
     [id],
   );
   const [listed] = await listConnections(database.db, {
-    ...{ filter: { environmentId, connectionId }, vault, sort: 'created' },
-    ...{ limit: 10, page: 0 },
+    filter: { environmentId, connectionId },
+    vault,
+    sort: 'created',
+    limit: 10,
+    page: 0,
   });
   assert.deepEqual(listed?.metadata, { kept: true });
   await assert.rejects(getConnection(database.db, placeOf({ connectionId })));
@@ -208,7 +213,9 @@ test('an import sees what a refresh stores while it waits: the token that was re
           keyId: 1,
           scopes: new Set(['*']),
         },
-        ...{ integration, id: before.connectionId, reading: { vault, catalog, testClient: undefined } },
+        integration,
+        id: before.connectionId,
+        reading: { vault, catalog, testClient: undefined },
         given: { credentials: token('imported'), grant: {}, metadata: {}, tags: {}, at: new Date() },
       }),
     );

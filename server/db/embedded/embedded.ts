@@ -73,7 +73,12 @@ async function serve(serverDir: ServerDir, log: Log, maxConnections?: number): P
   const write = boundedFile(path.join(dir, 'postgres.log'));
   const { socketDir, remove } = await listenBeside(dir, { clusterDir, account });
   const server = await runServer(clusterDir, {
-    ...{ accessDir: dir, socketDir, binaries, account, log, write },
+    accessDir: dir,
+    socketDir,
+    binaries,
+    account,
+    log,
+    write,
     ...(maxConnections !== undefined && { settings: { max_connections: String(maxConnections) } }),
   });
   const stop = async () => {

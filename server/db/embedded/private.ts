@@ -26,7 +26,11 @@ export async function withPrivateServer<T>(
   const { dir, socketDir, remove } = listenInTmp(clusterDir, account);
   try {
     const server = await runServer(clusterDir, {
-      ...{ accessDir: dir, socketDir, binaries, account, log },
+      accessDir: dir,
+      socketDir,
+      binaries,
+      account,
+      log,
       settings: { ...privateSettings, ...given.settings },
     });
     try {

@@ -75,7 +75,10 @@ async function callTool(
   const { caller, connection, actions } = session;
   try {
     const output = await actions.call({
-      ...{ connection, found, signal, environment: caller.environment },
+      connection,
+      found,
+      signal,
+      environment: caller.environment,
       input: inputOf(found.definition, given),
     });
     return {

@@ -90,8 +90,16 @@ test('answers have the shapes that are declared', async () => {
   assert.deepEqual([errors, webhook_url_override, last_fetched_at], [[], null, null]);
   assert.deepEqual(metadata, { a: 1, b: 3 });
   assert.deepEqual(Object.keys(integration!).sort(), [
-    ...['created_at', 'custom', 'display_name', 'forward_webhooks', 'integration_config', 'logo', 'provider'],
-    ...['unique_key', 'updated_at', 'webhook_url'],
+    'created_at',
+    'custom',
+    'display_name',
+    'forward_webhooks',
+    'integration_config',
+    'logo',
+    'provider',
+    'unique_key',
+    'updated_at',
+    'webhook_url',
   ]);
   for (const time of [created_at, integration!.created_at, integration!.updated_at])
     assert.match(String(time), /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
@@ -119,6 +127,11 @@ test('what uncontrolledFetch answers is whole in the realm of functions', async 
     await reader.cancel();
   `);
   assert.deepEqual(answers, {
-    ...{ of: 'ada', type: 'text/plain', copied: 'whole', blob: 'whole', parts: ['whole'], read: 'whole' },
+    of: 'ada',
+    type: 'text/plain',
+    copied: 'whole',
+    blob: 'whole',
+    parts: ['whole'],
+    read: 'whole',
   });
 });

@@ -79,8 +79,16 @@ export function connectionCalls(
       );
       const { integration_config, custom, created_at, updated_at } = rest;
       return {
-        ...{ unique_key, provider, display_name, logo, forward_webhooks, webhook_url: webhookUrl() },
-        ...{ integration_config, custom, created_at, updated_at },
+        unique_key,
+        provider,
+        display_name,
+        logo,
+        forward_webhooks,
+        webhook_url: webhookUrl(),
+        integration_config,
+        custom,
+        created_at,
+        updated_at,
       };
     }),
     serviceCall('getEnvironmentVariables', z.unknown(), async () => {

@@ -130,9 +130,12 @@ export function recordCalls(
     const saved = await loggedWrite('records.save', { model: name, detailsOf: savedCounts }, () =>
       saveRecords(fenced, {
         connection: of,
-        ...{ model: name, variant, restore },
+        model: name,
+        variant,
+        restore,
         records: checked,
-        ...{ leaves: leftAlone(name), reads: readsOf(name) },
+        leaves: leftAlone(name),
+        reads: readsOf(name),
       }),
     );
     sum.added += saved.added.length;
@@ -149,8 +152,11 @@ export function recordCalls(
     const updated = await loggedWrite('records.update', { model: name, detailsOf: countsOfUpdate }, () =>
       updateRecords(fenced, {
         connection: of,
-        ...{ model: name, variant, parts },
-        ...{ leaves: leftAlone(name), reads: readsOf(name) },
+        model: name,
+        variant,
+        parts,
+        leaves: leftAlone(name),
+        reads: readsOf(name),
       }),
     );
     sum.updated += updated.updatedCount;
@@ -226,7 +232,10 @@ export function recordCalls(
     }),
     writing('trackDeletesStart', starting, async ({ model: name, next }, { connection: of }) => {
       await startTracking(fenced, {
-        ...{ connection: of.id, model: name, variant, beginning: await beginning() },
+        connection: of.id,
+        model: name,
+        variant,
+        beginning: await beginning(),
         reads: next ? undefined : readsOf(name),
       });
       touched.started.add(name);
@@ -234,8 +243,12 @@ export function recordCalls(
     }),
     writing('trackDeletesEnd', inModel, async (args, { connection: of, counts: sum }) => {
       const ended = await endTracking(fenced, {
-        ...{ connection: of.id, model: args.model, variant, beginning: await beginning() },
-        ...{ override: 'none', reads: touched.reads.get(args.model) },
+        connection: of.id,
+        model: args.model,
+        variant,
+        beginning: await beginning(),
+        override: 'none',
+        reads: touched.reads.get(args.model),
         forgetPlace: facts.isSync ? () => fenced.transaction(forgetCheckpoint) : undefined,
       }).catch((error: unknown) => {
         throw isHeld(error) ? heldOf(error, { facts, model: args.model }) : error;

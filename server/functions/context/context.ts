@@ -115,7 +115,9 @@ export function createContext(deps: ContextDeps, facts: RunFacts): Serve {
       const version = await knownVersion();
       checkpointVersion = await saveCheckpoint(fenced, {
         ...(await checkpointPlace()),
-        ...{ ...read, value: checkpoint, version },
+        ...read,
+        value: checkpoint,
+        version,
       });
       return null;
     }),

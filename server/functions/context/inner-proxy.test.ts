@@ -22,7 +22,10 @@ before(async () => {
 after(() => database.drop());
 
 const user = {
-  ...{ environmentId: 1, environment: 'dev', integrationKey: 'google', connectionId: 'alice' },
+  environmentId: 1,
+  environment: 'dev',
+  integrationKey: 'google',
+  connectionId: 'alice',
   connectionRow: 7,
   priority: 'background' as const,
 };
@@ -56,7 +59,11 @@ async function open(t: TestContext, answer: RequestListener, { isCounted = false
     ...(isCounted && { quotaWaitS: 0 }),
     createFront: (authenticate) =>
       createProxy({
-        ...{ brand, authenticate, outbound, quota, isRootAlias: () => false },
+        brand,
+        authenticate,
+        outbound,
+        quota,
+        isRootAlias: () => false,
         log: createLog({ level: 'silent', format: 'json' }),
         connections: {
           known: () => undefined,
@@ -82,7 +89,11 @@ async function open(t: TestContext, answer: RequestListener, { isCounted = false
   });
   return (call: Partial<ProxiedCall> = {}, of = user) =>
     proxy.call(of, {
-      ...{ method: 'GET', endpoint: '/a', query: '', headers: {}, body: undefined },
+      method: 'GET',
+      endpoint: '/a',
+      query: '',
+      headers: {},
+      body: undefined,
       signal: new AbortController().signal,
       ...call,
     });
@@ -156,7 +167,9 @@ test('a quota that is used up is waited for, also with a body, and no longer tha
   );
   const post = (text: string, signal?: AbortSignal) =>
     call({
-      ...{ method: 'GET', headers: {}, ...(signal && { signal }) },
+      method: 'GET',
+      headers: {},
+      ...(signal && { signal }),
       body: (async function* () {
         yield Buffer.from(text);
       })(),

@@ -67,7 +67,10 @@ async function fetchFollowing(
     const isRedirect = [301, 302, 303, 307, 308].includes(status) && location !== null;
     if (!isRedirect || redirects === maxRedirects) {
       return {
-        ...{ status, statusText: '', url: url.href, headers: Object.fromEntries(answer.headers.entries()) },
+        status,
+        statusText: '',
+        url: url.href,
+        headers: Object.fromEntries(answer.headers.entries()),
         body: answer.body ?? nothing(),
       };
     }

@@ -212,8 +212,11 @@ export function schemaChangedCall({ fenced, connection, facts }: Omit<Given, 'db
           environmentId: facts.environmentId,
           type: 'sync.schema_changed',
           data: {
-            ...{ connection_id: connectionId, provider_config_key: integrationKey },
-            ...{ function: named?.name ?? '', variant: facts.variant, model: read.data.model },
+            connection_id: connectionId,
+            provider_config_key: integrationKey,
+            function: named?.name ?? '',
+            variant: facts.variant,
+            model: read.data.model,
             changes: read.data.changes,
           },
         });

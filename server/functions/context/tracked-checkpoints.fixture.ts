@@ -67,14 +67,12 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
   const history: string[] = [];
 
   const deps = {
-    ...{
-      db,
-      vault: bench.one.vault,
-      brand: brandNames('trellis'),
-      reader: bench.one.reader,
-      proxy: bench.one.proxy,
-      activity: noActivity,
-    },
+    db,
+    vault: bench.one.vault,
+    brand: brandNames('trellis'),
+    reader: bench.one.reader,
+    proxy: bench.one.proxy,
+    activity: noActivity,
     baseUrl: 'http://localhost',
     webhookBaseUrl: 'http://localhost',
   } as unknown as ContextDeps;
@@ -95,16 +93,22 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
 
   function contextOf(of: Claim) {
     return createContext(deps, {
-      ...{ right: of, environmentId: of.environmentId, environment: of.environment },
-      ...{
-        functionId: of.function.id,
-        functionName: of.function.name,
-        versionId: of.versionId,
-        isSync: true,
-      },
-      ...{ integrationKey: of.connection.integrationKey, connectionId, connectionRow: connection.id },
-      ...{ variant: 'base', models, priority: 'background' as const, isReadOnly: false },
-      ...{ secrets: undefined as never, counts: {} },
+      right: of,
+      environmentId: of.environmentId,
+      environment: of.environment,
+      functionId: of.function.id,
+      functionName: of.function.name,
+      versionId: of.versionId,
+      isSync: true,
+      integrationKey: of.connection.integrationKey,
+      connectionId,
+      connectionRow: connection.id,
+      variant: 'base',
+      models,
+      priority: 'background' as const,
+      isReadOnly: false,
+      secrets: undefined as never,
+      counts: {},
     });
   }
 
@@ -240,7 +244,10 @@ export async function openTrackedSync(bench: Bench, program: Program, guard: 'on
         if ([...gone.get(model)!].length === 0) continue;
         history.push(`override ${model}`);
         const ended = await endTracking(db, {
-          ...{ connection: connection.id, model, variant: 'base', override: 'mass_delete' },
+          connection: connection.id,
+          model,
+          variant: 'base',
+          override: 'mass_delete',
         }).catch((error: AppError) => assert.equal(error.code, 'no_delete_tracking'));
         if (ended) judge(model, ended.deletedKeys);
       }

@@ -132,11 +132,24 @@ export function readDescription(
   const base: Definition = {
     kind: kindOf[data.type],
     description,
-    ...{ frequency: null, frequency_s: null, auto_start: false, track_deletes: false, sync_type: null },
-    ...{ models: [], models_json_schema: { definitions: {} }, input: null, output: null },
-    ...{ metadata, checkpoint, webhook_subscriptions: [], has_webhook: false },
+    frequency: null,
+    frequency_s: null,
+    auto_start: false,
+    track_deletes: false,
+    sync_type: null,
+    models: [],
+    models_json_schema: { definitions: {} },
+    input: null,
+    output: null,
+    metadata,
+    checkpoint,
+    webhook_subscriptions: [],
+    has_webhook: false,
     scopes: scopes?.filter((name) => name !== '') ?? [],
-    ...{ event: null, read_only: false, features: [...features], sdk_version: sdkVersion },
+    event: null,
+    read_only: false,
+    features: [...features],
+    sdk_version: sdkVersion,
   };
   if (data.type === 'action') {
     const { input = null, output = null, readOnly = false, once = false } = data;

@@ -24,7 +24,8 @@ before(async () => {
     }),
     await trellis.call('POST', '/integrations', {
       body: {
-        ...{ provider: 'github', unique_key: 'github' },
+        provider: 'github',
+        unique_key: 'github',
         credentials: { type: 'OAUTH2', client_id: 'a-client', client_secret: 'not-a-secret-of-anybody' },
       },
     }),
@@ -264,11 +265,15 @@ test('an application gets an event when the models of a sync change, by a deploy
     reported.map(({ data }) => data),
     [
       {
-        ...{ ...of, version: 2, previous_version: 1 },
+        ...of,
+        version: 2,
+        previous_version: 1,
         models: [{ model: 'Thing', change: 'changed', added: ['c'], removed: ['a'], changed: ['b'] }],
       },
       {
-        ...{ ...of, version: 1, previous_version: 3 },
+        ...of,
+        version: 1,
+        previous_version: 3,
         models: [{ model: 'Thing', change: 'changed', added: ['a'], removed: ['c'], changed: ['b'] }],
       },
     ],

@@ -50,8 +50,14 @@ after(async () => {
 const action = 'exports.default = { type: "action", exec: async () => 1 };';
 
 const given = (code: string, name = 'one'): Given => ({
-  ...{ integrationKey: 'sheet', kind: 'action', name, code, source: null },
-  ...{ features: [], sdkVersion: null, path: [name] },
+  integrationKey: 'sheet',
+  kind: 'action',
+  name,
+  code,
+  source: null,
+  features: [],
+  sdkVersion: null,
+  path: [name],
 });
 
 /** The definition's kind, or the first fault. */

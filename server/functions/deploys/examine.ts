@@ -39,7 +39,9 @@ export type Examined = Given & { definition: Definition; label: string; digest: 
 const maxCodeBytes = 10 * 1024 * 1024;
 /** Loading a bundle takes tens of milliseconds, parsing one of 10 MB up to 5 s. The machine may be busy. */
 const limits: RunLimits = {
-  ...{ timeoutMs: 20_000, blockedMs: 20_000, cancelGraceMs: 100 },
+  timeoutMs: 20_000,
+  blockedMs: 20_000,
+  cancelGraceMs: 100,
   resultBytes: 1024 * 1024,
 };
 /** The runtime has few processes, and runs need them. */

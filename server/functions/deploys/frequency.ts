@@ -12,11 +12,27 @@ const named: Record<string, string> = {
 };
 const unitsS: Record<string, number> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 };
 const units: Record<string, string> = {
-  ...{ s: 's', sec: 's', secs: 's', second: 's', seconds: 's' },
-  ...{ m: 'm', min: 'm', mins: 'm', minute: 'm', minutes: 'm' },
-  ...{ h: 'h', hr: 'h', hrs: 'h', hour: 'h', hours: 'h' },
-  ...{ d: 'd', day: 'd', days: 'd' },
-  ...{ w: 'w', week: 'w', weeks: 'w' },
+  s: 's',
+  sec: 's',
+  secs: 's',
+  second: 's',
+  seconds: 's',
+  m: 'm',
+  min: 'm',
+  mins: 'm',
+  minute: 'm',
+  minutes: 'm',
+  h: 'h',
+  hr: 'h',
+  hrs: 'h',
+  hour: 'h',
+  hours: 'h',
+  d: 'd',
+  day: 'd',
+  days: 'd',
+  w: 'w',
+  week: 'w',
+  weeks: 'w',
 };
 
 type Frequency = {

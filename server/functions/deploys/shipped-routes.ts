@@ -16,9 +16,20 @@ type ShippedRoutesDeps = { catalog: Catalog; shipped: ShippedFunctions; open: ()
 
 const shippedWire = functionWire
   .pick({
-    ...{ name: true, type: true, description: true, scopes: true, version_label: true },
-    ...{ metadata_schema: true, input: true, returns: true, json_schema: true },
-    ...{ runs: true, frequency_s: true, auto_start: true, track_deletes: true, read_only: true },
+    name: true,
+    type: true,
+    description: true,
+    scopes: true,
+    version_label: true,
+    metadata_schema: true,
+    input: true,
+    returns: true,
+    json_schema: true,
+    runs: true,
+    frequency_s: true,
+    auto_start: true,
+    track_deletes: true,
+    read_only: true,
   })
   .extend({ provider: z.string() });
 nameSchemas({ ShippedFunction: shippedWire });

@@ -27,12 +27,10 @@ const bundle = (name: string, version: number): ShippedBundle => {
 };
 const shippedWith = (...bundles: ShippedBundle[]) =>
   createShipped({
-    ...{
-      db: bench.db,
-      describe: describeHere(bench.one.runtime),
-      now: bench.now,
-      afterDeploy: startNewSyncs,
-    },
+    db: bench.db,
+    describe: describeHere(bench.one.runtime),
+    now: bench.now,
+    afterDeploy: startNewSyncs,
     log: createLog({ level: 'warn', format: 'json' }, { write: (line: string) => void reported.push(line) }),
     bundles: async () => bundles,
   });

@@ -55,7 +55,8 @@ export function createShipped({ bundles: make, log, ...deploys }: ShippedParts):
     // Meanwhile it may have been removed, replaced, or upgraded by another node.
     let isStill = true;
     await place(givenOf(integrationKey)(shipped), {
-      ...{ environmentId, actor: 'service' },
+      environmentId,
+      actor: 'service',
       async permit(tx) {
         const [now] = await listPlaced(tx, id);
         isStill = now !== undefined && !now.digests.some((known) => known.equals(digest));
@@ -97,7 +98,8 @@ export function createShipped({ bundles: make, log, ...deploys }: ShippedParts):
       if (there !== undefined && there.origin !== 'shipped') throw new AppError('function_exists');
       if (there?.digest.equals(digestOf(found.code, found.source))) return there;
       await place(givenOf(integrationKey)(found), {
-        ...{ environmentId, actor },
+        environmentId,
+        actor,
         async permit(_tx, { changed, unchanged }) {
           // Another function may have been deployed meanwhile.
           const others = [...changed, ...unchanged].filter(({ before }) => before.origin !== 'shipped');
@@ -136,8 +138,14 @@ export function createShipped({ bundles: make, log, ...deploys }: ShippedParts):
 
 function givenOf(integrationKey: string): (of: ShippedBundle) => Given {
   return ({ kind, name, code, source }) => ({
-    ...{ integrationKey, kind, name, code, source },
-    ...{ features: [], sdkVersion: null, path: [name] },
+    integrationKey,
+    kind,
+    name,
+    code,
+    source,
+    features: [],
+    sdkVersion: null,
+    path: [name],
   });
 }
 

@@ -47,17 +47,22 @@ async function environmentWith(name: string): Promise<number> {
   return environment.id;
 }
 const given = (name: string, more = {}) => ({
-  ...{ integrationKey: 'shop', kind: 'action' as const, name, code: actionCode(), source: null },
-  ...{ features: [], sdkVersion: null, path: [], ...more },
+  integrationKey: 'shop',
+  kind: 'action' as const,
+  name,
+  code: actionCode(),
+  source: null,
+  features: [],
+  sdkVersion: null,
+  path: [],
+  ...more,
 });
 const order = (environmentId: number, functions: ReturnType<typeof given>[]) => ({
-  ...{
-    environmentId,
-    given: functions,
-    reconcile: 'none' as const,
-    origin: 'deploy' as const,
-    actor: 'key:1',
-  },
+  environmentId,
+  given: functions,
+  reconcile: 'none' as const,
+  origin: 'deploy' as const,
+  actor: 'key:1',
 });
 const bundles = async (environmentId: number) =>
   (await database.db.query('select from function_bundle where environment_id = $1', [environmentId])).length;

@@ -80,7 +80,11 @@ const select = `
 
 function valuesOf({ environmentId, integrationKey, name, kind, search, isEnabled }: Which): unknown[] {
   return [
-    ...[environmentId, integrationKey ?? null, name ?? null, kind ?? null, search ?? null],
+    environmentId,
+    integrationKey ?? null,
+    name ?? null,
+    kind ?? null,
+    search ?? null,
     isEnabled ?? null,
   ];
 }

@@ -61,10 +61,30 @@ function asUser({ unshare, setpriv, id }: { unshare: string; setpriv: string; id
   const user = String(firstUser + (id % users));
   return [
     // Both processes end with their parent, also if the service is killed.
-    ...[setpriv, '--pdeathsig', 'KILL', '--'],
-    ...[unshare, '--pid', '--fork', '--mount-proc', '--net', '--ipc', '--uts', '--'],
-    ...[setpriv, '--reuid', user, '--regid', user, '--clear-groups'],
-    ...['--no-new-privs', '--bounding-set=-all', '--inh-caps=-all', '--pdeathsig', 'KILL', '--'],
+    setpriv,
+    '--pdeathsig',
+    'KILL',
+    '--',
+    unshare,
+    '--pid',
+    '--fork',
+    '--mount-proc',
+    '--net',
+    '--ipc',
+    '--uts',
+    '--',
+    setpriv,
+    '--reuid',
+    user,
+    '--regid',
+    user,
+    '--clear-groups',
+    '--no-new-privs',
+    '--bounding-set=-all',
+    '--inh-caps=-all',
+    '--pdeathsig',
+    'KILL',
+    '--',
   ];
 }
 
@@ -72,10 +92,19 @@ function bubble(bwrap: string): string[] {
   const readable = ['/usr', '/bin', '/lib', '/lib64', process.execPath];
   return [
     bwrap,
-    ...['--unshare-all', '--die-with-parent', '--new-session', '--cap-drop', 'ALL'],
-    ...['--proc', '/proc', '--dev', '/dev'],
+    '--unshare-all',
+    '--die-with-parent',
+    '--new-session',
+    '--cap-drop',
+    'ALL',
+    '--proc',
+    '/proc',
+    '--dev',
+    '/dev',
     ...readable.flatMap((path) => ['--ro-bind-try', path, path]),
-    ...['--chdir', '/', '--'],
+    '--chdir',
+    '/',
+    '--',
   ];
 }
 

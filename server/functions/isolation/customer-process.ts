@@ -290,8 +290,16 @@ export function launch(order: Launch): { child: ChildProcess; channel: Socket } 
   const dataKb = String((nodeOwnMb + 2 * memoryMb) * 1024);
   const [command, ...rest] = [
     ...confinement.prefix(environmentId),
-    ...['/bin/sh', '-c', limited, 'trellis-function', dataKb],
-    ...[process.execPath, ...flags, `--max-old-space-size=${memoryMb}`, '--no-warnings', '-'],
+    '/bin/sh',
+    '-c',
+    limited,
+    'trellis-function',
+    dataKb,
+    process.execPath,
+    ...flags,
+    `--max-old-space-size=${memoryMb}`,
+    '--no-warnings',
+    '-',
   ];
   const child = spawn(command!, rest, {
     env: childEnvironment(),

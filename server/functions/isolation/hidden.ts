@@ -20,11 +20,20 @@ function ofCrypto(): unknown[] {
   const secret = crypto.createSecretKey(Buffer.alloc(32));
   const [key, iv] = [Buffer.alloc(32), Buffer.alloc(12)];
   return [
-    ...[privateKey, publicKey, secret, secret.toCryptoKey('AES-GCM', true, ['encrypt'])],
-    ...[crypto.createHash('sha256'), crypto.createHmac('sha256', key), crypto.createSign('sha256')],
-    ...[crypto.createVerify('sha256'), crypto.createECDH('prime256v1'), crypto.getDiffieHellman('modp5')],
+    privateKey,
+    publicKey,
+    secret,
+    secret.toCryptoKey('AES-GCM', true, ['encrypt']),
+    crypto.createHash('sha256'),
+    crypto.createHmac('sha256', key),
+    crypto.createSign('sha256'),
+    crypto.createVerify('sha256'),
+    crypto.createECDH('prime256v1'),
+    crypto.getDiffieHellman('modp5'),
     // A small prime, which is checked quickly.
-    ...[crypto.createDiffieHellman(Buffer.from([23])), crypto.webcrypto, new crypto.Certificate()],
+    crypto.createDiffieHellman(Buffer.from([23])),
+    crypto.webcrypto,
+    new crypto.Certificate(),
     crypto.createCipheriv('aes-256-gcm', key, iv),
     crypto.createDecipheriv('aes-256-gcm', key, iv),
   ];
@@ -41,8 +50,17 @@ function ofStreams(): unknown[] {
   written.write('a');
   const through = stream.compose(one(), one());
   return [
-    ...[reading, written, one().iterator(), one()[Symbol.asyncIterator](), through, stream.duplexPair()],
-    ...[one().map(identity), one().filter(Boolean), one().flatMap(identity), one().take(1), one().drop(1)],
+    reading,
+    written,
+    one().iterator(),
+    one()[Symbol.asyncIterator](),
+    through,
+    stream.duplexPair(),
+    one().map(identity),
+    one().filter(Boolean),
+    one().flatMap(identity),
+    one().take(1),
+    one().drop(1),
     stream.Duplex.from(async function* (source: AsyncIterable<unknown>) {
       yield* source;
     }),
@@ -64,7 +82,12 @@ function ofEvents(): unknown[] {
   emitter.once('a', () => {});
   const iterator = events.on(emitter, 'a');
   return [
-    ...[target, signal, emitter, iterator, events.addAbortListener(signal, () => {}), new Event('a')],
+    target,
+    signal,
+    emitter,
+    iterator,
+    events.addAbortListener(signal, () => {}),
+    new Event('a'),
     Reflect.apply(Reflect.get(target, createEvent), target, [1, 'a']),
   ];
 }
@@ -79,10 +102,25 @@ function ofOthers(): unknown[] {
   const blob = new Blob(['a']);
   const handles = Reflect.ownKeys(blob).map((key) => Reflect.get(blob, key)?.getReader?.());
   return [
-    ...[query.entries(), query.keys(), query.values(), mime, mime.entries(), mime.keys(), mime.values()],
-    ...[blob, ...handles, new URL('http://a'), new TextDecoder(), new TextEncoder()],
-    ...[util.getCallSites(), util.parseArgs({ args: [] }), util.debuglog('a'), util.deprecate(() => {}, 'a')],
-    ...[util.promisify(() => {}), util.callbackify(async () => {}), util.inherits],
+    query.entries(),
+    query.keys(),
+    query.values(),
+    mime,
+    mime.entries(),
+    mime.keys(),
+    mime.values(),
+    blob,
+    ...handles,
+    new URL('http://a'),
+    new TextDecoder(),
+    new TextEncoder(),
+    util.getCallSites(),
+    util.parseArgs({ args: [] }),
+    util.debuglog('a'),
+    util.deprecate(() => {}, 'a'),
+    util.promisify(() => {}),
+    util.callbackify(async () => {}),
+    util.inherits,
   ];
 }
 
@@ -90,7 +128,7 @@ function ofOthers(): unknown[] {
 function ofEcmaScript(): unknown[] {
   const list = [1].values();
   const plain = { next: () => ({ done: true, value: undefined }) };
-  return [...[list.map(Number), Iterator.from(plain as never)], Reflect.get(globalThis, 'Temporal')];
+  return [list.map(Number), Iterator.from(plain as never), Reflect.get(globalThis, 'Temporal')];
 }
 
 /** An error of each code that the modules of a realm throw: Node has a class for each code, and exports none of them. */

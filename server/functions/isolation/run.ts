@@ -283,7 +283,9 @@ function refusalOf(error: unknown): Refusal {
     return { code: 'internal', message: 'Something went wrong in the service.' };
   const { code, status, payload, errors } = error;
   return {
-    ...{ code, message: naming(error), status },
+    code,
+    message: naming(error),
+    status,
     ...(payload !== undefined && { payload }),
     ...(errors !== undefined && { errors }),
   };

@@ -139,8 +139,14 @@ export async function claimWaiting(
   }: Claiming & { after: number; share?: Share },
 ): Promise<{ claims: Claim[]; lookOnAfter: number }> {
   const found = await db.query<{ lookOnAfter: number; id: string | null }>(readyRunsSql, [
-    ...[now, after, maxLooked, maxOfConnection, max],
-    ...[share.max, [...share.held.keys()], [...share.held.values()]],
+    now,
+    after,
+    maxLooked,
+    maxOfConnection,
+    max,
+    share.max,
+    [...share.held.keys()],
+    [...share.held.values()],
   ]);
   const lookOnAfter = found[0]?.lookOnAfter ?? 0;
   const ids = found.flatMap(({ id }) => id ?? []);

@@ -97,7 +97,10 @@ test('a read-only action cannot write, whatever its input', async () => {
   const call = (ask: string, given: object) =>
     actions
       .call({
-        ...{ connection, found, environment: 'dev', input: { ask, with: given } },
+        connection,
+        found,
+        environment: 'dev',
+        input: { ask, with: given },
         signal: new AbortController().signal,
       })
       .then((json) => JSON.parse(json.toString()) as unknown);

@@ -60,8 +60,14 @@ export function createOnEvents({
       const event = 'post-connection-creation';
       for (const found of await functionsFor(tx, { ...connection, event })) {
         await queueRun(tx, {
-          ...{ connection, found, priority, maxAttempts, input: null, now: at },
-          ...{ kind: 'on_event', trigger: 'connection' },
+          connection,
+          found,
+          priority,
+          maxAttempts,
+          input: null,
+          now: at,
+          kind: 'on_event',
+          trigger: 'connection',
         });
       }
     },
@@ -131,7 +137,10 @@ export function judgeHere({
       // The lease is not renewed: it outlasts the run. `runSweepJob` ends runs of lost nodes.
       const claim = await beginRun(db, { ...run, leaseMs: 2 * validateMs, now: now() });
       const lines = createRunLog({
-        ...{ db, runId: claim.id, attempt: 1, now },
+        db,
+        runId: claim.id,
+        attempt: 1,
+        now,
         onFailure: (err) => log.warn({ err }, 'log lines of a run could not be stored'),
       });
       const order = { claim, signal: AbortSignal.timeout(validateMs), log: lines.write };
@@ -221,12 +230,25 @@ function liveFrom(candidate: UnsavedConnection, { vault, at }: { vault: Vault; a
     dataKey: vault.createDataKey().key,
     credentialsVersion: 1,
     status: 'active',
-    ...{ grantedAt: at, refreshedAt: at, createdAt: at, updatedAt: at },
-    ...{ scopesRequested: undefined, refreshExpiresAt: undefined, tokenSlots: undefined },
-    ...{ refreshNotBefore: undefined, renewedAt: undefined, fault: undefined, outage: undefined },
-    ...{ suspension: undefined, suspendedUntil: undefined, scopesLacking: undefined },
+    grantedAt: at,
+    refreshedAt: at,
+    createdAt: at,
+    updatedAt: at,
+    scopesRequested: undefined,
+    refreshExpiresAt: undefined,
+    tokenSlots: undefined,
+    refreshNotBefore: undefined,
+    renewedAt: undefined,
+    fault: undefined,
+    outage: undefined,
+    suspension: undefined,
+    suspendedUntil: undefined,
+    scopesLacking: undefined,
     hasOwnClient: ownClientOf(candidate.credentials) !== undefined,
-    ...{ integrationFault: undefined, webhookUrlOverride: undefined },
-    ...{ lastFetchedAt: undefined, lastUsedAt: undefined, isUnverified: false },
+    integrationFault: undefined,
+    webhookUrlOverride: undefined,
+    lastFetchedAt: undefined,
+    lastUsedAt: undefined,
+    isUnverified: false,
   };
 }

@@ -50,14 +50,29 @@ export async function beginRun(
   const leasedAtMs = performance.now();
   await db.transaction((tx) => insert(tx, { ...requested, id, owner, trigger: 'manual', maxAttempts: 1 }));
   return {
-    ...{ id, owner, leasedAtMs, environmentId, environment },
+    id,
+    owner,
+    leasedAtMs,
+    environmentId,
+    environment,
     function: { id: found.id, name: found.name, isEnabled: true },
     versionId: found.versionId,
     definition: found.definition,
     connection: { id: connection.id ?? 0, connectionId, integrationKey },
-    ...{ syncId: null, variant: 'base', kind, trigger: 'manual' },
-    ...{ attempt: 1, maxAttempts: 1, queuedAt: now, notBefore: now, isResumed: false, isCancelled: false },
-    ...{ input, counts: {}, lastSucceededAt: null, traceparent: currentTraceparent() },
+    syncId: null,
+    variant: 'base',
+    kind,
+    trigger: 'manual',
+    attempt: 1,
+    maxAttempts: 1,
+    queuedAt: now,
+    notBefore: now,
+    isResumed: false,
+    isCancelled: false,
+    input,
+    counts: {},
+    lastSucceededAt: null,
+    traceparent: currentTraceparent(),
   };
 }
 
@@ -81,9 +96,23 @@ async function insert(
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12, $13, $14,
        case when $14::uuid is not null then clock_timestamp() + make_interval(secs => $15) end, $16, $17)`,
     [
-      ...[run.id, connection.environmentId, found.id, found.versionId, connection.id, run.kind, run.trigger],
-      ...[isClaimed ? 'running' : 'waiting', run.priority, now, isClaimed ? now : null, isClaimed ? 1 : 0],
-      ...[run.maxAttempts, owner ?? null, (run.leaseMs ?? leaseMs) / 1000, run.input, currentTraceparent()],
+      run.id,
+      connection.environmentId,
+      found.id,
+      found.versionId,
+      connection.id,
+      run.kind,
+      run.trigger,
+      isClaimed ? 'running' : 'waiting',
+      run.priority,
+      now,
+      isClaimed ? now : null,
+      isClaimed ? 1 : 0,
+      run.maxAttempts,
+      owner ?? null,
+      (run.leaseMs ?? leaseMs) / 1000,
+      run.input,
+      currentTraceparent(),
     ],
   );
 }
@@ -141,7 +170,12 @@ export async function queueWebhookRuns(
      from unnest($7::uuid[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[])
        as given (id, function_id, version_id, sync_id, variant)`,
     [
-      ...[connection.environmentId, connection.id, webhookPriority, at, webhookAttempts, input],
+      connection.environmentId,
+      connection.id,
+      webhookPriority,
+      at,
+      webhookAttempts,
+      input,
       syncs.map(() => randomUUIDv7()),
       syncs.map(({ functionId }) => functionId),
       syncs.map(({ versionId }) => versionId),
@@ -209,7 +243,11 @@ export async function queueSyncsSoon(
      where run.state = 'waiting' and run.attempt = 0
      returning sync_id`,
     [
-      ...[syncIds, syncIds.map(() => randomUUIDv7()), webhookPriority, at, new Date(at.getTime() + gatherMs)],
+      syncIds,
+      syncIds.map(() => randomUUIDv7()),
+      webhookPriority,
+      at,
+      new Date(at.getTime() + gatherMs),
       currentTraceparent(),
     ],
   );
@@ -300,7 +338,8 @@ async function queueTriggered(
       runs.map(({ syncId }) => syncId),
       runs.map(() => randomUUIDv7()),
       runs.map(({ traceparent }) => traceparent),
-      ...[manualPriority, at],
+      manualPriority,
+      at,
     ],
   );
   const ahead = new Set(rows.filter(({ hasBegun }) => !hasBegun).map(({ syncId }) => syncId));

@@ -54,7 +54,9 @@ const elsewhere = (untakenAfterMs?: number, db: Db = bench.db) =>
   });
 function desk(run: HandleRemoteCall) {
   const opened = createRemoteCallServer(bench.db, {
-    ...{ kinds: { run }, pollMs: 10, remainingCapacity: () => 20 },
+    kinds: { run },
+    pollMs: 10,
+    remainingCapacity: () => 20,
     onError: () => {},
   });
   opened.start();
@@ -190,7 +192,11 @@ test('a node that stops leaves a requested run to another node', async () => {
   const { vault, runtime, reader } = bench.one;
   const other = await bench.node();
   const kinds = remoteHandlers({
-    ...{ db: bench.db, vault, runtime, reader, runner: other.runner },
+    db: bench.db,
+    vault,
+    runtime,
+    reader,
+    runner: other.runner,
     judge: async () => undefined,
   });
   await other.runner.stop(0);
@@ -205,7 +211,7 @@ const throws = `throw Object.assign(new Error('of an account'), { code: 'unavail
 const isSaidIn = (answer: Buffer) => /of an account|a person/.test(answer.toString());
 function kindsOfOne(judged?: Ending) {
   const { vault, runtime, reader, runner } = bench.one;
-  return remoteHandlers({ ...{ db: bench.db, vault, runtime, reader, runner }, judge: async () => judged });
+  return remoteHandlers({ db: bench.db, vault, runtime, reader, runner, judge: async () => judged });
 }
 const elsewhereAsked = () => ({
   environmentId: bench.environment.id,
@@ -249,7 +255,8 @@ test('what code threw of a candidate is sealed on its way', async () => {
   };
   const answers: Buffer[] = [];
   const judge = judgeRemotely({
-    ...{ db: bench.db, vault: bench.one.vault },
+    db: bench.db,
+    vault: bench.one.vault,
     remoteCalls: {
       async ask({ request }) {
         answers.push((await kindsOfOne(threw).judge!(request, elsewhereAsked()))!);
@@ -258,9 +265,16 @@ test('what code threw of a candidate is sealed on its way', async () => {
     },
   });
   const candidate = {
-    ...{ integration: bench.integration, connectionId: 'new', credentials: { type: 'NONE' as const } },
-    ...{ connectionConfig: {}, account: undefined, scopesGranted: undefined, metadata: {}, tags: {} },
-    ...{ endUser: undefined, accessExpiresAt: undefined },
+    integration: bench.integration,
+    connectionId: 'new',
+    credentials: { type: 'NONE' as const },
+    connectionConfig: {},
+    account: undefined,
+    scopesGranted: undefined,
+    metadata: {},
+    tags: {},
+    endUser: undefined,
+    accessExpiresAt: undefined,
   };
   assert.deepEqual(await judge({ candidate, found }), threw);
   assert.deepEqual(answers.map(isSaidIn), [false]);

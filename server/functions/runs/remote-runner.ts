@@ -122,11 +122,15 @@ export function judgeRemotely({
     const key = await environmentKey(db, { environmentId, vault });
     const order: JudgeRequest = {
       ...candidate,
-      ...{ integrationKey, functionId: found.id, accessExpiresAt: accessExpiresAt?.toISOString() ?? null },
+      integrationKey,
+      functionId: found.id,
+      accessExpiresAt: accessExpiresAt?.toISOString() ?? null,
       opensErrors: true,
     };
     const end = await remoteCalls.ask({
-      ...{ environmentId, kind: 'judge', request: key.sealJson(order, remoteCallContext) },
+      environmentId,
+      kind: 'judge',
+      request: key.sealJson(order, remoteCallContext),
       signal: AbortSignal.timeout(2 * validateMs),
     });
     return endingFrom(end, async () => key);

@@ -90,7 +90,10 @@ test('twenty triggers during a run, and at its end, make one more run, whichever
   await look();
   assert.deepEqual(await states(), ['running schedule']);
   const [state] = await listSyncs(bench.db, {
-    ...{ environmentId: bench.environment.id, vault: bench.one.vault, after: 0, limit: 1 },
+    environmentId: bench.environment.id,
+    vault: bench.one.vault,
+    after: 0,
+    limit: 1,
   });
   assert.equal(state?.state, 'running');
   await Promise.all([many(trigger), settled(of), many(look)]);

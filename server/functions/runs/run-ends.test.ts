@@ -53,8 +53,14 @@ async function leave() {
   const of = { ...connection, environmentId: bench.environment.id, integrationKey: 'api' };
   const id = await bench.db.transaction((tx) =>
     queueRun(tx, {
-      ...{ connection: of, found, kind: 'action', trigger: 'action', priority: 20 },
-      ...{ input: null, maxAttempts: 1, now: bench.now() },
+      connection: of,
+      found,
+      kind: 'action',
+      trigger: 'action',
+      priority: 20,
+      input: null,
+      maxAttempts: 1,
+      now: bench.now(),
     }),
   );
   return { id, connection, found };
@@ -215,7 +221,12 @@ test('a judgement whose node was lost is over by the next sweep', async () => {
   const found = await getFunction(bench.db, { ...bench.place, name: 'judge' });
   await beginRun(bench.db, {
     connection: { id: null, environmentId: bench.environment.id, integrationKey: 'api', connectionId: 'x' },
-    ...{ found, environment: 'dev', kind: 'on_event', priority: 15, input: null, now: bench.now() },
+    found,
+    environment: 'dev',
+    kind: 'on_event',
+    priority: 15,
+    input: null,
+    now: bench.now(),
     leaseMs: 0,
   });
   await runSweepJob({ db: bench.db, now: bench.now, keptDays: 1 }).run({}, new AbortController().signal);

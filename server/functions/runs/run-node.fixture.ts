@@ -44,7 +44,12 @@ export async function openRunNode(
   const reader = createConnectionReader({ db, reading });
   const transitions = createStatusTransitions({ db, log, reader });
   const credentials = createCredentialSource({
-    ...{ db, reader, transitions, vault, log, activity: noActivity },
+    db,
+    reader,
+    transitions,
+    vault,
+    log,
+    activity: noActivity,
     fetchFor: () => outbound.fetchFor({ isTest: false }),
   });
   const quota = createQuota({ db });
@@ -52,7 +57,12 @@ export async function openRunNode(
     brand,
     createFront: (authenticate) =>
       createProxy({
-        ...{ brand, log, authenticate, credentials, outbound, quota },
+        brand,
+        log,
+        authenticate,
+        credentials,
+        outbound,
+        quota,
         isRootAlias: () => false,
         connections: reader,
       }),
@@ -60,13 +70,29 @@ export async function openRunNode(
   const runtime = createRuntime(sdkParts, { maxProcesses: 4, memoryMb: 96, confinement: 'off' });
   const baseUrl = 'http://localhost:3003';
   const runner = createRunner({
-    ...{ db, vault, brand, baseUrl, webhookBaseUrl: baseUrl, reader, credentials, outbound, proxy },
-    ...{ runtime, log, nowMs },
+    db,
+    vault,
+    brand,
+    baseUrl,
+    webhookBaseUrl: baseUrl,
+    reader,
+    credentials,
+    outbound,
+    proxy,
+    runtime,
+    log,
+    nowMs,
     activity: noActivity,
     ...(limits && { limits }),
   });
   return {
-    ...{ db, vault, reading, reader, runtime, runner, proxy },
+    db,
+    vault,
+    reading,
+    reader,
+    runtime,
+    runner,
+    proxy,
     async close() {
       await runner.stop(0);
       await runtime.close();

@@ -30,7 +30,8 @@ const settling = (of: Claim) =>
   settle(bench.db, {
     claim: of,
     ending: { state: 'succeeded', output: null },
-    ...{ now: bench.now(), random: 0 },
+    now: bench.now(),
+    random: 0,
   });
 
 /** Resolves when a statement of this database waits for a lock. */
@@ -88,10 +89,7 @@ test('connections that webhooks flood keep no other from its turn', async () => 
     bench.db.query(
       `insert into run (id, environment_id, function_id, version_id, connection_id, kind, trigger, priority, not_before)
        values ($1, $2, $3, $4, $5, $6, 'webhook', $7, $8)`,
-      [
-        ...[randomUUIDv7(), bench.environment.id, functionId, versionId, connection],
-        ...[kind, priority, bench.now()],
-      ],
+      [randomUUIDv7(), bench.environment.id, functionId, versionId, connection, kind, priority, bench.now()],
     );
   const quiet = await bench.connect('quiet');
   await bench.db.query('delete from sync');
@@ -112,7 +110,9 @@ test('connections that webhooks flood keep no other from its turn', async () => 
 test('an integration whose runs take long keeps no other waiting, and leaves places free for them', async () => {
   const other = await createIntegration(bench.db, {
     ...bench.one.reading,
-    ...{ environmentId: bench.environment.id, key: 'quiet', provider: 'unauthenticated' },
+    environmentId: bench.environment.id,
+    key: 'quiet',
+    provider: 'unauthenticated',
     integrationConfig: { base_url: bench.apiUrl },
   });
   const { id: functionId, versionId } = await getFunction(bench.db, { ...bench.place, name: 'rows' });

@@ -52,13 +52,24 @@ export async function openRunsBench(limits: Partial<RunnerLimits> = {}) {
   const { environment } = await ensureEnvironment(db, { name: 'dev', vault });
   const integration = await createIntegration(db, {
     ...reading,
-    ...{ environmentId: environment.id, key: 'api', provider: 'unauthenticated' },
+    environmentId: environment.id,
+    key: 'api',
+    provider: 'unauthenticated',
     integrationConfig: { base_url: apiUrl },
   });
   const place = { environmentId: environment.id, integrationKey: 'api' };
 
   return {
-    ...{ db, target, masterKey, environment, integration, one, node, now, place, apiUrl },
+    db,
+    target,
+    masterKey,
+    environment,
+    integration,
+    one,
+    node,
+    now,
+    place,
+    apiUrl,
     advance: (ms: number) => {
       aheadMs += ms;
     },
@@ -70,19 +81,20 @@ export async function openRunsBench(limits: Partial<RunnerLimits> = {}) {
       await deploy(
         { db, describe: describeHere(one.runtime), now, afterDeploy: startNewSyncs },
         {
-          ...{ environmentId: environment.id, reconcile: 'none', origin: 'deploy', actor: 'key:1' },
+          environmentId: environment.id,
+          reconcile: 'none',
+          origin: 'deploy',
+          actor: 'key:1',
           given: [
             {
-              ...{
-                integrationKey: 'api',
-                kind,
-                name,
-                code,
-                source: null,
-                features: [],
-                sdkVersion: null,
-                path: [],
-              },
+              integrationKey: 'api',
+              kind,
+              name,
+              code,
+              source: null,
+              features: [],
+              sdkVersion: null,
+              path: [],
             },
           ],
         },
@@ -130,7 +142,11 @@ export async function openRunsBench(limits: Partial<RunnerLimits> = {}) {
         const { wrappedKey } = await getRun(db, { environmentId: environment.id, id });
         const key = keyReader(vault)(wrappedKey);
         const { lines } = await linesOf(db, {
-          ...{ environmentId: environment.id, id, after: -1, text: undefined, key },
+          environmentId: environment.id,
+          id,
+          after: -1,
+          text: undefined,
+          key,
         });
         texts.push(...lines.map(({ message }) => message));
       }

@@ -187,8 +187,13 @@ export async function listRuns(
     `${runViewSql({ runs: `(${isApart ? ofEachFunction : ofAll}) as run`, key: keyOfErrors })}
      order by run.id desc`,
     [
-      ...[filter.environmentId, before ?? null, filter.kind ?? null, filter.state ?? null],
-      ...[functions ?? null, connections ?? null, limit],
+      filter.environmentId,
+      before ?? null,
+      filter.kind ?? null,
+      filter.state ?? null,
+      functions ?? null,
+      connections ?? null,
+      limit,
     ],
   );
 }
@@ -238,7 +243,10 @@ export async function functionIds(q: Queryable, filter: RunFilter): Promise<numb
        and ($4::text is null or function.kind = $4)
        and ($5::text is null or function.kind = $5)`,
     [
-      ...[environmentId, integrationKey ?? null, name ?? null, functionKind ?? null],
+      environmentId,
+      integrationKey ?? null,
+      name ?? null,
+      functionKind ?? null,
       // Webhooks run syncs.
       kind === 'webhook' ? 'sync' : (kind ?? null),
     ],

@@ -26,7 +26,12 @@ async function begin() {
   const found = await getFunction(bench.db, { ...bench.place, name: 'act' });
   return beginRun(bench.db, {
     connection: { ...connection, environmentId: bench.environment.id, integrationKey: 'api' },
-    ...{ found, environment: 'dev', kind: 'action', priority: 20, input: null, now: bench.now() },
+    found,
+    environment: 'dev',
+    kind: 'action',
+    priority: 20,
+    input: null,
+    now: bench.now(),
   });
 }
 async function cut(t: TestContext) {

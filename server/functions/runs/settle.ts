@@ -93,8 +93,11 @@ async function tryAgain(
        earlier = earlier || $5::jsonb
      where id = $1`,
     [
-      ...[claim.id, notBefore, JSON.stringify(storedError(error, by))],
-      ...[JSON.stringify(claim.counts), JSON.stringify([entry])],
+      claim.id,
+      notBefore,
+      JSON.stringify(storedError(error, by)),
+      JSON.stringify(claim.counts),
+      JSON.stringify([entry]),
     ],
   );
 }

@@ -124,7 +124,12 @@ async function act(exec: string) {
   return () =>
     beginRun(bench.db, {
       connection: { ...connection, environmentId: bench.environment.id, integrationKey: 'api' },
-      ...{ found, environment: 'dev', kind: 'action', priority: 20, input: null, now: bench.now() },
+      found,
+      environment: 'dev',
+      kind: 'action',
+      priority: 20,
+      input: null,
+      now: bench.now(),
     });
 }
 

@@ -93,7 +93,10 @@ export function createRunner(deps: RunnerDeps): Runner {
   const now = () => new Date(nowMs());
   let lookAfter = 0;
   const worker = createWorker<Turn, Ending | undefined>({
-    ...{ look, execute: runMeasured, pollMs, giveBack },
+    look,
+    execute: runMeasured,
+    pollMs,
+    giveBack,
     lease: { leaseMs, renewMs, marginMs, renew },
     onError: (error) => log.warn({ err: error }, 'runs of functions are interrupted and continue later'),
     async onStop() {

@@ -44,7 +44,11 @@ test('lists, counts and the jobs of each minute read few blocks, however many sy
   await listSyncs(db, { ...all, function: 'others' });
   await listSyncs(db, { ...all, connectionId: 'c29000' });
   assert.deepEqual(await countSyncs(db, { environmentId }), {
-    ...{ running: 0, paused: 20, held: 0, failing: 20, active: 9_960 },
+    running: 0,
+    paused: 20,
+    held: 0,
+    failing: 20,
+    active: 9_960,
   });
   await countSyncs(db, { environmentId, function: 'others' });
   await listFailingSyncs(db, { environmentId, limit: 100 });

@@ -71,10 +71,19 @@ test('a sync is triggered, shown, paused and started, and shows its runs', async
   const { id, finishedAt, nextScheduledSyncAt, ...told } = first!;
   assert.ok(typeof id === 'string' && Date.parse(finishedAt as string) > 0);
   assert.deepEqual(told, {
-    ...{ connection_id: connectionId, name: 'rows', variant: 'base', type: 'INCREMENTAL' },
-    ...{ status: 'PAUSED', frequency: 'every hour', latestExecutionStatus: 'SUCCESS' },
-    ...{ latestResult: { Row: { added: 2, updated: 0, deleted: 0 } }, recordCount: { Row: 2 } },
-    ...{ checkpoint: { seen: true }, error: null, held: null, push: null },
+    connection_id: connectionId,
+    name: 'rows',
+    variant: 'base',
+    type: 'INCREMENTAL',
+    status: 'PAUSED',
+    frequency: 'every hour',
+    latestExecutionStatus: 'SUCCESS',
+    latestResult: { Row: { added: 2, updated: 0, deleted: 0 } },
+    recordCount: { Row: 2 },
+    checkpoint: { seen: true },
+    error: null,
+    held: null,
+    push: null,
   });
   assert.equal(nextScheduledSyncAt, null);
   await post('/sync/start', { syncs: ['rows'] });

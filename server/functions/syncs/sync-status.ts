@@ -96,9 +96,14 @@ export async function syncStatuses(
   }: SyncPlace & { wanted: readonly SyncName[] | undefined },
 ): Promise<SyncStatus[]> {
   const rows = await db.query<StatusRow>(statusSql, [
-    ...[environmentId, integrationKey, connectionId ?? null],
-    ...[wanted?.map(({ name }) => name) ?? [], wanted?.map(({ variant }) => variant) ?? []],
-    ...[wanted === undefined, maxSyncs, now()],
+    environmentId,
+    integrationKey,
+    connectionId ?? null,
+    wanted?.map(({ name }) => name) ?? [],
+    wanted?.map(({ variant }) => variant) ?? [],
+    wanted === undefined,
+    maxSyncs,
+    now(),
   ]);
   const datasets = await countRecords(
     db,

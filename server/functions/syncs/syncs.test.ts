@@ -23,8 +23,13 @@ test('held deletions of several models are allowed many times at once, and while
       await assert.rejects(calls.endTracking(), { code: 'mass_delete_held' });
     }
     const sync = {
-      ...{ id: 1, functionId: 1, connection: connection.id, connectionId: 'held', name: 'rows' },
-      ...{ variant: 'base', models },
+      id: 1,
+      functionId: 1,
+      connection: connection.id,
+      connectionId: 'held',
+      name: 'rows',
+      variant: 'base',
+      models,
     };
     const allow = (order: string[]) =>
       bench.db.transaction((tx) =>

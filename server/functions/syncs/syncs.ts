@@ -125,8 +125,11 @@ export function lockSyncs(
      order by sync.id
      for no key update of sync`,
     [
-      ...[environmentId, integrationKey, connectionId ?? null],
-      ...[wanted.map(({ name }) => name), wanted.map(({ variant }) => variant)],
+      environmentId,
+      integrationKey,
+      connectionId ?? null,
+      wanted.map(({ name }) => name),
+      wanted.map(({ variant }) => variant),
     ],
   );
 }

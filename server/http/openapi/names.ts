@@ -123,8 +123,11 @@ function shareParts(given: { paths: Paths; webhooks: Paths }): Omit<Named, 'sche
       ),
     );
   return {
-    ...{ paths: refer(given.paths), webhooks: refer(given.webhooks) },
-    ...{ parameters: parameters.all, requestBodies: requestBodies.all, responses: responses.all },
+    paths: refer(given.paths),
+    webhooks: refer(given.webhooks),
+    parameters: parameters.all,
+    requestBodies: requestBodies.all,
+    responses: responses.all,
   };
 }
 

@@ -39,6 +39,8 @@ export type Operation = {
   tags?: string[];
   deprecated?: boolean;
   security?: Record<string, string[]>[];
+  /** The scope that a key must have. */
+  'x-scope'?: string;
   parameters?: Parameter[];
   requestBody?: { required?: boolean; description?: string; content: Record<string, MediaType> };
   responses?: Record<string, Response>;

@@ -9,8 +9,14 @@ import type { App } from '../server.ts';
  */
 const headers = {
   'content-security-policy': [
-    ...["default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:"],
-    ...["connect-src 'self'", "form-action 'none'", "base-uri 'none'", "frame-ancestors 'none'"],
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "form-action 'none'",
+    "base-uri 'none'",
+    "frame-ancestors 'none'",
   ].join('; '),
   'x-content-type-options': 'nosniff',
   'x-frame-options': 'DENY',

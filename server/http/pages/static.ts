@@ -75,7 +75,8 @@ export async function staticRoutes(
     });
   }
   guideRoutes(app, {
-    ...{ directory: join(web.directory, 'guides'), baseUrl },
+    directory: join(web.directory, 'guides'),
+    baseUrl,
     sendProgress: (reply) => sendProgress(reply, web.building()),
   });
   const { origin, pathname } = new URL(baseUrl);
@@ -123,7 +124,9 @@ async function sendClientFile(
   if (content === undefined) throw new AppError('unavailable', 'The client has not been built yet.');
   const etag = `W/"${createHash('sha256').update(content).digest('base64url')}"`;
   reply.headers({
-    ...{ etag, 'cache-control': cacheControl, 'x-content-type-options': 'nosniff' },
+    etag,
+    'cache-control': cacheControl,
+    'x-content-type-options': 'nosniff',
     'cross-origin-resource-policy': 'cross-origin',
   });
   if (hasTag(request, etag)) return reply.code(304).send();

@@ -85,8 +85,10 @@ async function restoreAll(tx: Tx, given: RestoreInput): Promise<Restored> {
     action: 'data_keys.restored',
     target: madeAt.toISOString(),
     details: {
-      ...{ deleted: deleted.length, given_up: givenUp.length },
-      ...{ revoked: keys.revoked.length, changed: keys.changed.length },
+      deleted: deleted.length,
+      given_up: givenUp.length,
+      revoked: keys.revoked.length,
+      changed: keys.changed.length,
     },
   });
   return { ...(await countConnections(tx, keyFile)), deleted, givenUp, ...keys, unread };

@@ -47,7 +47,9 @@ export async function makeBackup(given: {
     const cluster = clusterOf(draft);
     await withSession(server, (session) =>
       copyRunning(session, {
-        ...{ clusterDir: source, to: cluster, owner: account.identity },
+        clusterDir: source,
+        to: cluster,
+        owner: account.identity,
         onProgress: (done) => onProgress({ doing: 'copied', ...done }),
       }),
     );

@@ -118,7 +118,9 @@ async function copyVerified(
   const copied = await copyTree(
     { dirs: manifest.dirs, files: manifest.files.map(({ path }) => path) },
     {
-      ...{ from: clusterOf(backup), to: draft, owner: account.identity },
+      from: clusterOf(backup),
+      to: draft,
+      owner: account.identity,
       onBytes(bytes) {
         done += bytes;
         onProgress({ bytes: done, total });

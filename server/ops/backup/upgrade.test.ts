@@ -71,7 +71,9 @@ async function makeOld(): Promise<void> {
   try {
     const { account, clusterDir } = serverDir;
     const binaries = prepareOtherBinaries({
-      ...{ given: String(oldBinaries), account, dir: makeDraftDir(serverDir.dir, account) },
+      given: String(oldBinaries),
+      account,
+      dir: makeDraftDir(serverDir.dir, account),
     });
     await makeCluster(clusterDir, { binaries, account });
     const directory = join(dir, 'migrations');
@@ -214,7 +216,9 @@ test('a command that is given beside an upgrade waits for its end, and what it w
     });
   let late: Promise<object[]> | undefined;
   await upgradeDatabase({
-    ...{ dataDir, oldBinaries: String(oldBinaries), log },
+    dataDir,
+    oldBinaries: String(oldBinaries),
+    log,
     onProgress({ table }) {
       // That of environments has been counted and summed by then.
       if (table > 'environment') late ??= use(write);

@@ -299,7 +299,8 @@ test('addresses of the settings are matched with the workers that they lead to',
   const first = openDb({ url });
   const urls = workers.map((worker) => urlAt(worker)).reverse();
   await using db = withWorkers(first, {
-    ...{ url: 'postgres://nobody@127.0.0.1:1/nothing', urls },
+    url: 'postgres://nobody@127.0.0.1:1/nothing',
+    urls,
     open: (at) => openDb({ url: at }, { workerOf: first.database }),
   });
   for (const calls of all) {
@@ -337,7 +338,8 @@ test('a service with the setting saves, lists and prunes at the workers, and a d
   try {
     await service.call('POST', '/integrations', {
       body: {
-        ...{ provider: 'unauthenticated', unique_key: 'open' },
+        provider: 'unauthenticated',
+        unique_key: 'open',
         integration_config: { base_url: 'https://api.example.com' },
       },
     });

@@ -11,7 +11,9 @@ before(async () => {
 after(() => database.drop());
 
 const integration = (id: number, clientId: string, more: { quota?: string; isTest?: boolean } = {}) => ({
-  ...{ id, provider: catalog.get('google-sheet'), isTest: more.isTest ?? false },
+  id,
+  provider: catalog.get('google-sheet'),
+  isTest: more.isTest ?? false,
   client: { clientId, clientSecret: 'secret' },
   integrationConfig: more.quota === undefined ? ({} as Record<string, string>) : { quota: more.quota },
 });
@@ -25,11 +27,9 @@ test('the use is the sum of the last window of the whole project', async () => {
   const { cell } = clock!;
   // A cell is two seconds: one of long ago, two of the window, one reserved ahead.
   const cells = [
-    ...[
-      [cell - 40, 100, 0],
-      [cell - 20, 7, 2],
-      [cell - 1, 3, 0],
-    ],
+    [cell - 40, 100, 0],
+    [cell - 20, 7, 2],
+    [cell - 1, 3, 0],
     [cell + 2, 1, 0],
   ];
   const bucket = JSON.stringify(['sheets.googleapis.com', '123', '', reads, 60]);

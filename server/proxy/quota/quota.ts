@@ -366,8 +366,12 @@ export async function quotaUse(
     const closedUntil =
       row && row.pages.closedUntil > row.clock ? new Date(row.pages.closedUntil) : undefined;
     const use = {
-      ...{ name: limit.name, counts: limit.counts, limit: limit.count, windowS: limit.window_s },
-      ...{ used: row === undefined ? 0 : usedOf(limit, row), closedUntil },
+      name: limit.name,
+      counts: limit.counts,
+      limit: limit.count,
+      windowS: limit.window_s,
+      used: row === undefined ? 0 : usedOf(limit, row),
+      closedUntil,
     };
     uses.set(id, [...(uses.get(id) ?? []), use]);
   }

@@ -182,7 +182,8 @@ test('a page with some pruned records has each as it is, and a page without them
   assert.deepEqual(page.records.slice(2), whole.records);
   assert.deepEqual(idsOf(page), ['r1', 'r2', 'r4', 'r5', 'r6', 'r3']);
   const filtered = await calls.list({
-    ...{ limit: 100, cursor: await calls.cursorOf(2) },
+    limit: 100,
+    cursor: await calls.cursorOf(2),
     actions: ['ADDED', 'UPDATED', 'DELETED'],
   });
   assert.deepEqual(whole.records, filtered.records);

@@ -76,7 +76,9 @@ async function* readPortions(
     const portion: Portion = await listRecords(db, {
       ...request,
       ...limits,
-      ...{ connection, cursor, scratch: scratch[turn] },
+      connection,
+      cursor,
+      scratch: scratch[turn],
     });
     cursor = cursorAfter(portion) ?? cursor;
     limits = portion.hasMore ? limitsAfter(portion) : undefined;

@@ -271,7 +271,8 @@ test('the size of a page of changes includes former payloads', async () => {
   const asked = { model: 'Row', variant: 'base', limit: 100 };
   let count = 0;
   for await (const portion of readPage(bench.db, {
-    ...{ ...asked, withChanges: true },
+    ...asked,
+    withChanges: true,
     connection: async () => connection,
   })) {
     assert.ok(portion.records.length <= 2, `${portion.records.length} in one portion`);
@@ -293,7 +294,9 @@ test('an export carries nothing of former payloads', async () => {
   await calls.save(rows(1, 1, 'former'));
   await calls.save(rows(1, 1, 'present'));
   const lines = exportRecords(bench.db, {
-    ...{ model: 'Row', variant: 'base', brand },
+    model: 'Row',
+    variant: 'base',
+    brand,
     connection: async () => connection,
   });
   const text = Buffer.concat(await Array.fromAsync(lines)).toString('utf8');

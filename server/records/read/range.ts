@@ -47,7 +47,9 @@ export async function readRange(db: Db, request: ListRequest): Promise<Portion |
       if (bounds === undefined) return;
       // All records arrive before the first payload.
       open ??= payloadOpener({
-        ...{ datasetId, dataKey: request.connection.dataKey, records: cutOnce().records },
+        datasetId,
+        dataKey: request.connection.dataKey,
+        records: cutOnce().records,
         scratch: scratchFor(cutOnce().bytes, request.scratch),
       });
       open(fields);

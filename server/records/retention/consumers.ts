@@ -188,7 +188,12 @@ async function moveWithin(
        held_seq = excluded.held_seq,
        held_since = excluded.held_since`,
     [
-      ...[dataset.id, name, seq, since, now, callerKeyId ?? null],
+      dataset.id,
+      name,
+      seq,
+      since,
+      now,
+      callerKeyId ?? null,
       isBehind ? ((current?.seq === seq ? current.heldSince : null) ?? now) : null,
     ],
   );

@@ -116,8 +116,13 @@ export function consumerRoutes(app: App, { db, connections, now }: RecordRouteDe
       const connection = await connectionOf(connections, request);
       const { model, variant } = body;
       const to = {
-        ...{ connection: connection.id, model, variant, name: params.name, cursor: body.cursor ?? undefined },
-        ...{ by: moverOf(caller, connection), now: now() },
+        connection: connection.id,
+        model,
+        variant,
+        name: params.name,
+        cursor: body.cursor ?? undefined,
+        by: moverOf(caller, connection),
+        now: now(),
       };
       return oneToWire(caller, body.rewind ? await rewind(db, to) : await acknowledge(db, to));
     },

@@ -81,7 +81,8 @@ function readRoutes(app: App, { db, brand, connections }: RecordRouteDeps): void
       } = request.query;
       const portions = readPage(db, {
         ...query,
-        ...{ actions, modifiedAfter },
+        actions,
+        modifiedAfter,
         unlessEmptied: unless_emptied === 'true',
         withChanges: changes === 'true',
         connection: () => connectionOf(connections, request),
@@ -120,7 +121,11 @@ function readRoutes(app: App, { db, brand, connections }: RecordRouteDeps): void
     async (request, reply) => {
       const { model, variant, cursor, unless_emptied } = request.query;
       const lines = exportRecords(db, {
-        ...{ model, variant, cursor, unlessEmptied: unless_emptied === 'true', brand },
+        model,
+        variant,
+        cursor,
+        unlessEmptied: unless_emptied === 'true',
+        brand,
         connection: () => connectionOf(connections, request),
       });
       return reply.type('application/x-ndjson').send(await streamOf(lines));

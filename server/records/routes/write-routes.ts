@@ -80,12 +80,16 @@ export function writeRoutes(app: App, deps: RecordRouteDeps): void {
       const update = async () => {
         const { updatedCount, unchangedCount, ...left } = await updateRecords(db, {
           connection: await connectionOf(connections, request),
-          ...{ model, variant, parts: checkParts(records as JsonValue[], brand.metadataKey) },
+          model,
+          variant,
+          parts: checkParts(records as JsonValue[], brand.metadataKey),
         });
         return { counts: { updated: updatedCount, unchanged: unchangedCount }, ...left };
       };
       return loggedWrite(activity, {
-        ...{ request, type: 'records.update', write: update },
+        request,
+        type: 'records.update',
+        write: update,
         detailsOf: ({ counts, missing, deleted, pruned }) => ({
           ...counts,
           left: missing.length + deleted.length + pruned.length,
@@ -164,7 +168,9 @@ export function writeRoutes(app: App, deps: RecordRouteDeps): void {
       const end = async () => {
         const { count, deletedKeys } = await endTracking(db, {
           connection: (await connectionOf(connections, request)).id,
-          ...{ model, variant, override: override ? 'mass_delete' : 'none' },
+          model,
+          variant,
+          override: override ? 'mass_delete' : 'none',
         });
         return { count, deleted_keys: deletedKeys };
       };
@@ -198,7 +204,11 @@ export function writeRoutes(app: App, deps: RecordRouteDeps): void {
       const prune = async () => {
         const connection = await connectionOf(connections, request);
         const { count, hasMore } = await pruneRecords(db, {
-          ...{ connection: connection.id, model, variant, untilCursor, limit },
+          connection: connection.id,
+          model,
+          variant,
+          untilCursor,
+          limit,
           by: removerOf(request.caller, connection),
         });
         return { count, has_more: hasMore };
@@ -255,7 +265,11 @@ function saveRoute(app: App, { db, brand, connections, activity }: RecordRouteDe
         const save = async () => {
           const connection = await connectionOf(connections, request);
           return saveRecords(db, {
-            ...{ connection, model, variant, ignoreFields, withChangedFields: changed_fields },
+            connection,
+            model,
+            variant,
+            ignoreFields,
+            withChangedFields: changed_fields,
             restore: restore ?? (await defaultRestore(db, connection)),
             records: requireValid<CheckedRecords>(recordsOf.get(request) as SaveBody['records'] & object),
           });

@@ -499,13 +499,14 @@ test('what a run has read before it starts a tracking is marked in parts, and th
   assert.deepEqual(await startTracking(ended, { ...name, reads }), { isResumed: false });
   assert.deepEqual(
     (await trackedRows(calls)).map(({ seqs }) => (seqs as unknown[]).length),
-    [...[20_000, 20_000, 10_001]],
+    [20_000, 20_000, 10_001],
   );
   assert.deepEqual(await calls.endTracking('mass_delete'), { count: 0, deletedKeys: [] });
   // A run that ends the tracking of another caller.
   await calls.startTracking();
   assert.deepEqual(await endTracking(bench.db, { ...name, override: 'none', reads: await read() }), {
-    ...{ count: 0, deletedKeys: [] },
+    count: 0,
+    deletedKeys: [],
   });
 });
 

@@ -122,13 +122,14 @@ export async function receiveChannelWebhook(
   }
   if (typeof secret !== 'string') throw refusal();
   return receive(deps, {
-    ...{ integration, sent },
+    integration,
+    sent,
     channel: {
       secrets: [
         secret,
         ...(rules.accepts_webhook_secret ? secretsOf(integration, { proof: webhook.proof, at }) : []),
       ],
-      ...{ connection: { id: channel.connection, environmentId: channel.environmentId } },
+      connection: { id: channel.connection, environmentId: channel.environmentId },
       async onAccepted({ type, payload }) {
         const { connection, target } = channel;
         const isAboutChannel = rules.lifecycle && textsAt(rules.lifecycle, { sent, payload }).length > 0;

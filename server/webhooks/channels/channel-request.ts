@@ -150,7 +150,10 @@ type Values = Record<string, string>;
 
 function valuesOf({ resourceId: resource = '', expiresAt, ...texts }: ChannelValues): Values {
   return {
-    ...{ token: '', address: '', ...texts, resource },
+    token: '',
+    address: '',
+    ...texts,
+    resource,
     expires_at: expiresAt?.toISOString() ?? '',
     expires_ms: String(expiresAt?.getTime() ?? ''),
   };
@@ -245,8 +248,11 @@ async function call(
   const isLasting = reason !== undefined && rules.lasting.includes(reason);
   const message = `The provider refused the channel: status ${status}${reason === undefined ? '' : `, ${reason}`}.`;
   return {
-    ...{ ok: false, fault: { code: 'channel_refused', message }, status },
-    ...{ isLasting, isTokenRefused: status === 401 && !isLasting },
+    ok: false,
+    fault: { code: 'channel_refused', message },
+    status,
+    isLasting,
+    isTokenRefused: status === 401 && !isLasting,
   };
 }
 

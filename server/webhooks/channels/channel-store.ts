@@ -119,7 +119,8 @@ async function endOpen(
   { at, where, values }: { at: Date; where: string; values: readonly unknown[] },
 ): Promise<void> {
   await tx.query(`update channel set state = 'ending', next_at = $1 where state = 'open' and ${where}`, [
-    ...[at, ...values],
+    at,
+    ...values,
   ]);
 }
 
@@ -223,8 +224,15 @@ export async function insertChannel(
     `insert into channel (id, connection_id, target, token_digest, secret, state, asked_at, expires_at, address, resource_id)
      values ($1, $2, $3, $4, $5, 'asked', $6, $7, $8, $9)`,
     [
-      ...[of.id, of.watch.connection, of.watch.target, digestOf(of.token), of.secret, of.at, of.expiresAt],
-      ...[of.address, of.resourceId],
+      of.id,
+      of.watch.connection,
+      of.watch.target,
+      digestOf(of.token),
+      of.secret,
+      of.at,
+      of.expiresAt,
+      of.address,
+      of.resourceId,
     ],
   );
 }
@@ -333,7 +341,8 @@ export async function storeFault(
     [of.watch.id],
   );
   await tx.query('update watch set next_at = $2, attempts = attempts + 1, fault = $3 where id = $1', [
-    ...[of.watch.id, of.nextAt],
+    of.watch.id,
+    of.nextAt,
     JSON.stringify(of.fault),
   ]);
   return before !== undefined && before.fault?.code !== of.fault.code;
@@ -430,7 +439,9 @@ export async function setNoticed(
   { connection, target, at }: { connection: number; target: string; at: Date | null },
 ): Promise<void> {
   await q.query('update watch set noticed_at = $3 where connection_id = $1 and target = $2', [
-    ...[connection, target, at],
+    connection,
+    target,
+    at,
   ]);
 }
 

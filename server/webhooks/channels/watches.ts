@@ -140,7 +140,9 @@ async function renew(
       isFirst && isOfChannel ? await findHeadForUpdate(tx, { ...watch, id: watch.connection }) : undefined;
     if (head !== undefined)
       await queueConnectionEvent(tx, head, {
-        ...{ type: 'connection.subscription_failed', code: fault.code, message: fault.message },
+        type: 'connection.subscription_failed',
+        code: fault.code,
+        message: fault.message,
         target: watch.target === '' ? null : watch.target,
       });
     return isFirst;
@@ -220,7 +222,10 @@ async function openStored(deps: WatchDeps, of: Renewal): Promise<Requested> {
   const token = randomBytes(32).toString('base64url');
   const at = now();
   const channel = {
-    ...{ id, token, target: watch.target, expiresAt: lifeOf(of, at) },
+    id,
+    token,
+    target: watch.target,
+    expiresAt: lifeOf(of, at),
     address: addressOf(deps, { ...watch, id, rules }),
   };
   const isOurs = rules.headers === undefined && rules.handshake === undefined && !rules.response.secret;
@@ -228,7 +233,10 @@ async function openStored(deps: WatchDeps, of: Renewal): Promise<Requested> {
   await db.transaction(async (tx) => {
     await holdConnection(tx, connection.id);
     await store.insertChannel(tx, {
-      ...{ ...channel, watch, at, secret: isOurs ? seal(ownSecret(rules, token)) : null },
+      ...channel,
+      watch,
+      at,
+      secret: isOurs ? seal(ownSecret(rules, token)) : null,
       resourceId: rules.response.resource === undefined ? id : null,
     });
   });

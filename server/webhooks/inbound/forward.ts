@@ -58,7 +58,12 @@ export async function forward(
   const besides = secretHeader === undefined ? [] : [secretHeader.toLowerCase()];
   const brandPrefix = of.by.brand.header('').toLowerCase();
   await keepWebhookBody(tx, {
-    ...{ eventId, environmentId, integrationId, connectionId: connection?.id ?? null, key, at },
+    eventId,
+    environmentId,
+    integrationId,
+    connectionId: connection?.id ?? null,
+    key,
+    at,
     body: { payload, headers: forwardedHeaders(sent.headers, { besides, brandPrefix }) },
   });
 }

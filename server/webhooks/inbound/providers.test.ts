@@ -64,8 +64,13 @@ const pushAccount = 'push@project-1.iam.gserviceaccount.com';
 const pushToken = (given: Given, more: object = {}) => pushTokenOf(given, { more, head: { kid: 'own' } });
 const pushTokenOf = ({ at, key, url }: Given, { more = {}, head }: { more?: object; head: object }) => {
   const claims = {
-    ...{ iss: 'https://accounts.google.com', aud: url, email: key, email_verified: true },
-    ...{ iat: Math.floor(at / 1000), exp: Math.floor(at / 1000) + 600, ...more },
+    iss: 'https://accounts.google.com',
+    aud: url,
+    email: key,
+    email_verified: true,
+    iat: Math.floor(at / 1000),
+    exp: Math.floor(at / 1000) + 600,
+    ...more,
   };
   const text = `${base64url({ alg: 'RS256', ...head, typ: 'JWT' })}.${base64url(claims)}`;
   const signature = signWith(

@@ -22,7 +22,9 @@ const judge = (
   { secret: given, ...more }: { body?: Buffer; secret?: string | string[]; now?: Date } = { secret },
 ) =>
   faultOfSignature(proofOf(proof), {
-    ...{ now, ...more, secrets: [given ?? secret].flat() },
+    now,
+    ...more,
+    secrets: [given ?? secret].flat(),
     sent: { headers, body: more.body ?? body, url: 'https://trellis.example.com/webhook/dev/key' },
   });
 

@@ -139,7 +139,9 @@ async function end(
     if (connection === undefined) continue;
     if (!(await endConnection(tx, { connection, cause: 'security_event', evidence, at }))) continue;
     await writeAudit(tx, {
-      ...{ environmentId: connection.environmentId, actor: 'service', action: 'connection.ended' },
+      environmentId: connection.environmentId,
+      actor: 'service',
+      action: 'connection.ended',
       target: `${connection.integrationKey}/${connection.connectionId}`,
       details: { cause: 'security_event' },
     });
@@ -153,7 +155,8 @@ function throwRepeatable(error: unknown): never {
   const { code } = error as { code?: unknown };
   if (code !== '40P01' && code !== '40001') throw error;
   throw new AppError('unavailable', 'Other requests change the same connections. Send the event again.', {
-    ...{ cause: error, retryAfterS: 1 },
+    cause: error,
+    retryAfterS: 1,
   });
 }
 
@@ -286,7 +289,9 @@ async function retry(
 ): Promise<void> {
   const schedule = (at: Date | null) =>
     db.query('update connection set retry_at = $3 where id = $1 and environment_id = $2', [
-      ...[place.id, place.environmentId, at],
+      place.id,
+      place.environmentId,
+      at,
     ]);
   // After any failure, the next attempt comes after those of other connections.
   await schedule(new Date(now().getTime() + waitMs));

@@ -92,8 +92,10 @@ export const connectionMethods: MethodTests = {
     const answer = await client.setMetadata(key, connectionId, { a: 1, b: { c: 1 } });
     assert.equal(answer.status, 201);
     assert.deepEqual(answer.data, {
-      ...{ metadata: { a: 1, b: { c: 1 } }, connection_id: connectionId },
-      ...{ provider_config_key: key, integration_id: key },
+      metadata: { a: 1, b: { c: 1 } },
+      connection_id: connectionId,
+      provider_config_key: key,
+      integration_id: key,
     });
     assert.equal((await client.setMetadata(key, [connectionId], { z: 1 })).status, 201);
     assert.deepEqual(await client.getMetadata(key, connectionId), { z: 1 }, 'it takes the place of all');
@@ -133,7 +135,10 @@ export const connectionMethods: MethodTests = {
     const found = shaped(shapes.connection, await client.getConnection(key, connectionId));
     assert.deepEqual(found.tags, { team: 'x' });
     assert.deepEqual(found.end_user, {
-      ...{ id: 'bob', email: 'bob@example.com', display_name: 'Bob', tags: { plan: 'free' } },
+      id: 'bob',
+      email: 'bob@example.com',
+      display_name: 'Bob',
+      tags: { plan: 'free' },
       organization: null,
     });
     assert.equal(found.webhook_url_override, 'http://127.0.0.1:1/hook');
@@ -196,7 +201,10 @@ export const connectionMethods: MethodTests = {
     assert.deepEqual([asked.get('scope'), asked.get('prompt')], ['openid email', 'consent']);
     const { end_user, tags, webhook_url_override } = await client.getConnection(key, made);
     assert.deepEqual(end_user, {
-      ...{ id: 'bob', email: 'bob@example.com', display_name: 'Bob', tags: { plan: 'free' } },
+      id: 'bob',
+      email: 'bob@example.com',
+      display_name: 'Bob',
+      tags: { plan: 'free' },
       organization: { id: 'acme', display_name: 'Acme' },
     });
     assert.equal(tags.project, 'blue');

@@ -53,8 +53,12 @@ export const integrationMethods: MethodTests = {
 
   async createIntegration({ client, trellis }) {
     const given = {
-      ...{ provider: 'google-drive', unique_key: 'drive', display_name: 'Our Drive', credentials },
-      ...{ forward_webhooks: false, custom: { tier: 'one' } },
+      provider: 'google-drive',
+      unique_key: 'drive',
+      display_name: 'Our Drive',
+      credentials,
+      forward_webhooks: false,
+      custom: { tier: 'one' },
     };
     const { data } = await client.createIntegration(given);
     const made = shaped(shapes.integration, data);

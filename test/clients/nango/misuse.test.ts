@@ -18,7 +18,10 @@ type ProxyRefusal = { error: { code: unknown; details?: { reason: string }[] } }
 type Call = (by: Nango, connection: string, integration: string) => Promise<unknown>;
 const model = 'Thing';
 const ofSync = (connection: string, integration: string) => ({
-  ...{ provider_config_key: integration, connection_id: connection, name: 'things', variant: 'second' },
+  provider_config_key: integration,
+  connection_id: connection,
+  name: 'things',
+  variant: 'second',
 });
 const variant = (connection: string, integration: string) => ofSync(connection, integration);
 /** Calls that name a connection, with how they fail where it is not there, and where its integration is not. */
@@ -249,7 +252,8 @@ describe('twenty at once', () => {
   test('one integration is made, one connection deleted, one variant added', async () => {
     const made = twenty.map(() =>
       client.createIntegration({
-        ...{ provider: 'google-drive', unique_key: 'drive' },
+        provider: 'google-drive',
+        unique_key: 'drive',
         credentials: { type: 'OAUTH2', client_id: 'the client', client_secret: 'the secret of it' },
       }),
     );

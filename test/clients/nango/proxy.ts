@@ -8,7 +8,9 @@ export const proxyMethods: MethodTests = {
     const { client, privatePlace } = subject;
     for (const method of ['GET', 'POST', 'PATCH', 'PUT', 'DELETE', 'PROPFIND', 'REPORT'] as const) {
       const { status, data } = await client.proxy<{ its: string }>({
-        ...{ ...privatePlace, method, endpoint: '/dav/calendar?depth=1' },
+        ...privatePlace,
+        method,
+        endpoint: '/dav/calendar?depth=1',
         headers: { Depth: '1', 'Content-Type': 'application/xml' },
         ...(method !== 'GET' && { data: '<query/>' }),
       });
@@ -43,11 +45,17 @@ export const proxyMethods: MethodTests = {
     ]);
     const params = { ranges: 'A1:A2', majorDimension: 'COLUMNS' };
     const { data } = await client.get<{ valueRanges: { values: string[][] }[] }>({
-      ...{ ...place, endpoint: `/v4/spreadsheets/${spreadsheetId}/values:batchGet`, params, retries: 2 },
+      ...place,
+      endpoint: `/v4/spreadsheets/${spreadsheetId}/values:batchGet`,
+      params,
+      retries: 2,
     });
     assert.deepEqual(data.valueRanges[0]?.values, [['a', 'c']]);
     const bytes = await client.get<ArrayBuffer>({
-      ...{ ...privatePlace, endpoint: '/file', responseType: 'arraybuffer', decompress: true },
+      ...privatePlace,
+      endpoint: '/file',
+      responseType: 'arraybuffer',
+      decompress: true,
     });
     assert.equal(Buffer.from(bytes.data).toString(), '{"its":"answer"}');
     await client.get({ ...privatePlace, endpoint: '/there', params: 'a=1&a=2' });
@@ -155,7 +163,9 @@ async function allowBase({ client, privatePlace, upstream }: NodeSubject, origin
 /** A spreadsheet that was made and written through the client. */
 async function sheet({ client, place }: NodeSubject) {
   const made = await client.post<{ spreadsheetId: string }>({
-    ...{ ...place, endpoint: '/v4/spreadsheets', data: { properties: { title: 'T' } } },
+    ...place,
+    endpoint: '/v4/spreadsheets',
+    data: { properties: { title: 'T' } },
   });
   const { spreadsheetId } = made.data;
   const endpoint = `/v4/spreadsheets/${spreadsheetId}/values/A1:B2`;

@@ -44,7 +44,12 @@ export async function openNodeSubject(): Promise<NodeSubject> {
   ]);
   for (const { status, text } of made) if (status >= 300) throw new Error(text);
   return {
-    ...{ trellis, client, answered, connectionId, upstream, privatePlace },
+    trellis,
+    client,
+    answered,
+    connectionId,
+    upstream,
+    privatePlace,
     place: { providerConfigKey: key, connectionId },
     async close() {
       await trellis.close();

@@ -50,7 +50,8 @@ async function withEvent(
     const { providerConfigKey } = privatePlace;
     await trellis.call('POST', '/connections', {
       body: {
-        ...{ provider_config_key: providerConfigKey, connection_id: 'b-key' },
+        provider_config_key: providerConfigKey,
+        connection_id: 'b-key',
         credentials: { type: 'API_KEY', apiKey: 'another key' },
       },
     });

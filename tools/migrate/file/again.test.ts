@@ -46,7 +46,10 @@ function integrate(
 }
 
 const credentials = (token: string) => ({
-  ...{ type: 'OAUTH2' as const, access_token: `access-of-${token}`, refresh_token: token, raw: {} },
+  type: 'OAUTH2' as const,
+  access_token: `access-of-${token}`,
+  refresh_token: token,
+  raw: {},
   expires_at: '2026-02-01T01:00:00.000Z',
 });
 
@@ -56,7 +59,11 @@ function connect(
 ): Promise<Connection> {
   return db.transaction((tx) =>
     insertConnection(tx, {
-      ...{ vault, integration: sheets, connectionId: id, at: grantedAt, grant: {} },
+      vault,
+      integration: sheets,
+      connectionId: id,
+      at: grantedAt,
+      grant: {},
       credentials: credentials(`refresh-of-${id}`),
       ...more,
     }),
@@ -174,8 +181,15 @@ test('an import without a grant time does not count as a grant', async () => {
   const source = 'https://peer.example.com';
   const from = await openImport(db, { environmentId: environment.id, source, overwrites: false });
   const imported = {
-    ...{ integration, connectionId: 'ada', metadata: {}, connectionConfig: {}, tags: {}, grant: {} },
-    ...{ credentials: credentials('of-the-peer'), createdAt: undefined, endUser: undefined },
+    integration,
+    connectionId: 'ada',
+    metadata: {},
+    connectionConfig: {},
+    tags: {},
+    grant: {},
+    credentials: credentials('of-the-peer'),
+    createdAt: undefined,
+    endUser: undefined,
     webhookUrlOverride: undefined,
   };
   const settings = { reading, from, sourceName: 'nango', overwrites: false, at: later };
@@ -207,8 +221,11 @@ test('credentials are not imported into an integration with other addresses, and
   await integrate(here, { key: 'notes', ...lead('https://elsewhere.example.net') });
   await integrate(here, { key: 'files', ...config, forwardWebhooks: false, custom: { a: 'b' } });
   await integrate(here, {
-    ...{ key: 'sheets', provider: 'google-sheet', scopes: ['openid'] },
-    ...{ client: { ...ownClient, clientSecret: 'another-secret' }, webhookSecret: 'a-webhook-secret' },
+    key: 'sheets',
+    provider: 'google-sheet',
+    scopes: ['openid'],
+    client: { ...ownClient, clientSecret: 'another-secret' },
+    webhookSecret: 'a-webhook-secret',
   });
   for (const [id, integration] of [['bob', notes] as const, ['eve', files] as const])
     await connect(there, { id, integration, credentials: { type: 'API_KEY', apiKey: `key-of-${id}` } });
@@ -225,7 +242,9 @@ test('credentials are not imported into an integration with other addresses, and
 
 test('a connection keeps all its tags (ten of its own and those of its end user) and the time of its last refresh', async () => {
   const endUser = {
-    ...{ id: 'u', email: 'u@example.com', display_name: 'U' },
+    id: 'u',
+    email: 'u@example.com',
+    display_name: 'U',
     organization: { id: 'o', display_name: 'O' },
   };
   const ten = Object.fromEntries(Array.from({ length: 10 }, (_, n) => [`t${n}`, 'x']));

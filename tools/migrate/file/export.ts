@@ -90,7 +90,11 @@ async function* settingsOf(
   const endpoints = await listEndpoints(db, { environmentId: id, kinds: ['events'], limit: 1_000 });
   for (const { url, description, types, format, disabledCause } of endpoints) {
     yield {
-      ...{ kind: 'endpoint', url, description, types: [...types], is_disabled: disabledCause !== null },
+      kind: 'endpoint',
+      url,
+      description,
+      types: [...types],
+      is_disabled: disabledCause !== null,
       // Older versions can read the entries of standard endpoints.
       ...(format !== 'standard' && { format }),
     };
@@ -129,7 +133,9 @@ async function* apiKeysOf({ db }: ExportSettings, { id }: Environment): AsyncGen
 async function* providersOf({ db }: ExportSettings, { id }: Environment): AsyncGenerator<EntryInput> {
   for (const { name, text, content } of await listStoredDefinitions(db, id))
     yield {
-      ...{ kind: 'provider', name, definition: text },
+      kind: 'provider',
+      name,
+      definition: text,
       content: JSON.parse(content) as Record<string, unknown>,
     };
 }

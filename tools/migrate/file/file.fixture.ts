@@ -58,8 +58,13 @@ export function takeFile(
     withImportLock(db, (held) =>
       runFile(
         {
-          ...{ ...held, reading, brand, baseUrl: 'https://new.example.com', environmentName: undefined },
-          ...{ overwrites: false, onProgress: () => {} },
+          ...held,
+          reading,
+          brand,
+          baseUrl: 'https://new.example.com',
+          environmentName: undefined,
+          overwrites: false,
+          onProgress: () => {},
           ...more,
         },
         file,

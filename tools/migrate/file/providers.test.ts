@@ -43,10 +43,17 @@ async function define({ db, reading, environment }: Installation, text: string):
 async function connect({ db, vault, reading, environment }: Installation): Promise<void> {
   await db.transaction(async (tx) => {
     const integration = await createIntegration(tx, {
-      ...{ ...reading, environmentId: environment.id, key: 'crm', provider: name },
+      ...reading,
+      environmentId: environment.id,
+      key: 'crm',
+      provider: name,
     });
     await insertConnection(tx, {
-      ...{ vault, integration, connectionId: 'ada', at, grant: {} },
+      vault,
+      integration,
+      connectionId: 'ada',
+      at,
+      grant: {},
       credentials: { type: 'API_KEY', apiKey: 'key-of-ada-0001' },
     });
   });

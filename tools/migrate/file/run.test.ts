@@ -68,12 +68,21 @@ async function furnish(): Promise<void> {
     });
     await createKey(tx, { environment, name: 'app', scopes: ['records:read'], rateLimit: 60 });
     const integration = await createIntegration(tx, {
-      ...{ ...reading, environmentId, key: 'sheets', provider: 'google-sheet' },
-      ...{ client: { clientId: 'c.apps', clientSecret: 'client-secret-there' }, scopes: ['openid', 'email'] },
-      ...{ custom: { a: 'b' }, forwardWebhooks: false, proxyRules: [{ effect: 'deny', path: '/admin' }] },
+      ...reading,
+      environmentId,
+      key: 'sheets',
+      provider: 'google-sheet',
+      client: { clientId: 'c.apps', clientSecret: 'client-secret-there' },
+      scopes: ['openid', 'email'],
+      custom: { a: 'b' },
+      forwardWebhooks: false,
+      proxyRules: [{ effect: 'deny', path: '/admin' }],
     });
     const notes = await createIntegration(tx, {
-      ...{ ...reading, environmentId, key: 'notes', provider: 'private-api-key' },
+      ...reading,
+      environmentId,
+      key: 'notes',
+      provider: 'private-api-key',
       integrationConfig: { base_url: 'https://notes.example.com' },
     });
     await setPolicy(
@@ -82,7 +91,10 @@ async function furnish(): Promise<void> {
       { pruneAfterDays: 400, removeTombstonesAfterDays: null, waitForConsumers: true },
     );
     const ada = await insertConnection(tx, {
-      ...{ vault, integration, connectionId: 'ada', at },
+      vault,
+      integration,
+      connectionId: 'ada',
+      at,
       credentials: {
         type: 'OAUTH2',
         access_token: 'access-of-ada-0001',
@@ -93,13 +105,14 @@ async function furnish(): Promise<void> {
       },
       grant: {
         account: { id: 'sub-1', email: 'ada@example.com' },
-        ...{ scopesRequested: ['openid', 'email'], scopesGranted: ['openid'] },
-        ...{
-          accessExpiresAt: new Date('2026-02-01T00:00:00.000Z'),
-          refreshExpiresAt: new Date('2026-08-01T00:00:00.000Z'),
-        },
+        scopesRequested: ['openid', 'email'],
+        scopesGranted: ['openid'],
+        accessExpiresAt: new Date('2026-02-01T00:00:00.000Z'),
+        refreshExpiresAt: new Date('2026-08-01T00:00:00.000Z'),
       },
-      ...{ metadata: { sheet: 's1' }, connectionConfig: { tenant: 't' }, tags: { team: 'blue' } },
+      metadata: { sheet: 's1' },
+      connectionConfig: { tenant: 't' },
+      tags: { team: 'blue' },
       endUser: { id: 'ada', email: 'ada@example.com', organization: { id: 'acme' } },
     });
     await tx.query(
@@ -115,11 +128,19 @@ async function furnish(): Promise<void> {
     );
     for (const id of ['bob', 'eve'])
       await insertConnection(tx, {
-        ...{ vault, integration: notes, connectionId: id, at, grant: {} },
+        vault,
+        integration: notes,
+        connectionId: id,
+        at,
+        grant: {},
         credentials: { type: 'API_KEY', apiKey: `key-of-${id}-0001` },
       });
     await insertConnection(tx, {
-      ...{ vault, integration: notes, connectionId: 'left', at, grant: {} },
+      vault,
+      integration: notes,
+      connectionId: 'left',
+      at,
+      grant: {},
       credentials: { type: 'API_KEY', apiKey: 'key-of-left-0001' },
     });
   });
@@ -327,15 +348,25 @@ test('existing objects are kept and reported, and a connection is only overwritt
       max: 9,
     });
     const notes = await createIntegration(tx, {
-      ...{ ...reading, environmentId, key: 'notes', provider: 'private-api-key' },
+      ...reading,
+      environmentId,
+      key: 'notes',
+      provider: 'private-api-key',
       integrationConfig: { base_url: 'https://notes.example.com' },
     });
     await insertConnection(tx, {
-      ...{ vault, integration: notes, connectionId: 'eve', at, grant: {} },
+      vault,
+      integration: notes,
+      connectionId: 'eve',
+      at,
+      grant: {},
       credentials: { type: 'API_KEY', apiKey: 'key-of-eve-here' },
     });
     await createIntegration(tx, {
-      ...{ ...reading, environmentId, key: 'sheets', provider: 'google-sheet' },
+      ...reading,
+      environmentId,
+      key: 'sheets',
+      provider: 'google-sheet',
       client: { clientId: 'other.apps', clientSecret: 'x' },
     });
   });

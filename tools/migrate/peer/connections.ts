@@ -107,7 +107,8 @@ function readEntry(given: unknown): Entry {
       integration: storableText(integration, 255),
       connection: storableText(id, 255),
       outcome: 'failed',
-      ...{ reason, detail },
+      reason,
+      detail,
     },
   });
   if (!connectionId.safeParse(id).success || !integrationKey.safeParse(integration).success)
@@ -227,7 +228,9 @@ function credentialsOf(
   // A peer names no type for credentials without a field.
   const type = given.type ?? (form !== undefined && Object.keys(form.fields).length === 0 ? mode : undefined);
   return readImported(integration, {
-    ...{ type, ...fields, ...expiryOf(given, at) },
+    type,
+    ...fields,
+    ...expiryOf(given, at),
     ...(config_override !== undefined && ownClientOf(given, integration)),
   });
 }

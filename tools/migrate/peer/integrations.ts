@@ -95,7 +95,11 @@ async function planOne(
   const provider = providerNames.get(peerProvider) ?? peerProvider;
   const definition = reading.catalog.find(provider);
   const base = {
-    ...{ key, peerProvider, client: undefined, webhookSecret: undefined, scopes: undefined },
+    key,
+    peerProvider,
+    client: undefined,
+    webhookSecret: undefined,
+    scopes: undefined,
     provider: definition && provider,
     rotates: definition?.auth_mode === 'OAUTH2' && definition.refresh.rotates,
     forwardsWebhooks: true,

@@ -42,7 +42,9 @@ function behind(change: (path: string, text: string) => Changed): PeerRun['peer'
     return { status: changed.status ?? 200, headers: answer.headers, body };
   };
   return openPeer({
-    ...{ url: peer.url, key: peer.key, pauseMs: 1 },
+    url: peer.url,
+    key: peer.key,
+    pauseMs: 1,
     fetch: through as unknown as PeerSettings['fetch'],
   });
 }
@@ -58,7 +60,10 @@ async function another({ db, reading, environment, vault }: Installation, client
     const client = { clientId, clientSecret: 'client-secret-there' };
     const integration = await createIntegration(tx, { ...at, client });
     await insertConnection(tx, {
-      ...{ vault, integration, connectionId: 'ada', at: new Date() },
+      vault,
+      integration,
+      connectionId: 'ada',
+      at: new Date(),
       grant: { account: { id: 'another-account', email: undefined } },
       credentials: { type: 'OAUTH2', access_token: 'here', refresh_token: 'r-here', raw: {} },
     });
@@ -155,13 +160,11 @@ test('answers of an unknown form fail alone, and the others are imported', async
   const reported = await runPeer(move.open({ peer: odd, records }));
   const { report } = reported;
   assert.deepEqual(outcomesOf(report), {
-    ...{
-      'failed invalid_id': 3,
-      'failed not_json': 1,
-      'failed o\ufffdps': 1,
-      'failed unknown_form': 2,
-      made: 1,
-    },
+    'failed invalid_id': 3,
+    'failed not_json': 1,
+    'failed o\ufffdps': 1,
+    'failed unknown_form': 2,
+    made: 1,
   });
   assert.deepEqual([report.broken_off, failedOf(report), await here.count('record')], [null, [], 1]);
   const text = (await Array.fromAsync(reportText(here.db, [reported]))).join('');

@@ -53,7 +53,10 @@ async function saveHere(given: PeerRecord[]) {
   // Fields in another order than the peer has them.
   const sent = given.map(({ id, fields }) => ({ n: fields.n as number, name: fields.name as string, id }));
   return saveRecords(here.db, {
-    ...{ connection, model: 'Row', variant: 'base', restore: 'always' },
+    connection,
+    model: 'Row',
+    variant: 'base',
+    restore: 'always',
     records: checkRecords(sent, { metadataKey: '_trellis_metadata', expectedBytes: 1_000 }),
   });
 }
@@ -88,8 +91,14 @@ test('records and tombstones are imported in order; pruned ones are counted and 
   peer.connections[0]!.records.set('Row::eu', some(3));
   const report = await run();
   assert.deepEqual(report.records, {
-    ...{ datasets: 2, records: 627, deleted: 13, pruned: 13, unfinished: 0 },
-    ...{ consumers: { made: 0, existing: 0 }, failed: [], differing: [] },
+    datasets: 2,
+    records: 627,
+    deleted: 13,
+    pruned: 13,
+    unfinished: 0,
+    consumers: { made: 0, existing: 0 },
+    failed: [],
+    differing: [],
   });
   const order = (one: PeerRecord) => cursorOf(one);
   const expected = records

@@ -47,7 +47,8 @@ export async function readPositions(path: string): Promise<Map<string, Position>
       connection_id: connection,
       ...rest
     } = parsePosition(line, {
-      ...{ path, number },
+      path,
+      number,
     });
     const { model, variant, ...noted } = rest;
     found.set(keyOfDataset({ integration, connection, model, variant }), noted);

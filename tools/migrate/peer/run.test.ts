@@ -35,7 +35,10 @@ test('a connection is imported completely, under its ID, sealed with its own dat
     metadata: { spreadsheet: 's1', deep: { a: [1, null] } },
     tags: { team: 'blue', end_user_id: 'ada' },
     endUser: {
-      ...{ id: 'ada', display_name: 'Ada', email: 'ada@example.com', tags: { plan: 'pro' } },
+      id: 'ada',
+      display_name: 'Ada',
+      email: 'ada@example.com',
+      tags: { plan: 'pro' },
       organization: { id: 'acme', display_name: 'Acme' },
     },
     config: { tenant: 't1' },
@@ -111,7 +114,10 @@ test('credentials of other modes, OAuth clients of connections and times in all 
     peer.connections.push(peerConnection({ id: `of-${integration}`, integration, credentials }));
   of('keys', { type: 'API_KEY', apiKey: 'key-of-keys-0001' });
   of('machine', {
-    ...{ type: 'OAUTH2_CC', token: 'token-of-machine', client_id: 'i', client_secret: 's' },
+    type: 'OAUTH2_CC',
+    token: 'token-of-machine',
+    client_id: 'i',
+    client_secret: 's',
     expires_at: '2030-01-01 10:00:00.123456+02',
   });
   of('nobody', { type: 'NONE' });
@@ -139,7 +145,10 @@ test('credentials of other modes, OAuth clients of connections and times in all 
   });
   const { raw: _raw, ...machine } = (await here.credentialsOf('machine', 'of-machine')) as { raw: object };
   assert.deepEqual(machine, {
-    ...{ type: 'OAUTH2_CC', token: 'token-of-machine', client_id: 'i', client_secret: 's' },
+    type: 'OAUTH2_CC',
+    token: 'token-of-machine',
+    client_id: 'i',
+    client_secret: 's',
     expires_at: '2030-01-01T08:00:00.123Z',
   });
   assert.deepEqual(await here.credentialsOf('nobody', 'of-nobody'), { type: 'NONE' });

@@ -341,13 +341,13 @@ async function importRecords(
       } catch (error) {
         const failure = failureOf(error);
         if (failure === undefined) throw error;
-        failed.push({ ...ref, ...{ outcome: 'failed' }, ...failure });
+        failed.push({ ...ref, outcome: 'failed', ...failure });
       }
     });
   }
   for (const dataset of [...records.positions.keys()].map(datasetOf))
     if ((filter?.has(dataset.integration) ?? true) && !known.has(keyOf(dataset)))
-      failed.push({ ...dataset, ...{ outcome: 'failed' }, reason: 'unknown_connection' });
+      failed.push({ ...dataset, outcome: 'failed', reason: 'unknown_connection' });
   return { ...(await countRecords(db, from, filter)), consumers, failed, differing };
 }
 

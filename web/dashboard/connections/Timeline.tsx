@@ -204,7 +204,11 @@ function operationEntry(operation: Operation, createdMs: number): Entry {
   } = operation;
   const isGood = status === 'success';
   const entry = (title: string, color: string, detail?: string): Entry => ({
-    ...{ id, createdAt, operation, title, count: 1 },
+    id,
+    createdAt,
+    operation,
+    title,
+    count: 1,
     detail: [detail, operation.error_code].filter(Boolean).join(' · '),
     color: isGood ? color : 'red',
   });

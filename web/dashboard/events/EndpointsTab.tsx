@@ -71,13 +71,16 @@ export function EndpointsTab() {
   const chosen = opened !== undefined && 'endpoint' in opened ? opened.endpoint : undefined;
   const stale = [[environment, 'endpoints']];
   const turn = useChange((change: { id: number; enabled: boolean }) => changeEndpoint(environment, change), {
-    ...{ stale, failed: 'Not done' },
+    stale,
+    failed: 'Not done',
   });
   const test = useChange(({ id }: Endpoint) => sendTest(environment, id), {
-    ...{ done: 'The test was delivered.', failed: 'The test was not delivered' },
+    done: 'The test was delivered.',
+    failed: 'The test was not delivered',
   });
   const latest = useChange((endpoint: Endpoint) => sendLatest(environment, endpoint), {
-    ...{ stale, failed: 'Not done' },
+    stale,
+    failed: 'Not done',
     done: (outcome) =>
       ({
         queued: 'The latest event is queued. Deliveries shows the result.',

@@ -116,7 +116,8 @@ function FunctionsTab() {
     functionsQuery(environment, {
       ...defined({ search: search.search, integration_id: search.integration, type: search.type }),
       ...(search.enabled !== undefined && { enabled: search.enabled === 'on' ? 'true' : 'false' }),
-      ...{ page, limit: pageSize },
+      page,
+      limit: pageSize,
     }),
   );
   const change = (next: FunctionsSearch) =>

@@ -367,7 +367,9 @@ function stepsOf(run: Run, nowMs: number): Step[] {
   if (run.state === 'waiting') {
     const isLater = Date.parse(notBefore) > nowMs;
     steps.push({
-      ...{ key: 'waiting', at: null, color: 'yellow' },
+      key: 'waiting',
+      at: null,
+      color: 'yellow',
       title: isAnother ? `Waiting for attempt ${run.attempt + 1}` : 'Waiting for capacity',
       ...(isLater && { text: <RelativeTime at={notBefore} /> }),
     });
@@ -548,7 +550,9 @@ function Lines({ lines, isLive }: { lines: RunLine[]; isLive: boolean }) {
 
 const attemptOf = ({ position }: RunLine): number => Math.floor(position / positionsOfAttempt);
 const clock = new Intl.DateTimeFormat(undefined, {
-  ...{ hour: '2-digit', minute: '2-digit', second: '2-digit' },
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
   fractionalSecondDigits: 3,
   hour12: false,
 });

@@ -14,7 +14,10 @@ export function RunTrend({ run }: { run: Run }) {
   const { integration_id: integration, connection_id: connection, function: name, kind, variant } = run;
   const { data } = useQuery({
     ...runsQuery(environment, {
-      ...{ integration_id: integration, connection_id: connection ?? '', function: name, kind },
+      integration_id: integration,
+      connection_id: connection ?? '',
+      function: name,
+      kind,
       limit: 100,
     }),
     enabled: connection !== null,

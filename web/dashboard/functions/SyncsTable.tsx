@@ -54,7 +54,9 @@ function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }
                   size="xs"
                   className="wrap"
                   {...functionPage(environment, {
-                    ...{ integration: sync.integration_id, type: 'sync', name: sync.function },
+                    integration: sync.integration_id,
+                    type: 'sync',
+                    name: sync.function,
                   })}
                 >
                   {sync.function} of {sync.integration_id}
@@ -236,7 +238,10 @@ export function SyncsList({
                 icon={<IconPlugConnected size={26} />}
                 onClear={() =>
                   onChange({
-                    ...{ is: undefined, connection: undefined, integration: undefined, function: undefined },
+                    is: undefined,
+                    connection: undefined,
+                    integration: undefined,
+                    function: undefined,
                   })
                 }
               >

@@ -21,8 +21,14 @@ test('a form has a control for each field of an input by its kind', () => {
   assert.deepEqual(
     fields.map(({ name, control, isRequired }) => `${name} ${control}${isRequired ? '' : '?'}`),
     [
-      ...['title text', 'count number', 'isOpen switch', 'kind choice', 'rows json', 'until json'],
-      ...['note text?', 'share number?'],
+      'title text',
+      'count number',
+      'isOpen switch',
+      'kind choice',
+      'rows json',
+      'until json',
+      'note text?',
+      'share number?',
     ],
   );
   assert.deepEqual(fields.find(({ name }) => name === 'kind')?.choices, ['plain', 'bold']);
@@ -35,7 +41,13 @@ test('a form has a control for each field of an input by its kind', () => {
 
 test('what is typed becomes an input that fits, and comes back the same into the form', () => {
   const input = {
-    ...{ title: 'A', count: 2, share: 0.5, isOpen: true, kind: 'bold', rows: [{ id: '1' }], until: null },
+    title: 'A',
+    count: 2,
+    share: 0.5,
+    isOpen: true,
+    kind: 'bold',
+    rows: [{ id: '1' }],
+    until: null,
   };
   const typed = typedOf(fields, input);
   assert.equal(typed.count, '2');
@@ -79,7 +91,13 @@ test('a sample has what is required, and fits where an empty value does', () => 
 test('types are described in words', () => {
   const words = Object.fromEntries(fieldsOf(schema)!.map(({ name, schema: of }) => [name, typeWords(of)]));
   assert.deepEqual(words, {
-    ...{ title: 'text', note: 'text', count: 'whole number', share: 'number', isOpen: 'true or false' },
-    ...{ kind: 'one of "plain", "bold"', rows: 'list: object', until: 'text or nothing' },
+    title: 'text',
+    note: 'text',
+    count: 'whole number',
+    share: 'number',
+    isOpen: 'true or false',
+    kind: 'one of "plain", "bold"',
+    rows: 'list: object',
+    until: 'text or nothing',
   });
 });

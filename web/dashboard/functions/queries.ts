@@ -120,7 +120,9 @@ export const callsQuery = (environment: string, { id, ...run }: Run) =>
         environment,
         signal,
         query: {
-          ...{ ...of, from: run.queued_at, limit: maxCalls },
+          ...of,
+          from: run.queued_at,
+          limit: maxCalls,
           ...(ended !== undefined && { to: new Date(ended).toISOString() }),
         },
       });

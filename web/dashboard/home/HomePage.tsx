@@ -72,7 +72,9 @@ function Figures({ health }: { health: Health }) {
   const { active, needs_reauth: dead, blocked } = health.connections;
   const params = { environment };
   const connectionsBy = (status: 'active' | 'needs_reauth' | 'blocked'): To => ({
-    ...{ to: '/$environment/connections', params, search: { status } },
+    to: '/$environment/connections',
+    params,
+    search: { status },
   });
   const figures: { label: string; count: number; isBad?: boolean; to: To }[] = [
     { label: 'Active connections', count: active, to: connectionsBy('active') },
@@ -80,17 +82,20 @@ function Figures({ health }: { health: Health }) {
     { label: 'Blocked connections', count: blocked, isBad: true, to: connectionsBy('blocked') },
     {
       label: 'Failing syncs',
-      ...{ count: syncs, isBad: true },
+      count: syncs,
+      isBad: true,
       to: { to: '/$environment/functions', params, search: { tab: 'syncs', is: 'failing' } },
     },
     {
       label: 'Failing endpoints',
-      ...{ count: endpoints, isBad: true },
+      count: endpoints,
+      isBad: true,
       to: { to: '/$environment/events', params, search: { failing: true } },
     },
     {
       label: 'Integration errors',
-      ...{ count: integrations, isBad: true },
+      count: integrations,
+      isBad: true,
       to: { to: '/$environment/integrations', params, search: { faulty: true } },
     },
   ];
@@ -124,13 +129,19 @@ function problemsOf(health: Health, environment: string): Problem[] {
   const params = { environment };
   const { needs_reauth: dead, blocked } = health.connections;
   const connections = (status: 'needs_reauth' | 'blocked', text: string): Problem => ({
-    ...{ of: 'Connection', color: 'red', text, since: null },
+    of: 'Connection',
+    color: 'red',
+    text,
+    since: null,
     to: { to: '/$environment/connections', params, search: { status } },
   });
   return [
     ...health.integrations.map(
       ({ integration_id: key, display_name: name, cause, since }): Problem => ({
-        ...{ of: 'Integration', color: 'red', text: `${name}: ${sentence(cause)}`, since },
+        of: 'Integration',
+        color: 'red',
+        text: `${name}: ${sentence(cause)}`,
+        since,
         to: integrationPage(environment, key),
       }),
     ),
@@ -138,7 +149,9 @@ function problemsOf(health: Health, environment: string): Problem[] {
       .filter(({ used, limit, closed_until }) => closed_until !== null || used >= limit * highUse)
       .map(
         ({ integration_id: key, used, limit, closed_until }): Problem => ({
-          ...{ of: 'Quota', color: closed_until === null ? 'yellow' : 'orange', since: null },
+          of: 'Quota',
+          color: closed_until === null ? 'yellow' : 'orange',
+          since: null,
           text:
             closed_until === null
               ? `${key}: ${Math.round((100 * used) / limit)}% used`
@@ -148,17 +161,22 @@ function problemsOf(health: Health, environment: string): Problem[] {
       ),
     ...health.endpoints.map(
       ({ id, url, disabled, failures, failing_since }): Problem => ({
-        ...{ of: 'Endpoint', color: disabled ? 'red' : 'orange', since: failing_since },
+        of: 'Endpoint',
+        color: disabled ? 'red' : 'orange',
+        since: failing_since,
         text: `${hostOf(url)}: ${disabled ? 'disabled' : counted(failures, 'failed attempt')}`,
         to: {
-          ...{ to: '/$environment/events', params },
+          to: '/$environment/events',
+          params,
           search: { tab: 'deliveries', endpoint: id, status: 'waiting' },
         },
       }),
     ),
     ...health.syncs.map(
       ({ integration_id: integration, function: name, failing }): Problem => ({
-        ...{ of: 'Sync', color: 'red', since: null },
+        of: 'Sync',
+        color: 'red',
+        since: null,
         text: `${name} of ${integration}: fails for ${counted(failing, 'connection')}`,
         to: {
           ...functionPage(environment, { integration, type: 'sync', name }),

@@ -70,8 +70,11 @@ export const proxiedQuery = (
       ]);
       const [all] = groups;
       return {
-        ...{ points: series, count: all?.count ?? 0, failed: all?.failed ?? 0 },
-        ...{ p50: all?.p50_ms ?? null, p95: all?.p95_ms ?? null },
+        points: series,
+        count: all?.count ?? 0,
+        failed: all?.failed ?? 0,
+        p50: all?.p50_ms ?? null,
+        p95: all?.p95_ms ?? null,
       };
     },
     refetchInterval: 30_000,

@@ -397,7 +397,9 @@ function RowsStep({
   );
   const query = useQuery(
     previewQuery(environment, {
-      ...{ at, spreadsheet: book.spreadsheetId, sheetId: tab.sheetId },
+      at,
+      spreadsheet: book.spreadsheetId,
+      sheetId: tab.sheetId,
       ...(headerRow !== undefined && { headerRow }),
       ...(picked?.keyColumn !== undefined && { keyColumn: picked.keyColumn }),
     }),
@@ -409,12 +411,14 @@ function RowsStep({
     preview === undefined || query.isError
       ? undefined
       : {
-          ...{ spreadsheetId: book.spreadsheetId, sheetId: tab.sheetId },
+          spreadsheetId: book.spreadsheetId,
+          sheetId: tab.sheetId,
           headerRow: headerRow ?? preview.headerRow,
           identity: identification.identity,
           ...(identification.identity === 'key' &&
             identification.keyColumn !== undefined && { keyColumn: identification.keyColumn }),
-          ...{ title: book.title, tab: tab.title },
+          title: book.title,
+          tab: tab.title,
         };
   return (
     <>
@@ -572,8 +576,12 @@ function KeyWarning({ keys: { empty, duplicates, examples } }: { keys: NonNullab
 const byDefault = 'default';
 /** By frequencies as the service writes them. */
 const commonFrequencies: Record<string, string> = {
-  ...{ '1m': 'every minute', '15m': 'every 15 minutes', '30m': 'every 30 minutes' },
-  ...{ '1h': 'every hour', '6h': 'every 6 hours', '1d': 'every day' },
+  '1m': 'every minute',
+  '15m': 'every 15 minutes',
+  '30m': 'every 30 minutes',
+  '1h': 'every hour',
+  '6h': 'every 6 hours',
+  '1d': 'every day',
 };
 
 /** The name and frequency of the records, and the button that saves. */
@@ -597,8 +605,10 @@ function SaveStep({
   const { data: datasets = [] } = useQuery(datasetsQuery(environment, at));
   const { data: syncs } = useQuery(
     syncsQuery(environment, {
-      ...{ integration_id: at.integration, connection_id: at.id },
-      ...{ function: rowsSync, limit: 200 },
+      integration_id: at.integration,
+      connection_id: at.id,
+      function: rowsSync,
+      limit: 200,
     }),
   );
   const taken = new Set(chosen.map(({ variant }) => variant));
@@ -618,7 +628,9 @@ function SaveStep({
   const save = useMutation({
     mutationFn: () =>
       saveSheet(environment, {
-        ...{ at, variant, settings },
+        at,
+        variant,
+        settings,
         frequency:
           frequency === undefined || frequency === current
             ? undefined

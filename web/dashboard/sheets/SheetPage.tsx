@@ -83,8 +83,10 @@ function Sheet({ at, sheet }: { at: At; sheet: ChosenSheet }) {
   const { variant } = sheet;
   const query = useQuery({
     ...syncsQuery(environment, {
-      ...{ integration_id: at.integration, connection_id: at.id },
-      ...{ function: rowsSync, limit: 200 },
+      integration_id: at.integration,
+      connection_id: at.id,
+      function: rowsSync,
+      limit: 200,
     }),
     refetchInterval: ({ state: { data } }) =>
       data?.syncs.find((one) => one.variant === variant)?.current_run ? runningMs : idleMs,

@@ -21,8 +21,10 @@ export function SheetsCard({ at, metadata }: { at: At; metadata: Record<string, 
   const sheets = chosenOf(metadata);
   const { data: syncs } = useQuery({
     ...syncsQuery(environment, {
-      ...{ integration_id: at.integration, connection_id: at.id },
-      ...{ function: rowsSync, limit: 200 },
+      integration_id: at.integration,
+      connection_id: at.id,
+      function: rowsSync,
+      limit: 200,
     }),
     enabled: sheets.length > 0,
   });

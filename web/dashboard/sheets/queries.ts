@@ -182,7 +182,9 @@ export const previewQuery = (
     queryKey: [...keyOf(environment, at), 'preview', input],
     queryFn: ({ signal }) =>
       callSetUpAction<Preview>(environment, {
-        ...{ at, name: 'preview-rows', signal },
+        at,
+        name: 'preview-rows',
+        signal,
         input: { ...input, limit: shownRows },
       }),
     placeholderData: (before, query) => (isSameTab(query?.queryKey.at(-1), input) ? before : undefined),
@@ -198,7 +200,10 @@ function isSameTab(before: unknown, now: { spreadsheet: string; sheetId: number 
 type SheetAt = { at: At; variant: string };
 
 const syncOf = ({ at, variant }: SheetAt) => ({
-  ...{ integration: at.integration, connection: at.id, name: rowsSync, variant },
+  integration: at.integration,
+  connection: at.id,
+  name: rowsSync,
+  variant,
 });
 const place = ({ integration, id }: At) => ({ integration_id: integration, connection_id: id });
 

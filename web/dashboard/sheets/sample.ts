@@ -18,8 +18,12 @@ export async function syncSampleSheet(environment: string, at: At): Promise<void
   const caller = { environment, integration: at.integration, connection: at.id };
   const spreadsheetId = await makeSampleSheet(caller, new AbortController().signal);
   await saveSheet(environment, {
-    ...{ at, variant: 'base', settings: { ...sample, spreadsheetId } },
-    ...{ frequency: undefined, isNew: true, emptied: false },
+    at,
+    variant: 'base',
+    settings: { ...sample, spreadsheetId },
+    frequency: undefined,
+    isNew: true,
+    emptied: false,
   });
 }
 

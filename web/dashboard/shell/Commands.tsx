@@ -196,7 +196,9 @@ export function Commands({
             void navigate(
               datasetPage(environment, {
                 integration: connection.integration_id,
-                ...{ id: connection.connection_id, model, variant },
+                id: connection.connection_id,
+                model,
+                variant,
               }),
             ),
         })),
