@@ -83,7 +83,7 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'datasets-loading');
     await release();
     await page.getByText('deletion held').waitFor();
-    await page.getByRole('heading', { name: 'Bytes of payloads' }).waitFor();
+    await page.getByRole('heading', { name: 'Bytes stored, encrypted' }).waitFor();
     assert.match(await rows().filter({ hasText: 'City' }).innerText(), /^City\s+117\s+3\s/);
     await picture(page, 'datasets');
   });

@@ -6,6 +6,7 @@ import type { Dataset } from './queries.ts';
 
 /** The maximum number of bars; the table below has all datasets. */
 const maxBars = 8;
+export const chartTitles = { counts: 'Records', bytes: 'Bytes stored, encrypted' };
 
 type Part = { name: string; color: string; of: (dataset: Dataset) => number };
 
@@ -24,13 +25,13 @@ export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
   return (
     <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
       <Bars
-        title="Records"
+        title={chartTitles.counts}
         datasets={shown}
         parts={counts}
         format={(count) => count.toLocaleString()}
         left={left}
       />
-      <Bars title="Bytes stored, encrypted" datasets={shown} parts={bytes} format={spellSize} left={left} />
+      <Bars title={chartTitles.bytes} datasets={shown} parts={bytes} format={spellSize} left={left} />
     </SimpleGrid>
   );
 }

@@ -1,7 +1,6 @@
 import { Badge, Box, Card, Code, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, lazyRouteComponent } from '@tanstack/react-router';
-import { Suspense } from 'react';
+import { Link } from '@tanstack/react-router';
 import { EmptyState } from '../../ui/EmptyState.tsx';
 import { IconDatabase } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
@@ -13,9 +12,8 @@ import { type At, datasetsQuery } from '../connections/queries.ts';
 import { datasetPage, GuideLink } from '../links.tsx';
 import { SaveSnippets } from '../Snippets.tsx';
 import { useEnvironment } from '../shell/environment.ts';
+import { chartTitles, DatasetsChart } from './DatasetsChart.tsx';
 import type { Dataset } from './queries.ts';
-
-const DatasetsChart = lazyRouteComponent(() => import('./DatasetsChart.tsx'), 'DatasetsChart');
 
 /** The datasets of one connection. */
 export function DatasetsTab({ at }: { at: At }) {
@@ -28,9 +26,7 @@ export function DatasetsTab({ at }: { at: At }) {
           <NoRecords at={at} />
         ) : (
           <Stack gap="lg">
-            <Suspense fallback={<WaitingCharts />}>
-              <DatasetsChart datasets={found} />
-            </Suspense>
+            <DatasetsChart datasets={found} />
             <Sliced items={found}>{(shown) => <DatasetsTable datasets={shown} at={at} />}</Sliced>
           </Stack>
         )
@@ -106,24 +102,18 @@ function DatasetsTable({ datasets, at }: { datasets: Dataset[]; at: At }) {
 function Waiting() {
   return (
     <Stack gap="lg" role="status" aria-label="Loading">
-      <WaitingCharts />
+      <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
+        {Object.values(chartTitles).map((title) => (
+          <Card key={title}>
+            <Title order={2} mb="sm">
+              {title}
+            </Title>
+            <Skeleton h={80} />
+          </Card>
+        ))}
+      </SimpleGrid>
       <Skeleton h={170} radius="md" />
     </Stack>
-  );
-}
-
-function WaitingCharts() {
-  return (
-    <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-      {['Records', 'Bytes of payloads'].map((title) => (
-        <Card key={title}>
-          <Title order={2} mb="sm">
-            {title}
-          </Title>
-          <Skeleton h={80} />
-        </Card>
-      ))}
-    </SimpleGrid>
   );
 }
 
