@@ -45,14 +45,19 @@ export function fencedDb(db: Db, right: Right): Db {
  * transaction after `idleMs`, and the coordinator releases the row later, so no commit follows a take-over.
  */
 function fencedRecords(db: Db, right: Right, records: Db): Db {
+  const held = async <T>(work: (holder: Tx) => Promise<T>): Promise<T> => {
+    // Writes to a worker that does not answer wait here, and keep no connection to the coordinator from others.
+    await records.query('select');
+    return whileHeld(db, right, work);
+  };
   return {
     ...records,
     transaction: (work, mode) =>
       mode === 'snapshot'
         ? records.transaction(work, mode)
-        : whileHeld(db, right, (holder) => records.transaction(heldBy(holder, work))),
+        : held((holder) => records.transaction(heldBy(holder, work))),
     transactionWithin: (work, limit) =>
-      whileHeld(db, right, (holder) => records.transactionWithin(heldBy(holder, work), limit)),
+      held((holder) => records.transactionWithin(heldBy(holder, work), limit)),
   };
 }
 

@@ -2,7 +2,9 @@
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
-import { recordsDb } from '../../db/pool.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { openDatabaseCable } from '../../../test/support/database-cable.ts';
+import { openDb, recordsDb } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { ensureDataset, lockDataset } from '../../records/dataset.ts';
 import { deleteRecords } from '../../records/write/delete.ts';
@@ -152,6 +154,28 @@ test('a write that is under way is whole before its run is taken over', async ()
     await writing;
   }
   assert.equal((await take()).length, 1);
+});
+
+test('writes to a worker that does not answer take no connection to the coordinator', async (t) => {
+  const { id } = await bench.connect('ada');
+  const datasetId = await ensureDataset(bench.db, { connection: id, model: 'Row', variant: 'base' });
+  await queueDue(bench.db, bench.now());
+  const [held] = await claim();
+  const cable = await openDatabaseCable(bench.target);
+  t.after(() => cable.close());
+  await using coordinator = openDb(bench.target, { maxConnections: 2 });
+  const worker = openDb(cable.target, { maxConnections: 2, workerOf: coordinator.database });
+  const fenced = fencedDb({ ...coordinator, records: () => worker }, held!);
+  const write = () => recordsDb(fenced, datasetId).transaction((tx) => lockDataset(tx, datasetId));
+  await Promise.all([write(), write()]);
+  cable.silence();
+  const writing = Promise.allSettled(Array.from({ length: 20 }, write));
+  while (worker.load().waiting + coordinator.load().waiting < 18) await sleep(10);
+  assert.equal(coordinator.load().waiting, 0);
+  await coordinator.query('select');
+  cable.pull();
+  await worker.end();
+  assert.ok((await writing).every(({ status }) => status === 'rejected'));
 });
 
 test('a waiting run is cancelled at once, a running one is signalled, and a finished one is unchanged', async () => {
