@@ -237,7 +237,8 @@ api: { base_url: ${origin}/api.example/v1 }
   });
 });
 
-test('a client authenticates by its certificate in the TLS connection', async (t) => {
+/** A provider that knows a client by its certificate, until the test ends. */
+async function startCertifiedBank(t: TestContext) {
   const server = makeCertificate(directory, { names: [], addresses: ['127.0.0.1'] });
   setDefaultCACertificates([...defaultAuthorities, server.ca]);
   const provider = await startProfile(
@@ -250,6 +251,11 @@ test('a client authenticates by its certificate in the TLS connection', async (t
     },
   );
   t.after(() => provider.stop());
+  return provider;
+}
+
+test('a client authenticates by its certificate in the TLS connection', async (t) => {
+  const provider = await startCertifiedBank(t);
   await done('POST', '/providers', {
     name: 'own-mtls',
     definition: definition(provider.origin, 'tls_client_auth'),
@@ -337,4 +343,20 @@ test('a definition with a key has what it needs, and no test credentials', async
   );
   const leaking = '  client_assertion: { key_id: "${credentials.accessToken}" }\n';
   assert.match(await fault(definition(at, 'private_key_jwt', leaking)), /a credential is not allowed/);
+});
+
+test('a certificate that expires later stops the refreshes, and the integration shows it', async (t) => {
+  const provider = await startCertifiedBank(t);
+  await done('POST', '/providers', {
+    name: 'own-expiring',
+    definition: definition(provider.origin, 'tls_client_auth'),
+  });
+  assert.equal((await integrate('own-expiring', client.secret)).status, 200);
+  const { id = '' } = await connect('own-expiring');
+  assert.equal((await refresh('own-expiring', id)).status, 200);
+  await trellis.advance(3 * 86_400);
+  const refused = await refresh('own-expiring', id);
+  assert.equal(refused.status, 424, refused.text);
+  const shown = await done('GET', '/integrations/own-expiring');
+  assert.match(JSON.stringify(shown), /client_refused/);
 });

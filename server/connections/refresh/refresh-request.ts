@@ -97,7 +97,8 @@ export function createSendRefresh(given: {
       });
       if (!isSent && outcome.ok)
         return confirmed(connection, { outcome, secret: token, fetch, signal: ended.signal });
-      return isSent ? outcome : undefined;
+      // Without a request, the outcome is a fault of the client's own key, such as an expired certificate.
+      return isSent || !ended.signal.aborted ? outcome : undefined;
     } finally {
       isAnswered = true;
       clearTimeout(end);
