@@ -34,7 +34,7 @@ export type Schemas = {
   ConnectByApiKeyRequest: { apiKey: string };
   ConnectByAwsKeyRequest: { access_key_id: string; secret_access_key: string; session_token?: string };
   ConnectByAwsRoleRequest: { access_key_id?: string; secret_access_key?: string };
-  ConnectByClientRequest: { client_id?: string; client_secret?: string };
+  ConnectByClientRequest: { client_id?: string; client_secret?: string; client_certificate?: string };
   ConnectByPasswordRequest: { username: string; password: string };
   ConnectByPrivateKeyRequest: { issuerId?: string; privateKeyId?: string; privateKey?: string };
   ConnectChoice: { integration_id: string; unique_key: string; display_name: string; provider_display_name: string; logo: string; test: boolean; auth_mode: "OAUTH2" | "OAUTH1" | "OAUTH2_CC" | "API_KEY" | "BASIC" | "JWT" | "TWO_STEP" | "AWS_SIGV4" | "AWS_ROLE" | "NONE"; form_path: string | null; docs_connect: string | null; account: { email: string; rule: "same" | "replaceable" | "end_user" } | null; scopes: (Schemas['Scope'])[]; adds_scopes: boolean; fields: (Schemas['ConnectField'])[] };

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, type TestContext, test } from 'node:test';
+import { makeSelfSigned } from '../../test/support/certificate.ts';
 import { type ClientCredentials, clientCredentials } from './client-credentials.ts';
 import { ownClientOf, renewalOf } from './modes.ts';
 import { placeCredentials } from './place.ts';
@@ -234,7 +235,8 @@ describe('imported client credentials', () => {
       [{ client_id: 1, client_secret: 's' }, 'client_id'],
       [{ client_id: 'i', client_secret: 's', token: 'a\nb' }, 'token'],
       [{ client_id: 'i', client_secret: 's', expires_at: 'soon' }, 'expires_at'],
-      [{ client_id: 'i', client_secret: 's', client_certificate: 'c' }, undefined],
+      [{ client_id: 'i', client_secret: 's', certificate: 'c' }, undefined],
+      [{ client_certificate: 'c' }, 'client_id'],
     ] as const) {
       const { error } = read(given);
       assert.deepEqual(error?.issues[0]?.path[0], field, JSON.stringify(given));
@@ -258,5 +260,15 @@ describe('imported client credentials', () => {
     const { headers } = placeCredentials({ definition, credentials: { ...own, token: 'at' }, values: {} });
     assert.equal(headers.Authorization, 'Bearer at');
     assert.throws(() => placeCredentials({ definition, credentials: own, values: {} }), /lacks a value/);
+  });
+
+  test('are not sent with a certificate that has expired', async (t) => {
+    const { definition } = await provider(t, json(granted));
+    const { cert, key } = makeSelfSigned();
+    const credentials = { ...own, token: 'at', client_certificate: cert + key };
+    const place = () => placeCredentials({ definition, credentials, values: {} }).clientCertificate;
+    assert.equal(place()?.cert.trim(), cert.trim());
+    t.mock.timers.enable({ apis: ['Date'], now: Date.now() + 3 * 86_400_000 });
+    assert.throws(place, { code: 'connection_needs_reauth', message: /expired on/ });
   });
 });

@@ -2,12 +2,16 @@
  * Client credentials (RFC 6749 §4.4): a client gets tokens by its ID and secret alone. The client is the connection's
  * own, or else the integration's.
  *
+ * With `client_certificate` among the `credentials` of the definition, each connection has a certificate besides, which is
+ * presented in every TLS connection to the provider.
+ *
  * There is no grant apart from the client, so the owner of the client determines the owner of a fault. There is no
  * refresh either: a token is renewed by a request for another token.
  */
 import * as oauth from 'oauth4webapi';
 import { z } from 'zod';
-import { clientKeyFault, clientKeyRuleFaults } from './client-key.ts';
+import type { ProviderDefinition } from '../providers/definition.ts';
+import { certificateFault, clientKeyFault, clientKeyRuleFaults, hasClientKey } from './client-key.ts';
 import type { RenewableMode } from './mode.ts';
 import {
   clientSecretText,
@@ -42,6 +46,8 @@ export type ClientCredentials = {
   /** The connection's own client: both fields or none. */
   readonly client_id?: string;
   readonly client_secret?: string;
+  /** The private key and the certificate, in PEM, of the connection's own client. */
+  readonly client_certificate?: string;
   /** The provider's last response, unchanged. */
   readonly raw: JsonObject;
 };
@@ -51,22 +57,28 @@ const importSchema = z
     type: z.literal('OAUTH2_CC'),
     client_id: clientText.optional(),
     client_secret: clientSecretText.optional(),
+    client_certificate: z.string().max(16_384).optional(),
     token: tokenText.optional(),
     expires_at: expiryText.optional(),
     raw: z.record(z.string(), z.json()).optional(),
   })
   .superRefine((given, context) => {
     const [id, secret] = [given.client_id, given.client_secret];
+    if (given.client_certificate && id === undefined)
+      context.addIssue({ code: 'custom', path: ['client_id'], message: 'is required with a certificate' });
     if ((id === undefined) === (secret === undefined)) return;
     const path = [id === undefined ? 'client_id' : 'client_secret'];
     context.addIssue({ code: 'custom', path, message: 'requires the other field: send both or neither' });
   })
-  .transform(({ type, client_id, client_secret, token, expires_at, raw }): ClientCredentials => {
+  .transform(({ type, client_certificate, ...others }): ClientCredentials => {
+    const { client_id, client_secret, token, expires_at, raw } = others;
     const given = { ...(token !== undefined && { token }), ...(expires_at !== undefined && { expires_at }) };
     return {
       type,
       ...given,
       ...(client_id !== undefined && client_secret !== undefined && { client_id, client_secret }),
+      // An optional field of a form may be empty.
+      ...(client_certificate && { client_certificate }),
       raw: (raw as JsonObject | undefined) ?? given,
     };
   });
@@ -93,6 +105,7 @@ export const clientCredentials: RenewableMode<ClientCredentials> = {
     fields: {
       client_id: { secret: false, required: true },
       client_secret: { secret: true, required: true },
+      client_certificate: { secret: true, ifDeclared: true },
     },
   },
   importSchema,
@@ -100,13 +113,23 @@ export const clientCredentials: RenewableMode<ClientCredentials> = {
   templateValues: ({ token = '', client_id = '' }) => ({ accessToken: token, clientId: client_id }),
   // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of the service
   placement: [{ in: 'header', name: 'Authorization', value: 'Bearer ${credentials.accessToken}' }],
-  credentialFaults: ({ client_secret }, definition) => {
-    const message = client_secret === undefined ? undefined : clientKeyFault(client_secret, definition);
-    return message === undefined ? [] : [{ path: ['client_secret'], message }];
+  certificateOf: ({ client_certificate }) => client_certificate,
+  credentialFaults: ({ client_secret, client_certificate }, definition) => {
+    const ofSecret = client_secret === undefined ? undefined : clientKeyFault(client_secret, definition);
+    const ofCertificate = enteredCertificateFault(client_certificate, definition);
+    return [
+      ...(ofSecret === undefined ? [] : [{ path: ['client_secret'], message: ofSecret }]),
+      ...(ofCertificate === undefined ? [] : [{ path: ['client_certificate'], message: ofCertificate }]),
+    ];
   },
-  clientSecretFault: clientKeyFault,
-  definitionFaults: ({ token, authorization, sandbox }) => {
+  clientSecretFault: (secret, definition) =>
+    definition.credentials.client_certificate === undefined
+      ? clientKeyFault(secret, definition)
+      : 'is entered with each connection, since it belongs to the certificate of the connection',
+  definitionFaults: ({ token, authorization, sandbox, credentials }) => {
     const faults: [string[], string][] = clientKeyRuleFaults({ token, sandbox });
+    if (credentials.client_certificate !== undefined)
+      faults.push(...certificateRuleFaults({ token, sandbox, credentials }));
     if (token === undefined) faults.push([['token'], 'an OAUTH2_CC provider needs it']);
     if (authorization !== undefined)
       faults.push([['authorization'], 'an OAUTH2_CC provider sends nobody there']);
@@ -119,10 +142,14 @@ export const clientCredentials: RenewableMode<ClientCredentials> = {
     grantType: 'client_credentials',
     accessTokenOf: ({ token }) => token,
     secretOf: ({ client_id }) => client_id ?? '',
-    ownClientOf: ({ client_id, client_secret }) =>
+    ownClientOf: ({ client_id, client_secret, client_certificate }) =>
       client_id === undefined || client_secret === undefined
         ? undefined
-        : { clientId: client_id, clientSecret: client_secret },
+        : {
+            clientId: client_id,
+            clientSecret: client_secret,
+            ...(client_certificate !== undefined && { certificate: client_certificate }),
+          },
     request: ({ credentials, ...context }) =>
       requestToken({ ...context, isOwnClient: credentials.client_id !== undefined }),
     after: (tokens, { previous }) => credentialsAfter(tokens, previous),
@@ -133,6 +160,34 @@ export const clientCredentials: RenewableMode<ClientCredentials> = {
     }),
   },
 };
+
+function enteredCertificateFault(
+  text: string | undefined,
+  { credentials: { client_certificate: field } }: ProviderDefinition,
+): string | undefined {
+  if (text !== undefined)
+    return field === undefined ? 'is not a field of this provider' : certificateFault(text);
+  return field?.required ? 'is required' : undefined;
+}
+
+/** What a definition lacks for the certificates of its connections: the path, and a message. */
+function certificateRuleFaults({
+  token,
+  sandbox,
+  credentials,
+}: Pick<ProviderDefinition, 'token' | 'sandbox' | 'credentials'>): [path: string[], message: string][] {
+  const faults: [string[], string][] = [];
+  const { client_id: id, client_secret: secret, client_certificate: certificate } = credentials;
+  if (!certificate?.secret || !certificate.multiline)
+    faults.push([['credentials', 'client_certificate'], 'must be `secret` and `multiline`']);
+  if (id === undefined || secret === undefined)
+    faults.push([['credentials'], 'must also have `client_id` and `client_secret`']);
+  if (hasClientKey(token))
+    faults.push([['token', 'auth_method'], 'must use a shared secret beside the certificate']);
+  if (sandbox !== undefined)
+    faults.push([['sandbox'], 'requests no certificate, so test credentials are impossible']);
+  return faults;
+}
 
 /**
  * Requests a token by the client alone. Throws TemplateError, and AppError when the address may not be reached. A

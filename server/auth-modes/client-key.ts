@@ -37,10 +37,14 @@ export function clientKeyFault(
   now = new Date(),
 ): string | undefined {
   if (token === undefined || !hasClientKey(token)) return undefined;
-  const read =
-    token.auth_method === 'tls_client_auth'
-      ? readCertified(secret, now)
-      : readAssertionKey(secret, { token, now });
+  if (token.auth_method === 'tls_client_auth') return certificateFault(secret, now);
+  const read = readAssertionKey(secret, { token, now });
+  return 'fault' in read ? read.fault : undefined;
+}
+
+/** What is wrong with the PEM text of a private key and its certificate; undefined: nothing. */
+export function certificateFault(text: string, now = new Date()): string | undefined {
+  const read = readCertified(text, now);
   return 'fault' in read ? read.fault : undefined;
 }
 
@@ -85,9 +89,9 @@ export function privateKeyJwt(
   };
 }
 
-/** The certificate of `tls_client_auth`. Throws UnusableClientKeyError. */
-export function clientCertificate(secret: string, now: Date): ClientCertificate {
-  const read = readCertified(secret, now);
+/** The certificate in the PEM text of a private key and its certificate. Throws UnusableClientKeyError. */
+export function clientCertificate(text: string, now: Date): ClientCertificate {
+  const read = readCertified(text, now);
   if ('fault' in read) throw new UnusableClientKeyError(read.fault);
   return {
     key: read.signing.key.export({ type: 'pkcs8', format: 'pem' }).toString(),

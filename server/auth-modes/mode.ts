@@ -45,6 +45,8 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
       client: Pick<OAuthClient, 'clientId' | 'clientSecret'> | undefined;
     },
   ): Signer;
+  /** The private key and the certificate, in PEM, of the TLS connections to the provider; undefined: none. */
+  certificateOf?(credentials: C): string | undefined;
   /** Where a request carries the credentials if the definition has no placement. */
   readonly placement: ProviderDefinition['placement'];
   /** As `GET /connections/{id}` shows them, without the secrets that renew them. */
@@ -152,7 +154,7 @@ export type Renewal<C> = {
    */
   secretOf(credentials: C): string | undefined;
   /** The connection's own OAuth client; undefined if it uses the integration's. */
-  ownClientOf(credentials: C): { clientId: string; clientSecret: string } | undefined;
+  ownClientOf(credentials: C): Omit<OAuthClient, 'scopes'> | undefined;
   /** Requests another token, or makes one. Throws TemplateError, and AppError when the address may not be reached. */
   request(context: OAuthContext & Network & { credentials: C; secret: string }): Promise<TokenOutcome>;
   /** The credentials to store after a request with `secret` has returned these tokens. */

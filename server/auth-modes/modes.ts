@@ -10,6 +10,7 @@ import type { AuthMode, RenewableMode, Renewal } from './mode.ts';
 import { none } from './none.ts';
 import { oauth1 } from './oauth1.ts';
 import { oauth2 } from './oauth2-credentials.ts';
+import type { OAuthClient } from './oauth2-request.ts';
 import { twoStep } from './two-step.ts';
 
 const shipped = [
@@ -66,8 +67,6 @@ export function refreshTokenOf(credentials: Credentials): string | undefined {
 }
 
 /** The connection's own OAuth client; undefined if it has none. */
-export function ownClientOf(
-  credentials: Credentials,
-): { clientId: string; clientSecret: string } | undefined {
+export function ownClientOf(credentials: Credentials): Omit<OAuthClient, 'scopes'> | undefined {
   return isRenewable(credentials) ? renewalOf(credentials).ownClientOf(credentials) : undefined;
 }

@@ -29,6 +29,8 @@ export type OAuthClient = {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly scopes: readonly string[];
+  /** The private key and the certificate, in PEM, that the client presents besides; absent: none. */
+  readonly certificate?: string;
 };
 
 /** Of every request: the endpoints, the values for their placeholders, and the client. */
@@ -153,16 +155,18 @@ function assertionTexts({ client_assertion: rules }: ReturnType<typeof tokenSect
   };
 }
 
-/** The `fetch` of a request by the client: with its certificate if that authenticates it. A certificate may have expired. */
+/** The `fetch` of a request by the client: with its certificate if it has one, which may have expired. */
 export function clientFetch({
   definition,
   client,
   fetch,
   now,
 }: OAuthContext & Network): { fetch: Fetch } | { fault: TokenFault } {
-  if (tokenSection(definition).auth_method !== 'tls_client_auth') return { fetch };
+  const isSecret = tokenSection(definition).auth_method === 'tls_client_auth';
+  const text = isSecret ? client.clientSecret : client.certificate;
+  if (text === undefined) return { fetch };
   try {
-    const certificate = clientCertificate(client.clientSecret, now ?? new Date());
+    const certificate = clientCertificate(text, now ?? new Date());
     return { fetch: (url, init) => fetch(url, { ...init, clientCertificate: certificate }) };
   } catch (error) {
     return { fault: tokenFaultOf(error, { definition, client, seen: undefined }) };

@@ -1,7 +1,9 @@
 /**
- * Puts a connection's credentials on a request: for the proxy, the connect pages and the verification. Pure. The
- * definition's `placement` says where they go, else the mode's own.
+ * Puts a connection's credentials on a request: for the proxy, the connect pages and the verification. Pure, except
+ * that a certificate may have expired. The definition's `placement` says where they go, else the mode's own.
  */
+import { AppError } from '../errors.ts';
+import type { ClientCertificate } from '../outbound/outbound.ts';
 import { credentialHeaderFault, isUnsendable } from '../providers/credential-header.ts';
 import { type ProviderDefinition, templateFields } from '../providers/definition.ts';
 import {
@@ -14,6 +16,7 @@ import {
   TemplateError,
   type TemplateValues,
 } from '../providers/template.ts';
+import { clientCertificate, UnusableClientKeyError } from './client-key.ts';
 import type { Signer } from './mode.ts';
 import { type Credentials, modeNamed } from './modes.ts';
 import type { OAuthClient } from './oauth2-request.ts';
@@ -27,6 +30,8 @@ export type Placed = {
   readonly signer?: Signer;
   /** A field of the body, with its unescaped value; absent if there is none. */
   readonly body?: { readonly name: string; readonly value: string };
+  /** Presented in the TLS connection; absent: none. */
+  readonly clientCertificate?: ClientCertificate;
 };
 
 /** A whole request of the connection, with its credentials. */
@@ -43,9 +48,27 @@ type Connection = {
 
 /**
  * The definition's fixed headers and the credentials. Throws TemplateError naming the field that is missing, does not
- * fit into a header, or names a header that may not carry credentials; the message does not contain the value.
+ * fit into a header, or names a header that may not carry credentials; the message does not contain the value. Throws
+ * `connection_needs_reauth` (424) if the certificate of the connection has expired.
  */
 export function placeCredentials(connection: Connection): Placed {
+  const certificate = certificateIn(connection);
+  const placed = placedInRequest(connection);
+  return certificate === undefined ? placed : { ...placed, clientCertificate: certificate };
+}
+
+function certificateIn({ credentials }: Connection): ClientCertificate | undefined {
+  const text = modeNamed(credentials.type).certificateOf?.(credentials);
+  try {
+    return text === undefined ? undefined : clientCertificate(text, new Date());
+  } catch (error) {
+    if (!(error instanceof UnusableClientKeyError)) throw error;
+    const message = `The private key of this connection ${error.reason}: its user needs to enter another.`;
+    throw new AppError('connection_needs_reauth', message, { cause: error });
+  }
+}
+
+function placedInRequest(connection: Connection): Placed {
   const { definition, credentials } = connection;
   const mode = modeNamed(credentials.type);
   const values = allValues(connection);

@@ -96,9 +96,10 @@ async function statusOf(
 ): Promise<number | undefined> {
   const over = new AbortController();
   try {
-    const { method, url } = request;
+    const { method, url, clientCertificate } = request;
     const response = await fetch(url, {
       method,
+      clientCertificate,
       headers: await signedHeaders(request),
       redirect: 'manual',
       signal: AbortSignal.any([over.signal, AbortSignal.timeout(timeoutMs)]),

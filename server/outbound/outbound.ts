@@ -34,6 +34,8 @@ export type OutboundCall = {
   body: Buffer | Readable | null;
   /** Whether the integration has test credentials: only such calls may reach the sandbox. */
   isTest: boolean;
+  /** Sent if the server requests one. No call with another certificate, or with none, uses the same TLS connection. */
+  clientCertificate?: ClientCertificate | undefined;
   /** The time limits for the response's head, and then for each part of the body. */
   headersTimeoutMs: number;
   bodyIdleTimeoutMs: number;
@@ -49,7 +51,7 @@ type FetchInit = {
   redirect: 'manual';
   signal: AbortSignal;
   /** Sent if the server requests one (RFC 8446 §4.4.2). Such a request has a connection of its own. */
-  clientCertificate?: ClientCertificate;
+  clientCertificate?: ClientCertificate | undefined;
 };
 type FetchResponse = {
   readonly status: number;
@@ -112,6 +114,9 @@ type Resolve = (
 const connectTimeoutMs = 120_000;
 /** A larger header section is an error of the provider. */
 const maxHeaderBytes = 64 * 1024;
+/** The pools of connections with a certificate that are kept for further calls, and how long after the last call. */
+const maxCertifiedPools = 200;
+const certifiedIdleMs = 60_000;
 
 /** To be closed when the service stops. */
 export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Settings): Outbound {
@@ -126,8 +131,10 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       agentBy(guardedConnector({ allow, purpose, proxy, resolve })),
     ]),
   );
-  /** The agents of requests with a certificate, each for one request. */
-  const certified = new Set<Agent>();
+  /** The pools of calls with a certificate, by origin and certificate, the least recently used first. */
+  const certified = new Map<string, { pool: Dispatcher; idle: NodeJS.Timeout }>();
+  /** Pools of calls with a certificate that get no further call. */
+  const closing = new Set<Dispatcher>();
   // A separate agent, so that no other call gets an open socket of the sandbox from the pool.
   const toSandbox = agentBy(unguardedConnector());
   const isSandbox = sandbox === undefined ? () => false : sameHostAs(new URL(sandbox.origin));
@@ -146,6 +153,40 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       );
     }
     return isTest && origin === sandbox?.origin ? toSandbox : own;
+  }
+
+  function poolWith(
+    clientCertificate: ClientCertificate,
+    { origin, purpose }: { origin: string; purpose: OutboundPurpose },
+  ): Dispatcher {
+    const connect = guardedConnector({ allow, purpose, proxy, resolve, clientCertificate });
+    return connections.factoryBy(connect)(origin, options);
+  }
+
+  /** The pool of all calls with this certificate to this origin. */
+  function sharedPool(certificate: ClientCertificate, origin: string): Dispatcher {
+    const key = origin + certificate.key + certificate.cert;
+    const known = certified.get(key);
+    const pool = known?.pool ?? poolWith(certificate, { origin, purpose: 'providers' });
+    const idle = known?.idle.refresh() ?? setTimeout(() => drop(key), certifiedIdleMs).unref();
+    certified.delete(key);
+    certified.set(key, { pool, idle });
+    const [oldest = key] = certified.keys();
+    if (certified.size > maxCertifiedPools) drop(oldest);
+    return pool;
+  }
+
+  function drop(key: string): void {
+    const { pool, idle } = certified.get(key)!;
+    clearTimeout(idle);
+    certified.delete(key);
+    closeAfterCalls(pool);
+  }
+
+  /** Closes when its calls have ended, with their bodies. */
+  function closeAfterCalls(pool: Dispatcher): void {
+    closing.add(pool);
+    void pool.close().finally(() => closing.delete(pool));
   }
 
   async function fetchBy(
@@ -178,18 +219,15 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       },
     };
     signal.addEventListener('abort', giveUp);
-    let agent = agentFor({ origin, path, isTest }, purpose);
-    if (clientCertificate !== undefined) {
-      agent = agentBy(guardedConnector({ allow, purpose, proxy, resolve, clientCertificate }));
-      certified.add(agent);
-    }
+    const shared = agentFor({ origin, path, isTest }, purpose);
+    const own = clientCertificate && poolWith(clientCertificate, { origin, purpose });
     try {
-      const response = await agent.request(options);
+      const asked = (own ?? shared).request(options);
+      if (own !== undefined) closeAfterCalls(own);
+      const response = await asked;
       return { status: response.statusCode, headers: namedHeaders(response.headers), body: response.body };
     } finally {
       signal.removeEventListener('abort', giveUp);
-      // Closes when the body has been read.
-      if (certified.has(agent)) void agent.close().finally(() => certified.delete(agent));
     }
   }
 
@@ -206,7 +244,12 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
           bodyTimeout: call.bodyIdleTimeoutMs,
           waiting: handler,
         };
-        agentFor(call, 'providers').dispatch(options, handler);
+        const shared = agentFor(call, 'providers');
+        const { clientCertificate: certificate } = call;
+        // After `close`, no pool is made.
+        const isShared = certificate === undefined || shared.destroyed;
+        const dispatcher = isShared ? shared : sharedPool(certificate, call.origin);
+        dispatcher.dispatch(options, handler);
       } catch (error) {
         handler.onResponseError?.(neverStarted, error as Error);
       }
@@ -230,8 +273,9 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
       if (!isReachable) throw refusal(host);
     },
     async close() {
+      for (const key of certified.keys()) drop(key);
       const destroyed = Promise.all(
-        [...guarded.values(), ...certified, toSandbox].map((agent) => agent.destroy()),
+        [...guarded.values(), ...closing, toSandbox].map((dispatcher) => dispatcher.destroy()),
       );
       connections.giveUpAll();
       await destroyed;

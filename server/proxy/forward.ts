@@ -211,6 +211,7 @@ class Forwarding implements RelayEvents {
       method,
       body: this.#message?.body ?? this.#body?.content ?? null,
       isTest,
+      clientCertificate: this.#attempt.placed.clientCertificate,
       headersTimeoutMs: timeouts.headersMs,
       bodyIdleTimeoutMs: timeouts.bodyIdleMs,
     };

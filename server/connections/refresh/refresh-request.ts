@@ -125,12 +125,12 @@ async function confirmed(
   const { provider: definition, client } = integration;
   const request = verificationRequest({ definition, credentials, values, client });
   if (request === undefined) return outcome;
-  const { method, url } = request;
+  const { method, url, clientCertificate } = request;
   const headers = await signedHeaders(request);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, network.signal, AbortSignal.timeout(confirmMs)]);
   const answer = await network
-    .fetch(url, { method, headers, redirect: 'manual', signal })
+    .fetch(url, { method, headers, clientCertificate, redirect: 'manual', signal })
     .catch(() => undefined);
   // The body is not used, and it may never end.
   over.abort();

@@ -230,6 +230,7 @@ async function call(
         ...(content && { 'content-type': 'application/json' }),
       },
       ...(content && { body: content }),
+      clientCertificate: placed.clientCertificate,
       redirect: 'manual',
       signal,
     });
