@@ -23,15 +23,18 @@ export function linesFrom(
   return exportedLines({ db, reading, environments: [environment], onProgress: () => {}, ...more }, {});
 }
 
-/** The bytes of such a file; each with another number is another one. */
-export async function bytesFrom(of: Installation, more: Exported & { number: number }): Promise<Buffer> {
+/** The bytes of such a file, or of one with these lines; each with another number is another one. */
+export async function bytesFrom(
+  of: Installation,
+  more: Exported & { number: number; lines?: AsyncIterable<Buffer> },
+): Promise<Buffer> {
   const { number, hasRecords, hasApiKeys, now } = more;
   const given = {
     id: `00000000-0000-4000-8000-${String(number).padStart(12, '0')}`,
     made_at: now.toISOString(),
     contents: { environments: ['prod'], records: hasRecords, api_keys: hasApiKeys },
   };
-  const lines = linesFrom(of, { hasRecords, hasApiKeys, now });
+  const lines = more.lines ?? linesFrom(of, { hasRecords, hasApiKeys, now });
   return Buffer.concat(await Array.fromAsync(seal(lines, { given, passphrase, cost })));
 }
 

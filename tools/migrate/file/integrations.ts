@@ -20,11 +20,11 @@ import type { EntryOf } from './entries.ts';
  * made.
  */
 
-/** `definitions` are those of the file. */
+/** `definitions` are those of the file; undefined: it cannot be used here. */
 type Target<EnvironmentId> = {
   environmentId: EnvironmentId;
   reading: IntegrationReading;
-  definitions: ReadonlyMap<string, ProviderDefinition>;
+  definitions: ReadonlyMap<string, ProviderDefinition | undefined>;
 };
 
 /** Plans an integration; nothing is changed. `environmentId` is undefined if the environment is not here yet. */
@@ -52,6 +52,14 @@ export async function planIntegration(
       `This installation has no provider "${provider}". Copy its definition from the source (docs/guides/providers.md).`,
     );
   // As with other settings: credentials of the file may only be sent where its definition says.
+  const isOfEnvironment = here !== reading.catalog.find(provider);
+  if (here !== undefined && given === undefined && (isOfEnvironment || definitions.has(provider)))
+    return planned(
+      'skipped',
+      'definition_differs',
+      `The file has no definition of "${provider}" that can be used here, so credentials could be sent to another address. ` +
+        'Make both definitions the same, or give one of them another name.',
+    );
   if (here !== undefined && given !== undefined && !hasSameDestinations(here, given))
     return planned(
       'skipped',

@@ -1,5 +1,6 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: definitions have such templates
 import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
 import { afterEach, beforeEach, test } from 'node:test';
 import { insertConnection } from '../../../server/connections/store/save.ts';
 import { createIntegration } from '../../../server/integrations/store.ts';
@@ -9,7 +10,7 @@ import {
 } from '../../../server/providers/environment-definitions.ts';
 import { type Installation, openInstallation, outcomesOf } from '../migrate.fixture.ts';
 import type { Report } from '../report.ts';
-import type { EntryOf } from './entries.ts';
+import { type EntryInput, type EntryOf, lineOf } from './entries.ts';
 import { bytesFrom, linesFrom, takeFile, withFile } from './file.fixture.ts';
 import { importProvider } from './providers.ts';
 import { tryFile } from './run.ts';
@@ -133,4 +134,27 @@ test('a definition whose name integrations here use already is not created', asy
   const report = await take(await exported());
   assert.match(report.next_steps.join(), /"own-crm" was not created\. The name is in use by left/);
   assert.deepEqual(reasonsOf(report), ['unknown_provider']);
+});
+
+test('credentials of a file whose definition cannot be used are not sent where the definition here says', async () => {
+  await define(there, crm('crm.example'));
+  await connect(there);
+  await define(here, crm('other.example'));
+  const contents = { hasRecords: false, hasApiKeys: false, now: at };
+  const entries = (await Array.fromAsync(linesFrom(there, contents))).map(
+    (line) => JSON.parse(line.toString()) as EntryInput,
+  );
+  const ofAnotherVersion = entries.map((entry) =>
+    entry.kind === 'provider' ? { ...entry, content: { ...entry.content, of_another_version: 1 } } : entry,
+  );
+  // As of a definition in the operator's folder of the source.
+  const without = entries
+    .filter(({ kind }) => kind !== 'provider')
+    .map((entry) => (entry.kind === 'end' ? { ...entry, counts: { ...entry.counts, provider: 0 } } : entry));
+  for (const [number, changed] of [ofAnotherVersion, without].entries()) {
+    const bytes = await bytesFrom(there, { ...contents, number, lines: Readable.from(changed.map(lineOf)) });
+    for (const report of [await dryRun(bytes), await take(bytes)])
+      assert.deepEqual(reasonsOf(report), ['definition_differs']);
+    assert.equal(await here.find('crm', 'ada'), undefined);
+  }
 });

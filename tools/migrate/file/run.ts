@@ -114,7 +114,7 @@ export async function tryFile(
   const names = new Set((await listEnvironments(db)).map(({ name }) => name));
   const reports: Report[] = [];
   let environmentId: number | undefined;
-  let definitions = new Map<string, ProviderDefinition>();
+  let definitions = new Map<string, ProviderDefinition | undefined>();
   for await (const line of linesOf(file.read())) {
     // There may be many records, and they are not in the report.
     if (line.subarray(0, 16).toString() === '{"kind":"record"') continue;
@@ -129,7 +129,7 @@ export async function tryFile(
       definitions = new Map();
     } else if (report !== undefined && entry.kind === 'provider') {
       const { read, step } = await planProvider(db, entry, { environmentId, reading });
-      if (read !== undefined) definitions.set(entry.name, read.definition);
+      definitions.set(entry.name, read?.definition);
       if (step !== undefined) report.next_steps.push(step);
     } else if (report !== undefined && entry.kind === 'integration')
       report.integrations.push(await planIntegration(db, entry, { environmentId, reading, definitions }));
@@ -178,7 +178,7 @@ class EnvironmentRun {
   readonly #environment: EnvironmentImport;
   readonly #from: ImportRun;
   readonly #report: Report;
-  readonly #definitions = new Map<string, ProviderDefinition>();
+  readonly #definitions = new Map<string, ProviderDefinition | undefined>();
   readonly #integrations = new Map<string, Integration>();
   readonly #failed: FailedDataset[] = [];
   readonly #hasRecords: boolean;
@@ -284,7 +284,7 @@ class EnvironmentRun {
 
   async #importProvider(entry: EntryOf<'provider'>): Promise<void> {
     const { read, step } = await importProvider(this.#environment, entry, this.#run.reading);
-    if (read !== undefined) this.#definitions.set(entry.name, read.definition);
+    this.#definitions.set(entry.name, read?.definition);
     this.#addStep(step);
   }
 
