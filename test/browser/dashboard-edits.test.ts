@@ -222,6 +222,28 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     }
   });
 
+  test('the Back button while the code is loaded shows no rows of the former environment', async () => {
+    const { baseUrl } = dashboard.trellis;
+    const rowsIn = (environment: string) => `${baseUrl}/app/${environment}/connections`;
+    await page.goto(rowsIn('prod'));
+    await page.getByText('Add an integration first').waitFor();
+    await page.getByRole('button', { name: 'Environment: prod' }).click();
+    await page.getByRole('menuitem', { name: 'dev' }).click();
+    await page.waitForURL(rowsIn('dev'));
+    const release = await holdCalls(page, '**/assets/*.js');
+    await page.reload({ waitUntil: 'commit' });
+    await page.locator('.shell-rows li', { hasText: 'alice' }).waitFor();
+    await page.goBack({ waitUntil: 'commit' });
+    await page.waitForURL(rowsIn('prod'), { waitUntil: 'commit' });
+    await release();
+    const main = page.getByRole('main');
+    await main
+      .getByText(/^(alice|Add an integration first)$/)
+      .first()
+      .waitFor();
+    assert.equal(await main.getByText('alice').count(), 0);
+  });
+
   test('lists are compressed for the dashboard, and not for keys', async () => {
     const of = { provider_config_key: 'key', connection_id: 'alice' };
     await stored('POST', '/connections/metadata', { ...of, metadata: { long: 'x'.repeat(2_000) } });

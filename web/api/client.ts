@@ -72,7 +72,7 @@ export async function request(route: string, given: UntypedCall = {}): Promise<R
   if (given.environment !== undefined) headers.set(environmentHeader(), given.environment);
   if (given.body !== undefined) headers.set('content-type', 'application/json');
   const url = path + searchOf(given.query);
-  const early = method === 'GET' ? takeEarly(url) : undefined;
+  const early = method === 'GET' ? takeEarly(`${given.environment} ${url}`) : undefined;
   const response = await (
     early ??
     fetch(url, {
@@ -91,10 +91,10 @@ export async function request(route: string, given: UntypedCall = {}): Promise<R
 }
 
 /** The response that the document has requested before this code was loaded (`dashboard/index.html`); only once. */
-function takeEarly(url: string): Promise<Response> | undefined {
+function takeEarly(request: string): Promise<Response> | undefined {
   const { early } = globalThis as { early?: Map<string, Promise<Response>> };
-  const response = early?.get(url);
-  early?.delete(url);
+  const response = early?.get(request);
+  early?.delete(request);
   return response;
 }
 
