@@ -10,8 +10,8 @@ type Key = string | number;
  * read, unless it began more than a second ago.
  */
 export class TtlCache<A, V> {
-  readonly #load: (asked: A) => Promise<V>;
-  readonly #keyOf: (asked: A) => Key;
+  readonly #load: (args: A) => Promise<V>;
+  readonly #keyOf: (args: A) => Key;
   readonly #endOf: (value: V) => number;
   readonly #clock: () => number;
   readonly #now: () => number;
@@ -25,8 +25,8 @@ export class TtlCache<A, V> {
    * in ms and monotonic, since a time of day that is set back would keep revoked values.
    */
   constructor(of: {
-    load: (asked: A) => Promise<V>;
-    keyOf: (asked: A) => Key;
+    load: (args: A) => Promise<V>;
+    keyOf: (args: A) => Key;
     endOf?: (value: V) => number;
     now?: () => number;
     clock?: () => number;
@@ -41,23 +41,23 @@ export class TtlCache<A, V> {
   }
 
   /** Returns a cached value without a wait; rejects with the error of `load`. */
-  get(asked: A): V | Promise<V> {
-    return this.known(asked) ?? this.#running(asked) ?? this.reread(asked);
+  get(args: A): V | Promise<V> {
+    return this.known(args) ?? this.#running(args) ?? this.reread(args);
   }
 
   /** The cached value; undefined if it must be read. */
-  known(asked: A): V | undefined {
-    const held = this.#held.get(this.#keyOf(asked));
+  known(args: A): V | undefined {
+    const held = this.#held.get(this.#keyOf(args));
     return held !== undefined && this.#isGood(held) ? held.value : undefined;
   }
 
   /** Reads the value that is stored now; rejects with the error of `load`. */
-  reread(asked: A): Promise<V> {
-    const key = this.#keyOf(asked);
+  reread(args: A): Promise<V> {
+    const key = this.#keyOf(args);
     const until = this.#clock() + ttlMs;
     this.#held.delete(key);
     const isLatest = () => this.#reading.get(key) === reading;
-    const read = this.#load(asked).then(
+    const read = this.#load(args).then(
       (value) => {
         if (isLatest()) {
           this.#reading.delete(key);
@@ -76,8 +76,8 @@ export class TtlCache<A, V> {
   }
 
   /** Later calls read the value again. */
-  forget(asked: A): void {
-    const key = this.#keyOf(asked);
+  forget(args: A): void {
+    const key = this.#keyOf(args);
     this.#held.delete(key);
     // The read may have begun before the change.
     this.#reading.delete(key);
@@ -89,8 +89,8 @@ export class TtlCache<A, V> {
     this.#reading.clear();
   }
 
-  #running(asked: A): Promise<V> | undefined {
-    const running = this.#reading.get(this.#keyOf(asked));
+  #running(args: A): Promise<V> | undefined {
+    const running = this.#reading.get(this.#keyOf(args));
     return running !== undefined && running.until > this.#clock() ? running.read : undefined;
   }
 

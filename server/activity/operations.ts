@@ -149,14 +149,14 @@ export async function getOperation(
   if (operation === undefined)
     throw new AppError('not_found', 'The operation does not exist, or no longer exists.');
   const rows = await db.query<StoredMessage>(
-    `select told.level, told.message, told.details, told.sealed, data_key.wrapped
-     from operation_message as told
+    `select line.level, line.message, line.details, line.sealed, data_key.wrapped
+     from operation_message as line
      left join environment on environment.id = $1
-     left join connection on connection.id = told.connection_id
+     left join connection on connection.id = line.connection_id
      left join data_key
-       on data_key.id = case when told.connection_id is null then environment.data_key else connection.data_key end
-     where told.created_at = $2 and told.operation_id = $3
-     order by told.position`,
+       on data_key.id = case when line.connection_id is null then environment.data_key else connection.data_key end
+     where line.created_at = $2 and line.operation_id = $3
+     order by line.position`,
     [environmentId, at, id],
   );
   return { ...operation, messages: rows.map((row) => shown(row, vault)) };

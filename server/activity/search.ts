@@ -205,13 +205,13 @@ export function fits(filter: OperationFilter, range: { from: Date; to: Date }): 
       or strpos(operation.error_code, lower(${text}::text)) > 0
       or strpos(lower(operation.connection), lower(${text}::text)) > 0
       or exists (
-        select from operation_message as told
+        select from operation_message as line
         where
-          told.created_at = operation.created_at
-          and told.operation_id = operation.id
-          and told.created_at >= ${range.from}
-          and told.created_at < ${range.to}
-          and strpos(lower(told.message || told.details::text), lower(${text}::text)) > 0
+          line.created_at = operation.created_at
+          and line.operation_id = operation.id
+          and line.created_at >= ${range.from}
+          and line.created_at < ${range.to}
+          and strpos(lower(line.message || line.details::text), lower(${text}::text)) > 0
       )
     )`);
   }

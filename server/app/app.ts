@@ -6,7 +6,7 @@ import type { Web } from '../http/pages/static.ts';
 import { type App, createBareHttp } from '../http/server.ts';
 import type { Job } from '../jobs/jobs.ts';
 import { builtWeb } from '../web-build.ts';
-import { type Siblings, tellMetrics } from './figures.ts';
+import { addMetricsRoute, type Siblings } from './figures.ts';
 import { createFunctions, runWhile } from './functions.ts';
 import { listJobs } from './jobs.ts';
 import { createParts, deliverWhile, endParts, type Parts, type PartsDeps } from './parts.ts';
@@ -48,7 +48,7 @@ export async function createApp({
   endParts(app, parts, async () => callers?.keys.settled());
   const functions = createFunctions(app, parts);
   healthRoutes(app, { checks: readyChecks(parts), isStopping: () => isLeaving(app) });
-  tellMetrics(app, parts, { ...functions, siblings });
+  addMetricsRoute(app, parts, { ...functions, siblings });
   if (callers !== undefined) {
     await addRoutes(app, { parts, callers, functions, web, afterConnectionDeleted });
   }

@@ -204,7 +204,7 @@ export type Siblings = {
 };
 
 /** Adds the route; nothing is read before a request. */
-export function tellMetrics(
+export function addMetricsRoute(
   app: App,
   { config, db }: Pick<Parts, 'config' | 'db'>,
   { runner, runtime, siblings }: Pick<Functions, 'runner' | 'runtime'> & { siblings: Siblings | undefined },

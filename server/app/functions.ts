@@ -8,10 +8,10 @@ import { describeHere } from '../functions/deploys/examine.ts';
 import { createShipped } from '../functions/deploys/shipped.ts';
 import { sdkParts } from '../functions/isolation/program.ts';
 import { createRuntime } from '../functions/isolation/runtime.ts';
-import { createOnEvents, createUnsavedConnections, judgeHere } from '../functions/runs/on-event.ts';
+import { createOnEvents, createUnsavedConnections, validateHere } from '../functions/runs/on-event.ts';
 import { resumeSyncsOf } from '../functions/runs/queue.ts';
 import { remoteHandlers } from '../functions/runs/remote-handlers.ts';
-import { describeRemotely, judgeRemotely, runRemotely } from '../functions/runs/remote-runner.ts';
+import { describeRemotely, runRemotely, validateRemotely } from '../functions/runs/remote-runner.ts';
 import { startNewSyncs, startSyncsOf } from '../functions/runs/schedule.ts';
 import { createRunner } from '../functions/runs/worker.ts';
 import { bundleShipped, createFunctionsFolder } from '../functions-folder.ts';
@@ -82,7 +82,7 @@ export function createFunctions(app: App, parts: Parts) {
       : {
           runner,
           describe: describeHere(runtime),
-          judge: judgeHere({ ...executing, candidates, log, now }),
+          validate: validateHere({ ...executing, candidates, log, now }),
         };
   const ownHooks = config.functions.isOn
     ? createOnEvents({
@@ -90,7 +90,7 @@ export function createFunctions(app: App, parts: Parts) {
         log,
         now,
         runner: means.runner,
-        judge: means.judge,
+        validate: means.validate,
         startSyncs: (tx, { connection, at }) => startSyncsOf(tx, { connectionId: connection.id, at }),
         resumeSyncs: (tx, { connection, at }) => resumeSyncsOf(tx, { connectionId: connection.id, at }),
       })
@@ -101,7 +101,7 @@ export function createFunctions(app: App, parts: Parts) {
     runtime,
     watching,
     deploys,
-    judge: means.judge,
+    validate: means.validate,
     hooks: endsChannels(ownHooks, watching),
     actions: createActions({ db, connections: reader, runner: means.runner, now }),
     shipped: createShipped({ ...deploys, log, bundles: bundleShipped }),
@@ -118,17 +118,17 @@ function remoteMeans({ db, vault, now }: Parts) {
   return {
     runner: runRemotely({ db, vault, remoteCalls, now }),
     describe: describeRemotely(remoteCalls),
-    judge: judgeRemotely({ db, vault, remoteCalls }),
+    validate: validateRemotely({ db, vault, remoteCalls }),
   };
 }
 
 /** Runs due work as long as the server listens, serves calls of other nodes, and deploys shipped functions. */
 export function runWhile(app: App, parts: Parts, functions: Functions): void {
   const { config, log, db, vault, reader } = parts;
-  const { runner, runtime, judge, deploys, shipped } = functions;
+  const { runner, runtime, validate, deploys, shipped } = functions;
   app.addHook('onListen', async () => runner.start());
   const desk = createRemoteCallServer(db, {
-    kinds: remoteHandlers({ db, vault, reader, runtime, runner, judge }),
+    kinds: remoteHandlers({ db, vault, reader, runtime, runner, validate }),
     pollMs: config.role === 'worker' ? remoteCallPollMs.worker : remoteCallPollMs.all,
     remainingCapacity(remoteCalls) {
       const { running, waiting } = runtime.counts();

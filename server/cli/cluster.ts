@@ -2,7 +2,7 @@ import { loadConfigWithoutKeys } from '../config/config.ts';
 import { readMigrationState } from '../db/migrate.ts';
 import type { Db } from '../db/pool.ts';
 import { requireNodesSince } from '../nodes/nodes.ts';
-import { judgeCluster, readClusterState } from '../ops/cluster/checks.ts';
+import { checkCluster, readClusterState } from '../ops/cluster/checks.ts';
 import { distribute, isCitus } from '../ops/cluster/distribute.ts';
 import { type ClusterStatus, readClusterStatus } from '../ops/cluster/status.ts';
 import { withDatabase } from './database.ts';
@@ -36,8 +36,8 @@ async function requireReady(db: Db): Promise<void> {
       'The schema is of an earlier version. Start this version once, then run this command again.',
     );
   await requireNodesSince(db, { migration: namesMigration, what: 'records on a cluster' });
-  const { state, says, mend } = judgeCluster(await readClusterState(db));
-  if (state !== 'ok') throw new Error(`${says} ${mend}`);
+  const { state, message, fix } = checkCluster(await readClusterState(db));
+  if (state !== 'ok') throw new Error(`${message} ${fix}`);
 }
 
 /** `trellis cluster status`: exits with 1 if the records are not distributed, or if a worker is not reachable. */

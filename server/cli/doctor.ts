@@ -28,10 +28,10 @@ export async function doctorCommand({ json }: JsonOption): Promise<number> {
   return failed > 0 ? 1 : 0;
 }
 
-function print({ check, state, says, mend }: Finding): void {
+function print({ check, state, message, fix }: Finding): void {
   const mark = styleText(colors[state], state.padEnd(7));
-  console.log(`${mark} ${check.padEnd(20)} ${oneLine(says)}`);
-  if (mend !== undefined) console.log(`${' '.repeat(29)}${styleText('bold', 'fix:')} ${oneLine(mend)}`);
+  console.log(`${mark} ${check.padEnd(20)} ${oneLine(message)}`);
+  if (fix !== undefined) console.log(`${' '.repeat(29)}${styleText('bold', 'fix:')} ${oneLine(fix)}`);
 }
 
 function summary(failed: number, warned: number): string {

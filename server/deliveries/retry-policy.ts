@@ -54,10 +54,10 @@ export function afterPause(
   breaker: Breaker & { readonly pausedUntil: Date | null },
   { requestedPauseMs, nowMs, random }: { requestedPauseMs: number; nowMs: number; random: number },
 ): Breaker {
-  const judged = afterFailure(breaker, { nowMs, random });
+  const next = afterFailure(breaker, { nowMs, random });
   const isPaused = breaker.pausedUntil !== null && breaker.pausedUntil.getTime() > nowMs;
-  if (requestedPauseMs < firstRetryMs && !isPaused) return judged;
-  return { ...breaker, failingSince: judged.failingSince };
+  if (requestedPauseMs < firstRetryMs && !isPaused) return next;
+  return { ...breaker, failingSince: next.failingSince };
 }
 
 /** After an attempt that this node could not send: a probe is repeated at `dueAt`. */

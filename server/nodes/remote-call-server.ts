@@ -148,7 +148,7 @@ function spannedFor<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   const parent = traceparent === null ? undefined : remoteSpanOf({ traceparent });
-  return parent === undefined ? work() : spanned(`errand ${kind}`, { kind: 'server', parent }, work);
+  return parent === undefined ? work() : spanned(`remote_call ${kind}`, { kind: 'server', parent }, work);
 }
 
 /** Deletes calls whose caller's node was killed. */

@@ -12,7 +12,7 @@ import type { Activity } from '../activity/writer.ts';
 import { type Credentials, isRenewable } from '../auth-modes/modes.ts';
 import { apiBase, type Placed, placeCredentials, withQuery } from '../auth-modes/place.ts';
 import type { Brand } from '../brand.ts';
-import { judgeAnswer } from '../connections/health/api-faults.ts';
+import { classifyAnswer } from '../connections/health/api-faults.ts';
 import type { Observer } from '../connections/health/observe.ts';
 import type { CredentialSource } from '../connections/refresh/credentials.ts';
 import { type ConnectionReader, type LiveConnection, templateValues } from '../connections/store/reader.ts';
@@ -304,7 +304,7 @@ export class Exchange {
       for (const part of parts) sample.add(part);
       const sampled = sample.sampled();
       permit?.refused(sampled);
-      const { kind } = judgeAnswer(provider, { ...sampled, body: sampled.body.toString() });
+      const { kind } = classifyAnswer(provider, { ...sampled, body: sampled.body.toString() });
       return kind === 'rate_limited' ? 429 : status;
     };
   }

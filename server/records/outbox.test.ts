@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { placeEntries } from '../../test/support/audit.ts';
 import { isDirect } from '../../test/support/citus.ts';
 import { normal } from '../../test/support/portable-statements.ts';
-import { hearStatements } from '../../test/support/recorder.ts';
+import { onEachStatement } from '../../test/support/recorder.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import { writeAudit } from '../activity/audit.ts';
 import { auditSequence, verifyAudit } from '../activity/audit-chain.ts';
@@ -71,7 +71,7 @@ async function assertWhole(db: Db = bench.db): Promise<void> {
 test('a save, update, delete, tracking and prune changes rows of its dataset alone', async () => {
   const { calls, id } = await fresh();
   const changed = new Set<string>();
-  const end = hearStatements(({ text, values }) => {
+  const end = onEachStatement(({ text, values }) => {
     for (const part of normal(text).split(/; ?/)) {
       const table = /\b(?:insert into|update|delete from|^copy) (\w+)(?= |\b)/.exec(part)?.[1];
       if (table === undefined || / to stdout/.test(part)) continue;
@@ -122,7 +122,7 @@ test('a transaction about records reads and changes the tables of its dataset al
   };
   const touched = new Set<string>();
   const inTransaction = new WeakSet<object>();
-  const end = hearStatements(({ client, text }) => {
+  const end = onEachStatement(({ client, text }) => {
     for (const part of normal(text).split(/; ?/)) {
       if (/^begin/.test(part)) inTransaction.add(client);
       if (/^(commit|rollback)/.test(part)) inTransaction.delete(client);

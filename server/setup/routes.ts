@@ -7,8 +7,6 @@ import type { RouteError } from '../http/openapi/describe.ts';
 import { privateHeaders } from '../http/pages/page.ts';
 import type { App } from '../http/server.ts';
 import {
-  bookBody,
-  bookWire,
   callSetUpAction,
   choiceBody,
   choose,
@@ -20,8 +18,10 @@ import {
   type SetUpAction,
   type SetUpDeps,
   setUpWire,
+  spreadsheetBody,
   spreadsheetsBody,
   spreadsheetsWire,
+  spreadsheetWire,
 } from './sheets.ts';
 
 const ofSession = [{ session: [] }];
@@ -129,11 +129,11 @@ export function setUpRoutes(app: App, { open, ...deps }: SetUpRouteDeps): void {
         description: 'By its link or its ID.',
         security: ofSession,
         errors: [...setUpErrors, ...actionErrors],
-        body: bookBody,
-        response: { 200: z.object({ data: bookWire }) },
+        body: spreadsheetBody,
+        response: { 200: z.object({ data: spreadsheetWire }) },
       },
     },
-    (request, reply) => runAction(request, { reply, name: 'describe-spreadsheet', wire: bookWire }),
+    (request, reply) => runAction(request, { reply, name: 'describe-spreadsheet', wire: spreadsheetWire }),
   );
 
   app.post(

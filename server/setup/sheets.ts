@@ -37,7 +37,7 @@ export const spreadsheetsWire = z.object({
   nextPageToken: z.string().nullable(),
 });
 
-export const bookWire = z.object({
+export const spreadsheetWire = z.object({
   spreadsheetId: z.string(),
   title: z.string(),
   /** The tab to select first. */
@@ -68,7 +68,7 @@ export const spreadsheetsBody = z.strictObject({
   pageToken: z.string().max(4_096).optional(),
 });
 /** A link, or an ID. */
-export const bookBody = z.strictObject({ spreadsheet });
+export const spreadsheetBody = z.strictObject({ spreadsheet });
 export const previewBody = z.strictObject({
   spreadsheet,
   sheetId: sheetId.optional(),
@@ -95,7 +95,7 @@ nameSchemas({
   ChosenSheet: chosenWire,
   SetUp: setUpWire,
   SheetPreview: previewWire,
-  Spreadsheet: bookWire,
+  Spreadsheet: spreadsheetWire,
   SpreadsheetPage: spreadsheetsWire,
 });
 

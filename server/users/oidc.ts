@@ -107,18 +107,19 @@ export function createOidcProvider(given: {
     const server = await discover();
     // Checks issuer, audience, times and nonce (OpenID Connect Core §3.1.3.7), here because the nonce is known here. The token
     // came directly from the token endpoint, so TLS replaces the signature (§3.1.3.7, 6).
-    const judged = await oauth.processAuthorizationCodeResponse(server, client, Response.json(raw), {
+    const validated = await oauth.processAuthorizationCodeResponse(server, client, Response.json(raw), {
       expectedNonce: expectedIdTokenNonce ?? oauth.expectNoNonce,
       requireIdToken: true,
     });
-    const claims = oauth.getValidatedIdTokenClaims(judged);
+    const claims = oauth.getValidatedIdTokenClaims(validated);
     if (claims === undefined) return null;
-    const told = typeof claims.email === 'string' ? claims : await askUserInfo(server, judged, claims.sub);
-    const email = typeof told.email === 'string' ? told.email : undefined;
+    const profile =
+      typeof claims.email === 'string' ? claims : await askUserInfo(server, validated, claims.sub);
+    const email = typeof profile.email === 'string' ? profile.email : undefined;
     // An address that the provider has not verified is not used.
-    if (email === undefined || told.email_verified !== true) return null;
-    const name = asPersonName(typeof told.name === 'string' && told.name !== '' ? told.name : email);
-    return { user: { email, name, emailVerified: true }, data: { ...told, sub: claims.sub } };
+    if (email === undefined || profile.email_verified !== true) return null;
+    const name = asPersonName(typeof profile.name === 'string' && profile.name !== '' ? profile.name : email);
+    return { user: { email, name, emailVerified: true }, data: { ...profile, sub: claims.sub } };
   }
 
   async function askUserInfo(

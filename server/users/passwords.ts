@@ -22,19 +22,19 @@ export type Passwords = {
 export function createPasswords(): Passwords {
   const requests = new AsyncLocalStorage<{ verified?: string }>();
   const inTurn = limitConcurrency(maxAtOnce);
-  let asked = 0;
+  let pending = 0;
 
   async function unlessMany<R>(work: () => Promise<R>): Promise<R> {
-    if (asked >= maxAtOnce + maxWaiting) {
+    if (pending >= maxAtOnce + maxWaiting) {
       throw new AppError('unavailable', 'Too many passwords are being checked. Try again in a few seconds.', {
         retryAfterS: 5,
       });
     }
-    asked += 1;
+    pending += 1;
     try {
       return await inTurn(work);
     } finally {
-      asked -= 1;
+      pending -= 1;
     }
   }
 

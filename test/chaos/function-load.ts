@@ -4,7 +4,7 @@ import { pick, randomOf } from '../long/random.ts';
 import { deployBody, flowConfig } from '../support/functions.ts';
 import type { WirePage } from '../support/records.ts';
 import type { Asked, Calls } from './calls.ts';
-import { judgeMarks, type Marks } from './marks.ts';
+import { compareMarks, type Marks } from './marks.ts';
 import type { Ready } from './provider.ts';
 import { giveUpMs } from './record-load.ts';
 
@@ -261,7 +261,7 @@ export async function openFunctionLoad(
           path: '/records?model=Mark&limit=10000',
           headers: headersOf(account),
         });
-        judgeMarks(
+        compareMarks(
           (page as WirePage).records.map(({ id }) => id),
           found,
         );

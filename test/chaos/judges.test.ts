@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { judgeMarks, type Marks } from './marks.ts';
+import { compareMarks, type Marks } from './marks.ts';
 import { deleted, openModel, pruned, saved, updated } from './record-model.ts';
 
 const state = { version: 1, part: 0, isDeleted: false, isPruned: false };
@@ -37,7 +37,7 @@ test('a write without an answer may stand or not, and the next one that is answe
 test('an attempt that writes after another has begun is an overlap, one that was cut off is none', () => {
   const judged = (...marks: string[]) => {
     const found: Marks = { overlaps: [], attempts: 0, abandoned: 0 };
-    judgeMarks(marks, found);
+    compareMarks(marks, found);
     return found;
   };
   assert.deepEqual(judged('a:begin', 'a:end', 'b:begin', 'b:end'), {

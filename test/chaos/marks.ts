@@ -2,7 +2,7 @@
 export type Marks = { overlaps: string[]; attempts: number; abandoned: number };
 
 /** Adds what is found in the marks of one connection, in the order in which they were committed. */
-export function judgeMarks(marks: readonly string[], found: Marks): void {
+export function compareMarks(marks: readonly string[], found: Marks): void {
   let open: string | undefined;
   for (const mark of marks) {
     const [attempt = '', what] = mark.split(':');

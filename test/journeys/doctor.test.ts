@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { runCommand } from '../support/command.ts';
 import { openTestDatabase, type TestDatabase, urlOf } from '../support/database.ts';
 
-type Finding = { check: string; state: string; says: string; mend?: string };
+type Finding = { check: string; state: string; message: string; fix?: string };
 
 let database: TestDatabase;
 let dataDir: string;
@@ -45,8 +45,8 @@ test('doctor looks at a database of the service, and every check it has is on it
     findings.map(({ check }) => check),
     documented,
   );
-  for (const { check, state, mend } of findings) {
-    assert.equal(mend !== undefined, state === 'warn' || state === 'fail', check);
+  for (const { check, state, fix } of findings) {
+    assert.equal(fix !== undefined, state === 'warn' || state === 'fail', check);
   }
 });
 
@@ -57,13 +57,13 @@ test('doctor names an unreachable database, and never its password', async () =>
   });
   assert.equal(result, 'fail');
   assert.equal(of('database')?.state, 'fail');
-  assert.match(of('database')?.mend ?? '', /DATABASE_URL/);
+  assert.match(of('database')?.fix ?? '', /DATABASE_URL/);
   assert.doesNotMatch(JSON.stringify(findings), /hidden-word/);
 });
 
 test('doctor reports all faults of the settings, and checks the machine nevertheless', async () => {
   const { of } = await examined({ PORT: 'x', LOG_LEVEL: 'loud' });
   assert.equal(of('settings')?.state, 'fail');
-  assert.match(of('settings')?.says ?? '', /PORT.*LOG_LEVEL/);
+  assert.match(of('settings')?.message ?? '', /PORT.*LOG_LEVEL/);
   assert.equal(of('node')?.state, 'ok');
 });

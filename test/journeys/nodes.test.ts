@@ -133,7 +133,7 @@ test('a call is one trace on both nodes', async () => {
   const request = await receiver.until(({ name }) => name === 'POST /action/trigger');
   const remoteCall = await receiver.until(({ parentSpanId }) => parentSpanId === request.spanId);
   const run = await receiver.until(({ parentSpanId }) => parentSpanId === remoteCall.spanId);
-  assert.deepEqual([remoteCall.name, remoteCall.kind, run.name], ['errand run', 2, 'run action']);
+  assert.deepEqual([remoteCall.name, remoteCall.kind, run.name], ['remote_call run', 2, 'run action']);
   assert.deepEqual([remoteCall.traceId, run.traceId], [request.traceId, request.traceId]);
 });
 

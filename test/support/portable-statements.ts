@@ -5,7 +5,7 @@
 
 import { join } from 'node:path';
 import pg from 'pg';
-import { hearStatements } from './recorder.ts';
+import { onEachStatement } from './recorder.ts';
 
 const tables = 'dataset|record|payload|prune|tracked|consumer|dataset_outbox';
 const mention = new RegExp(`\\b(${tables})\\b`);
@@ -177,7 +177,7 @@ export function watchPortability(): void {
     if (mention.test(text) && judge(text).length > 0 && isOfTest()) own.add(asked);
     return query.apply(this, args);
   };
-  hearStatements(({ asked, text }) => {
+  onEachStatement(({ asked, text }) => {
     if (!mention.test(text)) return;
     const faults = judge(text);
     if (faults.length === 0 || own.has(asked as object) || isOfTest()) return;

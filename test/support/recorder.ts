@@ -15,7 +15,7 @@ export type Sent = {
 export function recordStatements(): { sent: Sent[]; end(): void } {
   const sent: Sent[] = [];
   const planningOf = new WeakMap<object, string>();
-  const end = hearStatements(({ client, text, values }) => {
+  const end = onEachStatement(({ client, text, values }) => {
     if (/^(begin|commit|rollback)/.test(text)) planningOf.delete(client);
     const statement = /^copy \(([\s\S]*)\) to stdout/.exec(text)?.[1] ?? text;
     sent.push({ text: statement.trim(), values, planning: planningOf.get(client) });
@@ -29,7 +29,7 @@ export function recordStatements(): { sent: Sent[]; end(): void } {
 export type Heard = { client: object; asked: unknown; text: string; values: readonly unknown[] };
 
 /** Passes on each statement of this process, before it is sent, until the returned function is called. */
-export function hearStatements(onStatement: (heard: Heard) => void): () => void {
+export function onEachStatement(onStatement: (heard: Heard) => void): () => void {
   const { prototype } = pg.Client as unknown as { prototype: { query(...args: unknown[]): unknown } };
   const { query } = prototype;
   prototype.query = function (this: object, ...args: unknown[]) {

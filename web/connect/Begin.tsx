@@ -3,7 +3,7 @@ import { useState } from 'react';
 import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
 import { type Choice, type Choices, Fault, type Session, submitForm } from './queries.ts';
-import { type Say, type TextKey, useLanguage, useSay } from './texts.ts';
+import { type TextKey, type Translate, useLanguage, useTranslate } from './texts.ts';
 import { Hints } from './Waiting.tsx';
 
 /** One integration: the end user, the requested permissions, and the button that starts. */
@@ -25,14 +25,14 @@ export function Begin({
   onDone: () => Promise<void>;
   onOther: (() => void) | undefined;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const [form, setForm] = useState<Form>({ values: {}, wrong: {}, refusal: undefined });
   const [isSending, setSending] = useState(false);
   const { display_name: name, provider_display_name: provider, account } = choice;
   const isOAuth = choice.form_path === null;
 
   const begin = async () => {
-    const wrong = missingIn(choice, { values: form.values, message: say('needed') });
+    const wrong = missingIn(choice, { values: form.values, message: t('needed') });
     setForm({ ...form, wrong, refusal: undefined });
     if (Object.keys(wrong).length > 0) return;
     if (isOAuth) {
@@ -44,7 +44,7 @@ export function Begin({
       await submitForm(session, { choice, values: form.values });
       await onDone();
     } catch (error) {
-      setForm({ ...form, ...readRefusal(error, { choice, say }) });
+      setForm({ ...form, ...readRefusal(error, { choice, t }) });
     }
     setSending(false);
   };
@@ -54,23 +54,22 @@ export function Begin({
       <div className="head">
         <ChoiceLogo choice={choice} />
         <h1>
-          {say(choices.reconnect ? 'reconnectTitle' : 'connectTitle', { name })}{' '}
-          {choice.test && <TestBadge />}
+          {t(choices.reconnect ? 'reconnectTitle' : 'connectTitle', { name })} {choice.test && <TestBadge />}
         </h1>
       </div>
-      <p className="soft">{say(isOAuth ? 'intro' : 'introForm', { provider })}</p>
+      <p className="soft">{t(isOAuth ? 'intro' : 'introForm', { provider })}</p>
       <Audience choices={choices} />
       {account !== null && (
-        <p className="account">{say(accountTexts[account.rule], { email: account.email })}</p>
+        <p className="account">{t(accountTexts[account.rule], { email: account.email })}</p>
       )}
       {isUnderWay && isOAuth && (
         <p className="wait" role="status">
-          {say('underWay', { provider })}
+          {t('underWay', { provider })}
         </p>
       )}
       {choice.scopes.length > 0 && (
         <>
-          <h2>{say(choice.adds_scopes ? 'willAskMore' : 'willAsk', { provider })}</h2>
+          <h2>{t(choice.adds_scopes ? 'willAskMore' : 'willAsk', { provider })}</h2>
           <ul className="scopes">
             {choice.scopes.map((scope) => (
               <li key={scope.scope}>
@@ -96,18 +95,18 @@ export function Begin({
           </p>
         )}
         <Button type="submit" size="md" fullWidth loading={isSending}>
-          {isOAuth ? say('continueTo', { provider }) : say('connect')}
+          {isOAuth ? t('continueTo', { provider }) : t('connect')}
         </Button>
       </form>
       <div className="links">
         {choice.docs_connect !== null && (
           <a href={choice.docs_connect} target="_blank" rel="noopener noreferrer">
-            {say('howTo')}
+            {t('howTo')}
           </a>
         )}
         {onOther && (
           <button type="button" className="link" onClick={onOther}>
-            {say('somethingElse')}
+            {t('somethingElse')}
           </button>
         )}
       </div>
@@ -164,15 +163,15 @@ function FormFields({
   form: Form;
   onChange: (form: Form) => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const provider = choice.provider_display_name;
   return choice.fields.map((field) => {
     const { title, help } = known[field.name] ?? {};
-    const label = field.title ?? (title ? say(title) : field.name);
+    const label = field.title ?? (title ? t(title) : field.name);
     const props = {
       name: field.name,
-      label: field.required === false ? `${label} (${say('optional')})` : label,
-      description: field.description ?? (help ? say(help, { provider }) : undefined),
+      label: field.required === false ? `${label} (${t('optional')})` : label,
+      description: field.description ?? (help ? t(help, { provider }) : undefined),
       placeholder: field.example ?? undefined,
       value: form.values[field.name] ?? '',
       error: form.wrong[field.name],
@@ -194,7 +193,7 @@ function FormFields({
       <PasswordInput
         key={field.name}
         {...props}
-        visibilityToggleButtonProps={{ 'aria-label': say('show'), tabIndex: 0 }}
+        visibilityToggleButtonProps={{ 'aria-label': t('show'), tabIndex: 0 }}
       />
     ) : (
       <TextInput key={field.name} {...props} />
@@ -214,7 +213,7 @@ export function missingIn(
 /** The errors of a response, by field where the service names one. */
 function readRefusal(
   error: unknown,
-  { choice, say }: { choice: Choice; say: Say },
+  { choice, t }: { choice: Choice; t: Translate },
 ): Pick<Form, 'wrong' | 'refusal'> {
   const { code, fields, message, payload } =
     error instanceof Fault ? error : { code: 'unknown', fields: [], message: '', payload: undefined };
@@ -225,19 +224,19 @@ function readRefusal(
       // The reason that a key is refused is not obvious.
       .map(({ path, message }) => [
         path,
-        known.get(path)?.multiline ? `${say('doesNotFit')} (${message})` : say('doesNotFit'),
+        known.get(path)?.multiline ? `${t('doesNotFit')} (${message})` : t('doesNotFit'),
       ]),
   );
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
   const isUntested = (payload as { refused?: boolean } | undefined)?.refused === false;
   const refusal = {
-    connection_test_failed: say(isUntested ? 'formUntested' : 'formRefused', {
+    connection_test_failed: t(isUntested ? 'formUntested' : 'formRefused', {
       provider: choice.provider_display_name,
     }),
-    integration_misconfigured: say('misconfiguredText', { provider: choice.provider_display_name }),
-    unreachable: say('unreachableText'),
-    unknown_connect_session_token: say('unknownText'),
-    session_in_other_browser: say('otherBrowserText'),
+    integration_misconfigured: t('misconfiguredText', { provider: choice.provider_display_name }),
+    unreachable: t('unreachableText'),
+    unknown_connect_session_token: t('unknownText'),
+    session_in_other_browser: t('otherBrowserText'),
   }[code];
-  return { wrong, refusal: refusal ?? `${say('failedText')} ${message}` };
+  return { wrong, refusal: refusal ?? `${t('failedText')} ${message}` };
 }

@@ -2,7 +2,7 @@ import { Button, TextInput } from '@mantine/core';
 import { useState } from 'react';
 import { IconChevronRight, IconSearch } from '../ui/icons.tsx';
 import type { Choice, Choices } from './queries.ts';
-import { useSay } from './texts.ts';
+import { useTranslate } from './texts.ts';
 
 /** A list up to this length has no search field. */
 const fewChoices = 6;
@@ -10,7 +10,7 @@ const fewChoices = 6;
 const atOnce = 100;
 
 export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: (key: string) => void }) {
-  const say = useSay();
+  const t = useTranslate();
   const [search, setSearch] = useState('');
   const [max, setMost] = useState(atOnce);
   const wanted = search.trim().toLowerCase();
@@ -21,14 +21,14 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
   );
   return (
     <section>
-      <h1>{say('chooseTitle')}</h1>
+      <h1>{t('chooseTitle')}</h1>
       <Audience choices={choices} />
       {choices.choices.length > fewChoices && (
         <TextInput
           className="search"
           type="search"
-          aria-label={say('search')}
-          placeholder={say('search')}
+          aria-label={t('search')}
+          placeholder={t('search')}
           leftSection={<IconSearch size={16} />}
           value={search}
           onChange={({ currentTarget }) => {
@@ -54,10 +54,10 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
       </ul>
       {fitting.length > max && (
         <Button variant="default" fullWidth mt="sm" onClick={() => setMost(max + atOnce)}>
-          {say('showMore')}
+          {t('showMore')}
         </Button>
       )}
-      {fitting.length === 0 && <p role="status">{say('nothingFits', { search: search.trim() })}</p>}
+      {fitting.length === 0 && <p role="status">{t('nothingFits', { search: search.trim() })}</p>}
     </section>
   );
 }
@@ -67,24 +67,24 @@ export function ChoiceLogo({ choice }: { choice: Choice }) {
 }
 
 export function TestBadge() {
-  const say = useSay();
+  const t = useTranslate();
   return (
-    <span className="badge" title={say('testHelp')}>
-      {say('test')}
+    <span className="badge" title={t('testHelp')}>
+      {t('test')}
     </span>
   );
 }
 
 /** The end user and the service that requests access, shown before the user starts. */
 export function Audience({ choices }: { choices: Choices }) {
-  const say = useSay();
+  const t = useTranslate();
   const { end_user: user, environment } = choices;
   const email = user?.email && user.email !== user.name ? ` (${user.email})` : '';
   return (
     <dl className="facts">
       {user?.name && (
         <>
-          <dt>{say('for')}</dt>
+          <dt>{t('for')}</dt>
           <dd>
             {user.name}
             {email}
@@ -92,7 +92,7 @@ export function Audience({ choices }: { choices: Choices }) {
           </dd>
         </>
       )}
-      <dt>{say('at')}</dt>
+      <dt>{t('at')}</dt>
       <dd>
         {new URL(document.documentElement.dataset.baseUrl ?? location.href).host}, {environment}
       </dd>

@@ -19,10 +19,10 @@ import {
   LanguageContext,
   languageNames,
   languages,
-  SayContext,
-  sayIn,
+  TranslateContext,
+  translatorFor,
   useLanguage,
-  useSay,
+  useTranslate,
 } from './texts.ts';
 
 /** The settings of the page until those of the environment are loaded. */
@@ -78,8 +78,8 @@ function SessionApp({
   );
   const language =
     chosen ?? launch.language ?? settings.language ?? spoken(navigator.languages) ?? ('en' as const);
-  const say = useMemo(
-    () => sayIn(language, { appName: settings.app_name, own: settings.texts[language] }),
+  const t = useMemo(
+    () => translatorFor(language, { appName: settings.app_name, own: settings.texts[language] }),
     [language, settings],
   );
   const theme = useMemo(() => themeOf(settings), [settings]);
@@ -108,7 +108,7 @@ function SessionApp({
       getStyleNonce={() => launch.nonce}
     >
       <LanguageContext.Provider value={language}>
-        <SayContext.Provider value={say}>
+        <TranslateContext.Provider value={t}>
           <Shell
             settings={settings}
             isFramed={launch.isFramed}
@@ -118,7 +118,7 @@ function SessionApp({
           >
             <ConnectPage launch={launch} view={view} onConnected={finish} />
           </Shell>
-        </SayContext.Provider>
+        </TranslateContext.Provider>
       </LanguageContext.Provider>
     </MantineProvider>
   );
@@ -235,7 +235,7 @@ export function Shell({
   onClose: () => void;
   children: ReactNode;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const language = useLanguage();
   const { app_name: appName, logo } = settings;
   return (
@@ -245,21 +245,21 @@ export function Shell({
           <header className={appName === null && logo === null ? 'brand bare' : 'brand'}>
             {logo !== null && <img src={logo} alt="" />}
             <span>{appName}</span>
-            {isFramed && <CloseButton aria-label={say('close')} onClick={onClose} />}
+            {isFramed && <CloseButton aria-label={t('close')} onClick={onClose} />}
           </header>
         )}
         {children}
         {returnUrl !== undefined && (
           <div className="links">
             <a className="link" href={returnUrl}>
-              {say('backToApp')}
+              {t('backToApp')}
             </a>
           </div>
         )}
       </main>
       <footer className="foot">
         <label>
-          <span>{say('language')}</span>{' '}
+          <span>{t('language')}</span>{' '}
           <select value={language} onChange={({ target }) => onLanguage(target.value as Language)}>
             {languages.map((one) => (
               <option key={one} value={one} lang={one}>

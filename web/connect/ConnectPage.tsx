@@ -16,7 +16,7 @@ import {
 } from './queries.ts';
 import { SetUp } from './SetUp.tsx';
 import type { SessionView } from './session.ts';
-import { useSay } from './texts.ts';
+import { useTranslate } from './texts.ts';
 import { Waiting } from './Waiting.tsx';
 
 /** The current step, from the state of the session and the choices on this page. */
@@ -29,7 +29,7 @@ export function ConnectPage({
   view: SessionView;
   onConnected: (made: Made) => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const { session, progress, choices, fault, load, poll } = view;
   const [key, setKey] = useState(launch.integration);
   const choose = (chosen: string | undefined) => {
@@ -72,8 +72,8 @@ export function ConnectPage({
   const provider = made?.provider_display_name ?? choice?.provider_display_name ?? '';
   useEffect(() => {
     const name = made?.display_name ?? choice?.display_name;
-    document.title = name === undefined ? say('connect') : say('connectTitle', { name });
-  }, [made, choice, say]);
+    document.title = name === undefined ? t('connect') : t('connectTitle', { name });
+  }, [made, choice, t]);
 
   if (session === undefined) return launch.isFramed ? <Loading /> : <Ended why="incomplete" />;
   if (fault !== undefined) return <Refused fault={fault} onRetry={load} />;
@@ -119,7 +119,7 @@ export function ConnectPage({
   if (choices === undefined) return <Loading />;
   if (key !== undefined && choice === undefined) return <Ended why="otherThing" />;
   if (choices.choices.length === 0) {
-    return <Notice tone="error" title={say('nothingTitle')} text={say('nothingText')} />;
+    return <Notice tone="error" title={t('nothingTitle')} text={t('nothingText')} />;
   }
   if (choice === undefined) return <ChoiceList choices={choices} onChoose={choose} />;
   return (
@@ -161,17 +161,17 @@ function Failed({
   account: NonNullable<Choice['account']> | undefined;
   onAgain: () => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const canRetry = kind !== 'gone' && kind !== 'otherBrowser';
   return (
     <Notice
       tone="error"
-      title={say(`${kind}Title`, { provider })}
-      text={say(`${kind}Text`, { provider })}
-      {...(canRetry && { action: { label: say('tryAgain'), onClick: onAgain } })}
+      title={t(`${kind}Title`, { provider })}
+      text={t(`${kind}Text`, { provider })}
+      {...(canRetry && { action: { label: t('tryAgain'), onClick: onAgain } })}
     >
       {kind === 'otherAccount' && account !== undefined && (
-        <p className="account">{say(accountTexts[account.rule], { email: account.email })}</p>
+        <p className="account">{t(accountTexts[account.rule], { email: account.email })}</p>
       )}
       {said !== undefined && <Said text={said} />}
     </Notice>
@@ -179,24 +179,22 @@ function Failed({
 }
 
 function Ended({ why }: { why: 'expired' | 'unknown' | 'incomplete' | 'gone' | 'otherThing' }) {
-  const say = useSay();
-  return <Notice tone="error" title={say(`${why}Title`)} text={say(`${why}Text`)} />;
+  const t = useTranslate();
+  return <Notice tone="error" title={t(`${why}Title`)} text={t(`${why}Text`)} />;
 }
 
 function Refused({ fault, onRetry }: { fault: unknown; onRetry: () => void }) {
-  const say = useSay();
+  const t = useTranslate();
   const { code, status, requestId } = fault instanceof Fault ? fault : { code: 'unknown', status: 0 };
   if (code === 'invalid_connect_session_token_format') return <Ended why="incomplete" />;
   if (status === 401) return <Ended why="unknown" />;
   if (code === 'unknown_connection') return <Ended why="gone" />;
-  const action = { label: say('tryAgain'), onClick: onRetry };
+  const action = { label: t('tryAgain'), onClick: onRetry };
   if (code === 'unreachable') {
-    return (
-      <Notice tone="error" title={say('unreachableTitle')} text={say('unreachableText')} action={action} />
-    );
+    return <Notice tone="error" title={t('unreachableTitle')} text={t('unreachableText')} action={action} />;
   }
   return (
-    <Notice tone="error" title={say('faultTitle')} text={say('faultText')} action={action}>
+    <Notice tone="error" title={t('faultTitle')} text={t('faultText')} action={action}>
       <Said text={[code, requestId].filter(Boolean).join(' · ')} />
     </Notice>
   );

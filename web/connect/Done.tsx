@@ -5,7 +5,7 @@ import { ScopeText } from './Begin.tsx';
 import { notifyHost } from './host.ts';
 import { Notice } from './Notice.tsx';
 import type { Made } from './queries.ts';
-import { useSay } from './texts.ts';
+import { useTranslate } from './texts.ts';
 
 /**
  * A connection was created, with all permissions or with some missing. The host page, which usually closes the frame,
@@ -26,7 +26,7 @@ export function Done({
   /** Undefined: the session has expired. */
   onRest?: () => Promise<void>;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const { display_name: name, missing_scopes: missing } = made;
   const [isSettled, setSettled] = useState(missing.length === 0);
   const [isAsking, setAsking] = useState(false);
@@ -39,13 +39,13 @@ export function Done({
   if (isWhole && setUp !== undefined) return setUp;
   if (isWhole) {
     const action = isFramed
-      ? { label: say('finish'), onClick: () => notifyHost({ type: 'close' }) }
-      : isClosable() && { label: say('close'), onClick: () => window.close() };
+      ? { label: t('finish'), onClick: () => notifyHost({ type: 'close' }) }
+      : isClosable() && { label: t('close'), onClick: () => window.close() };
     return (
       <Notice
         tone="success"
-        title={say('doneTitle', { name })}
-        text={say('doneText')}
+        title={t('doneTitle', { name })}
+        text={t('doneText')}
         {...(action && { action })}
       >
         {made.account !== null && <strong>{made.account}</strong>}
@@ -53,7 +53,7 @@ export function Done({
     );
   }
   return (
-    <Notice tone="warning" title={say('partTitle', { name })} text={say('partText')}>
+    <Notice tone="warning" title={t('partTitle', { name })} text={t('partText')}>
       <ul className="scopes missing">
         {missing.map((scope) => (
           <li key={scope.scope}>
@@ -75,11 +75,11 @@ export function Done({
             void onRest().finally(() => setAsking(false));
           }}
         >
-          {say('grantRest')}
+          {t('grantRest')}
         </Button>
       )}
       <button type="button" className="link" onClick={() => setSettled(true)}>
-        {say('without')}
+        {t('without')}
       </button>
     </Notice>
   );

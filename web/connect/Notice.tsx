@@ -1,6 +1,6 @@
 import { Button, Skeleton } from '@mantine/core';
 import { type ReactNode, useEffect, useRef } from 'react';
-import { useSay } from './texts.ts';
+import { useTranslate } from './texts.ts';
 
 /** A result: an icon, a text, and an action. The title receives the focus, so that screen readers announce it. */
 export function Notice({
@@ -39,10 +39,10 @@ export function Notice({
 
 /** A technical message, verbatim, for support. */
 export function Said({ text }: { text: string }) {
-  const say = useSay();
+  const t = useTranslate();
   return (
     <p className="said">
-      <span className="soft">{say('said')}</span>
+      <span className="soft">{t('said')}</span>
       <code>{text}</code>
     </p>
   );
@@ -50,9 +50,9 @@ export function Said({ text }: { text: string }) {
 
 /** As high as the content, so that the layout does not move. */
 export function Loading() {
-  const say = useSay();
+  const t = useTranslate();
   return (
-    <div role="status" aria-label={say('loading')} className="loading">
+    <div role="status" aria-label={t('loading')} className="loading">
       <Skeleton height={44} width={44} radius="md" />
       <Skeleton height={28} width="70%" />
       <Skeleton height={16} />

@@ -14,7 +14,7 @@ import {
   type Preview,
   useResponse,
 } from './sheet-queries.ts';
-import { type TextKey, useSay } from './texts.ts';
+import { type TextKey, useTranslate } from './texts.ts';
 
 /** After the connection is created: the choice of the sheet to read. */
 export function SetUp({
@@ -28,7 +28,7 @@ export function SetUp({
   onChosen: () => Promise<void>;
   onSkip: () => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const { token, baseUrl } = session;
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);
@@ -44,9 +44,9 @@ export function SetUp({
   return (
     <section>
       <h1 ref={heading} tabIndex={-1}>
-        {say('sheetTitle')}
+        {t('sheetTitle')}
       </h1>
-      <p className="soft">{say('sheetText', { name: made.display_name })}</p>
+      <p className="soft">{t('sheetText', { name: made.display_name })}</p>
       {facts.fault !== undefined ? (
         <SheetFault fault={facts.fault} account={account} onAgain={facts.again} />
       ) : facts.data === undefined ? (
@@ -74,7 +74,7 @@ export function SetUp({
       )}
       <div className="links">
         <button type="button" className="link" onClick={onSkip}>
-          {say('sheetSkip')}
+          {t('sheetSkip')}
         </button>
       </div>
     </section>
@@ -102,18 +102,18 @@ export function SheetFault({
   account: string;
   onAgain: () => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const { code, payload } = fault instanceof Fault ? fault : { code: 'unknown', payload: undefined };
   const type = (payload as { type?: unknown } | undefined)?.type;
   const known = faultTexts[typeof type === 'string' ? type : code];
   return (
     <div className="refusal">
       <p className="bad" role="alert">
-        {known === undefined ? `${say('sheetFault')} (${code})` : say(known, { account })}
+        {known === undefined ? `${t('sheetFault')} (${code})` : t(known, { account })}
       </p>
       {code !== 'unknown_connect_session_token' && (
         <Button variant="default" onClick={onAgain}>
-          {say('tryAgain')}
+          {t('tryAgain')}
         </Button>
       )}
     </div>
@@ -130,7 +130,7 @@ function SpreadsheetChoice({
   isOpening: boolean;
   onChoose: (spreadsheet: string) => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const [link, setLink] = useState('');
   const [typed, setTyped] = useState('');
   const [search] = useDebouncedValue(typed.trim(), 300);
@@ -150,24 +150,24 @@ function SpreadsheetChoice({
         }}
       >
         <TextInput
-          label={say('sheetLink')}
-          description={say('sheetLinkHelp')}
+          label={t('sheetLink')}
+          description={t('sheetLinkHelp')}
           placeholder="https://docs.google.com/spreadsheets/d/…"
           spellCheck={false}
           value={link}
           onChange={({ currentTarget }) => setLink(currentTarget.value)}
         />
         <Button type="submit" size="md" fullWidth loading={isOpening} disabled={link.trim() === ''}>
-          {say('sheetOpen')}
+          {t('sheetOpen')}
         </Button>
       </form>
       {data?.available && (
         <>
-          <h2>{say('sheetOr')}</h2>
+          <h2>{t('sheetOr')}</h2>
           <TextInput
             type="search"
-            aria-label={say('search')}
-            placeholder={say('search')}
+            aria-label={t('search')}
+            placeholder={t('search')}
             leftSection={<IconSearch size={16} />}
             value={typed}
             onChange={({ currentTarget }) => setTyped(currentTarget.value)}
@@ -187,7 +187,7 @@ function SpreadsheetChoice({
               </li>
             ))}
           </ul>
-          {data.spreadsheets.length === 0 && !isWaiting && <p role="status">{say('sheetNone')}</p>}
+          {data.spreadsheets.length === 0 && !isWaiting && <p role="status">{t('sheetNone')}</p>}
         </>
       )}
     </>
@@ -212,7 +212,7 @@ function SheetRows({
   onChosen: () => Promise<void>;
   onOther: () => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   const { token, baseUrl } = session;
   const tabs = book.tabs.filter(({ kind }) => kind === 'grid');
   const [sheetId, setSheetId] = useState(book.sheet_id ?? tabs[0]?.sheet_id ?? 0);
@@ -269,11 +269,11 @@ function SheetRows({
       <p className="account picked flush">
         <strong>{book.title}</strong>
         <button type="button" className="link" onClick={onOther}>
-          {say('sheetOther')}
+          {t('sheetOther')}
         </button>
       </p>
       <NativeSelect
-        label={say('sheetTab')}
+        label={t('sheetTab')}
         data={tabs.map(({ sheet_id: value, title: label }) => ({ value: String(value), label }))}
         value={String(sheetId)}
         onChange={({ currentTarget }) => {
@@ -284,7 +284,7 @@ function SheetRows({
       />
       <TextInput
         type="number"
-        label={say('sheetHeader')}
+        label={t('sheetHeader')}
         min={1}
         max={1_000_000}
         value={typedRow ?? shown?.header_row ?? ''}
@@ -297,16 +297,16 @@ function SheetRows({
       )}
       {shown?.columns.length === 0 && (
         <p className="wait flush" role="status">
-          {say('sheetNoColumns')}
+          {t('sheetNoColumns')}
         </p>
       )}
       {shown !== undefined && shown.columns.length > 0 && (
         <>
           <NativeSelect
-            label={say('sheetKey')}
-            description={say('sheetKeyHelp')}
+            label={t('sheetKey')}
+            description={t('sheetKeyHelp')}
             data={[
-              { value: noKey, label: say('sheetKeyNone') },
+              { value: noKey, label: t('sheetKeyNone') },
               ...shown.columns.map(({ field }) => ({ value: field, label: field })),
             ]}
             value={key}
@@ -326,29 +326,28 @@ function SheetRows({
         disabled={!isReady}
         loading={choosing !== undefined && choosing.fault === undefined}
       >
-        {say('sheetUse')}
+        {t('sheetUse')}
       </Button>
     </form>
   );
 }
 
 function KeyWarning({ keys: { empty, duplicates, examples } }: { keys: NonNullable<Preview['keys']> }) {
-  const say = useSay();
+  const t = useTranslate();
   if (empty + duplicates === 0) return null;
   return (
     <p className="wait flush" role="status">
-      {duplicates > 0 && say('sheetKeyTwice', { keys: examples.join(', ') })}{' '}
-      {empty > 0 && say('sheetKeyEmpty')}
+      {duplicates > 0 && t('sheetKeyTwice', { keys: examples.join(', ') })} {empty > 0 && t('sheetKeyEmpty')}
     </p>
   );
 }
 
 function FirstRows({ preview, isWaiting }: { preview: Preview; isWaiting: boolean }) {
-  const say = useSay();
+  const t = useTranslate();
   const { columns, rows } = preview;
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: wide tables are scrolled with the keyboard, too
-    <section className="rows" aria-label={say('sheetRows')} aria-busy={isWaiting} tabIndex={0}>
+    <section className="rows" aria-label={t('sheetRows')} aria-busy={isWaiting} tabIndex={0}>
       <table>
         <thead>
           <tr>

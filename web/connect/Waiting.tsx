@@ -1,6 +1,6 @@
 import { Button, Loader } from '@mantine/core';
 import type { AuthorizationFlow } from './authorization-flow.ts';
-import { useSay } from './texts.ts';
+import { useTranslate } from './texts.ts';
 
 /** Shown while the user is at the provider. If the session has expired meanwhile, no new flow can start. */
 export function Waiting({
@@ -17,17 +17,17 @@ export function Waiting({
   onOpened?: () => void;
   onBack?: () => void;
 }) {
-  const say = useSay();
+  const t = useTranslate();
   return (
     <section className="notice">
       <div role="status" className="notice">
         {is === 'away' ? <Loader size={40} aria-hidden /> : <span className="mark warning">!</span>}
-        <h1>{say(`${titles[is]}Title`)}</h1>
-        <p className="soft">{onAgain ? say(`${titles[is]}Text`, { provider }) : say('lateText')}</p>
+        <h1>{t(`${titles[is]}Title`)}</h1>
+        <p className="soft">{onAgain ? t(`${titles[is]}Text`, { provider }) : t('lateText')}</p>
       </div>
       {is === 'blocked' ? (
         <Button component="a" href={url} target="_blank" rel="opener" size="md" fullWidth onClick={onOpened}>
-          {say('open', { provider })}
+          {t('open', { provider })}
         </Button>
       ) : onAgain === undefined ? null : (
         <Button
@@ -36,12 +36,12 @@ export function Waiting({
           fullWidth={is === 'closed'}
           onClick={onAgain}
         >
-          {is === 'closed' ? say('tryAgain') : say('showAgain')}
+          {is === 'closed' ? t('tryAgain') : t('showAgain')}
         </Button>
       )}
       {onBack && (
         <button type="button" className="link" onClick={onBack}>
-          {say('back')}
+          {t('back')}
         </button>
       )}
       {isLong && <Hints provider={provider} />}
@@ -64,16 +64,16 @@ const cases = [
 
 /** Providers show most errors on their own page and do not return them to the service. */
 export function Hints({ provider }: { provider: string }) {
-  const say = useSay();
+  const t = useTranslate();
   const redirect = `${document.documentElement.dataset.baseUrl ?? location.origin}/oauth/callback`;
   return (
     <details className="hints">
-      <summary>{say('hints', { provider })}</summary>
+      <summary>{t('hints', { provider })}</summary>
       <ul>
         {cases.map(([error, meaning]) => (
           <li key={error}>
-            <strong>{say(error)}</strong>
-            <span className="soft">{say(meaning, { provider, redirect })}</span>
+            <strong>{t(error)}</strong>
+            <span className="soft">{t(meaning, { provider, redirect })}</span>
           </li>
         ))}
       </ul>

@@ -26,21 +26,21 @@ export const languageNames: Record<Language, string> = {
 export const directionOf = (language: Language): 'ltr' | 'rtl' => (language === 'ar' ? 'rtl' : 'ltr');
 
 /** Replaces `{name}` by values. */
-export type Say = (key: TextKey, values?: Record<string, string>) => string;
+export type Translate = (key: TextKey, values?: Record<string, string>) => string;
 
 /** `appName`: the name of the application, if it is set. `own`: texts of the environment in place of those of the page. */
-export function sayIn(
+export function translatorFor(
   language: Language,
   { appName, own }: { appName?: string | null; own?: Partial<Texts> | undefined } = {},
-): Say {
+): Translate {
   const texts: Texts = { ...all[language], ...own };
   const app = appName ?? texts.theApplication;
   return (key, values = {}) => {
     const known: Record<string, string> = { app, ...values };
-    const said = texts[key].replace(/\{(\w+)\}/g, (whole, name: string) => known[name] ?? whole);
+    const text = texts[key].replace(/\{(\w+)\}/g, (whole, name: string) => known[name] ?? whole);
     // A common noun at the start of a sentence is capitalized.
     const isCommon = !appName && texts[key].startsWith('{app}');
-    return isCommon ? said.charAt(0).toUpperCase() + said.slice(1) : said;
+    return isCommon ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   };
 }
 
@@ -51,5 +51,5 @@ export const useLanguage = (): Language => useContext(LanguageContext);
 export const textIn = (language: Language, key: TextKey): string => all[language][key];
 export const textKeys = Object.keys(en) as TextKey[];
 
-export const SayContext = createContext<Say>(sayIn('en'));
-export const useSay = (): Say => useContext(SayContext);
+export const TranslateContext = createContext<Translate>(translatorFor('en'));
+export const useTranslate = (): Translate => useContext(TranslateContext);

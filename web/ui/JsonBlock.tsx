@@ -1,7 +1,7 @@
 import { Box, Button, Code, Stack } from '@mantine/core';
 import { useMemo, useState } from 'react';
 import { CopyButton } from './CopyButton.tsx';
-import { spellSize } from './size.ts';
+import { formatSize } from './size.ts';
 
 /** The number of characters shown first: more than a screen, and few enough to render quickly. */
 const step = 20_000;
@@ -22,7 +22,7 @@ export function JsonBlock({ value, what }: { value: unknown; what: string }) {
       </Box>
       {text.length > shown && (
         <Button variant="default" size="compact-sm" onClick={() => setShown(shown * 4)} w="fit-content">
-          Show more ({spellSize(text.length - shown)} left)
+          Show more ({formatSize(text.length - shown)} left)
         </Button>
       )}
     </Stack>

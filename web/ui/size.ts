@@ -1,7 +1,7 @@
 const units = ['bytes', 'kB', 'MB', 'GB', 'TB'];
 
 /** "1 byte", "914 bytes", "2.4 MB"; thousands of 1000. */
-export function spellSize(bytes: number): string {
+export function formatSize(bytes: number): string {
   const step = bytes < 1000 ? 0 : Math.min(Math.floor(Math.log10(bytes) / 3), units.length - 1);
   if (step === 0) return bytes === 1 ? '1 byte' : `${bytes} bytes`;
   const value = bytes / 1000 ** step;

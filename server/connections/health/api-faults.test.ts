@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
-import { type ApiAnswer, judgeAnswer } from './api-faults.ts';
+import { type ApiAnswer, classifyAnswer } from './api-faults.ts';
 
 const google = catalog.get('google-sheet');
 const plain = catalog.get('unauthenticated');
@@ -41,7 +41,7 @@ describe('an answer is judged by status and reason', () => {
     quota_limit_value: '60',
   };
   const perProject = { ...perUser, quota_limit: 'ReadRequestsPerMinutePerProject' };
-  const cases: [string, ApiAnswer, ReturnType<typeof judgeAnswer>][] = [
+  const cases: [string, ApiAnswer, ReturnType<typeof classifyAnswer>][] = [
     ['401', answer(401, { error: { code: 401 } }), { kind: 'token' }],
     [
       '403 for want of a scope, with the scopes that would do',
@@ -119,14 +119,14 @@ describe('an answer is judged by status and reason', () => {
     ['503 page', answer(503, page, html), { kind: 'transient' }],
   ];
   for (const [name, given, expected] of cases) {
-    test(name, () => assert.deepEqual(judgeAnswer(google, given), expected));
+    test(name, () => assert.deepEqual(classifyAnswer(google, given), expected));
   }
 });
 
 test('a provider without reasons of its own is judged by the status alone', () => {
-  assert.deepEqual(judgeAnswer(plain, answer(403, refused('SERVICE_DISABLED'))), { kind: 'resource' });
-  assert.deepEqual(judgeAnswer(plain, answer(403, page, html)), { kind: 'resource' });
-  assert.equal(judgeAnswer(plain, answer(429, page, html)).kind, 'rate_limited');
+  assert.deepEqual(classifyAnswer(plain, answer(403, refused('SERVICE_DISABLED'))), { kind: 'resource' });
+  assert.deepEqual(classifyAnswer(plain, answer(403, page, html)), { kind: 'resource' });
+  assert.equal(classifyAnswer(plain, answer(429, page, html)).kind, 'rate_limited');
 });
 
 test('a body that is cut off, nonsense or hostile is judged by the status', () => {
@@ -141,8 +141,8 @@ test('a body that is cut off, nonsense or hostile is judged by the status', () =
     '{"error":{"errors":[{"reason":["rateLimitExceeded"]}]}}',
     '{"error":{"errors":[{"reason":"constructor"}]}}',
   ]) {
-    assert.deepEqual(judgeAnswer(google, answer(403, body)), { kind: 'resource' }, body);
+    assert.deepEqual(classifyAnswer(google, answer(403, body)), { kind: 'resource' }, body);
   }
   const inherited = refused('constructor', { quota_limit: 7 });
-  assert.deepEqual(judgeAnswer(google, answer(403, inherited)), { kind: 'resource' });
+  assert.deepEqual(classifyAnswer(google, answer(403, inherited)), { kind: 'resource' });
 });

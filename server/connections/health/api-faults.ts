@@ -34,7 +34,7 @@ export type ApiAnswer = {
 type Definition = Pick<ProviderDefinition, 'api'>;
 
 /** `answer` has a status of 400 or above. */
-export function judgeAnswer({ api }: Definition, answer: ApiAnswer): ApiFault {
+export function classifyAnswer({ api }: Definition, answer: ApiAnswer): ApiFault {
   const { status } = answer;
   if (status >= 500) return { kind: 'transient' };
   if (status === 401) return { kind: 'token' };

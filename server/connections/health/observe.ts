@@ -4,7 +4,7 @@ import type { ProviderDefinition } from '../../providers/definition.ts';
 import { missingScopes } from '../../providers/scopes.ts';
 import { type LiveConnection, placeOf } from '../store/reader.ts';
 import { connectionEvent, queueConnectionEvent } from '../store/store.ts';
-import { type ApiFault, judgeAnswer } from './api-faults.ts';
+import { type ApiFault, classifyAnswer } from './api-faults.ts';
 import { healthToWire, missingScopesOf } from './health.ts';
 import type { HealthDeps } from './status-transitions.ts';
 
@@ -56,7 +56,7 @@ export function createObserver({ db, log, reader, now = () => new Date() }: Heal
       if (isProven) reader.forgetIntegration(connection);
       return;
     }
-    const fault = judgeAnswer(integration.provider, { ...answer, body: answer.body.toString() });
+    const fault = classifyAnswer(integration.provider, { ...answer, body: answer.body.toString() });
     switch (fault.kind) {
       case 'scope_missing':
         return recordMissingScope(connection, fault.accepted);

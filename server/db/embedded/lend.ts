@@ -25,10 +25,10 @@ export async function withEmbedded<T>(
 ): Promise<T> {
   const since = performance.now();
   for (let isTold = false; ; await sleep(looksEachMs)) {
-    const lent = (await useRunning(dataDir, work)) ?? (await useOwn({ dataDir, log }, work));
-    if ('result' in lent) return lent.result;
+    const outcome = (await useRunning(dataDir, work)) ?? (await useOwn({ dataDir, log }, work));
+    if ('result' in outcome) return outcome.result;
     const waitedMs = performance.now() - since;
-    if (waitedMs > limitMs) throw lent.kept;
+    if (waitedMs > limitMs) throw outcome.kept;
     if (waitedMs > tellsAfterMs && !isTold)
       log('waiting until PostgreSQL has started, stopped or been upgraded');
     isTold ||= waitedMs > tellsAfterMs;

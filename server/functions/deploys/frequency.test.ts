@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readFrequency, spellFrequency } from './frequency.ts';
+import { formatFrequency, readFrequency } from './frequency.ts';
 
 const secondsOf = (text: string) => {
   const read = readFrequency(text);
@@ -52,5 +52,5 @@ test('the response has the text without every, with names as numbers', () => {
     answered.map((read) => 'text' in read && read.text),
     ['2 hours', '15m', '30d', '12h'],
   );
-  assert.deepEqual([90, 900, 7_200, 604_800].map(spellFrequency), ['90s', '15m', '2h', '7d']);
+  assert.deepEqual([90, 900, 7_200, 604_800].map(formatFrequency), ['90s', '15m', '2h', '7d']);
 });

@@ -62,7 +62,7 @@ export function readFrequency(text: string): Frequency | { fault: string } {
 }
 
 /** The shortest spelling of a number of seconds: `90s`, `15m`, `2h`, `30d`. */
-export function spellFrequency(seconds: number): string {
+export function formatFrequency(seconds: number): string {
   for (const unit of ['d', 'h', 'm'] as const) {
     const ofUnit = unitsS[unit] as number;
     if (seconds % ofUnit === 0) return `${seconds / ofUnit}${unit}`;

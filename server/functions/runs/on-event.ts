@@ -22,7 +22,7 @@ import type { Runner } from './worker.ts';
 
 type OnEventDeps = {
   db: Db;
-  judge: Judge;
+  validate: ValidateConnection;
   runner: Pick<Runner, 'runNow' | 'poke'>;
   log: Pick<Logger, 'warn'>;
   now: () => Date;
@@ -41,7 +41,7 @@ const maxAttempts = 3;
 
 export function createOnEvents({
   db,
-  judge,
+  validate,
   runner,
   log,
   now,
@@ -52,7 +52,7 @@ export function createOnEvents({
     async validate(candidate) {
       const { environmentId, key: integrationKey } = candidate.integration;
       const found = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
-      for (const one of found) requireAccepted(one, await judge({ candidate, found: one }));
+      for (const one of found) requireAccepted(one, await validate({ candidate, found: one }));
     },
 
     async afterCreate(tx, { connection, at }) {
@@ -115,18 +115,22 @@ function requireAccepted({ name }: DeployedFunction, ending: Ending | undefined)
 }
 
 /** Calls one validation function for a connection that is not stored yet. Undefined if the call was not possible. */
-export type Judge = (of: {
+export type ValidateConnection = (of: {
   candidate: UnsavedConnection;
   found: DeployedFunction;
 }) => Promise<Ending | undefined>;
 
 /** Calls the function on this node. */
-export function judgeHere({
+export function validateHere({
   candidates,
   log,
   now,
   ...deps
-}: ExecuteDeps & { candidates: UnsavedConnections; log: Pick<Logger, 'warn'>; now: () => Date }): Judge {
+}: ExecuteDeps & {
+  candidates: UnsavedConnections;
+  log: Pick<Logger, 'warn'>;
+  now: () => Date;
+}): ValidateConnection {
   const { db } = deps;
   const ofCandidate: ExecuteDeps = { ...deps, reader: candidates.reader };
   return async ({ candidate, found }) => {

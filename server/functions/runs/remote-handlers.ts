@@ -7,14 +7,14 @@ import type { DataKey, Vault } from '../../vault.ts';
 import { describeHere } from '../deploys/examine.ts';
 import type { Runtime } from '../isolation/runtime.ts';
 import { type Claim, takeClaim } from './claims.ts';
-import { functionsFor, type Judge } from './on-event.ts';
+import { functionsFor, type ValidateConnection } from './on-event.ts';
 import {
   asBytes,
   type DescribeRequest,
   type EndingAnswer,
-  type JudgeRequest,
   type RunRequest,
   remoteCallContext,
+  type ValidateRequest,
 } from './remote-runner.ts';
 import { storedError } from './sealed-output.ts';
 import type { Ending } from './settle.ts';
@@ -26,14 +26,14 @@ export function remoteHandlers({
   runtime,
   reader,
   runner,
-  judge,
+  validate,
 }: {
   db: Db;
   vault: Vault;
   runtime: Pick<Runtime, 'run'>;
   reader: Pick<ConnectionReader, 'getIntegration'>;
   runner: Pick<Runner, 'runNow' | 'isStopping'>;
-  judge: Judge;
+  validate: ValidateConnection;
 }): Record<string, HandleRemoteCall> {
   return {
     async run(request, { environmentId, signal }) {
@@ -54,7 +54,7 @@ export function remoteHandlers({
 
     async judge(request, { environmentId }) {
       const key = await environmentKey(db, { environmentId, vault });
-      const opened = key.openJson(request, remoteCallContext) as JudgeRequest;
+      const opened = key.openJson(request, remoteCallContext) as ValidateRequest;
       const { integrationKey, functionId, accessExpiresAt, opensErrors, ...candidate } = opened;
       const all = await functionsFor(db, { environmentId, integrationKey, event: 'validate-connection' });
       const found = all.find(({ id }) => id === functionId);
@@ -62,7 +62,7 @@ export function remoteHandlers({
       const integration = await reader.getIntegration({ environmentId, integrationKey });
       const expires = accessExpiresAt === null ? undefined : new Date(accessExpiresAt);
       return answerOf(
-        await judge({ candidate: { ...candidate, integration, accessExpiresAt: expires }, found }),
+        await validate({ candidate: { ...candidate, integration, accessExpiresAt: expires }, found }),
         opensErrors && key,
       );
     },

@@ -9,7 +9,7 @@ import { getFunction } from '../deploys/store.ts';
 import { findStopped, takeClaim } from './claims.ts';
 import { beginRun } from './queue.ts';
 import { remoteHandlers } from './remote-handlers.ts';
-import { asBytes, judgeRemotely, runRemotely } from './remote-runner.ts';
+import { asBytes, runRemotely, validateRemotely } from './remote-runner.ts';
 import { openRunsBench, type RunsBench } from './runs.fixture.ts';
 import { type Ending, settle } from './settle.ts';
 
@@ -197,7 +197,7 @@ test('a node that stops leaves a requested run to another node', async () => {
     runtime,
     reader,
     runner: other.runner,
-    judge: async () => undefined,
+    validate: async () => undefined,
   });
   await other.runner.stop(0);
   const claim = await begin();
@@ -211,7 +211,7 @@ const throws = `throw Object.assign(new Error('of an account'), { code: 'unavail
 const isSaidIn = (answer: Buffer) => /of an account|a person/.test(answer.toString());
 function kindsOfOne(judged?: Ending) {
   const { vault, runtime, reader, runner } = bench.one;
-  return remoteHandlers({ db: bench.db, vault, runtime, reader, runner, judge: async () => judged });
+  return remoteHandlers({ db: bench.db, vault, runtime, reader, runner, validate: async () => judged });
 }
 const elsewhereAsked = () => ({
   environmentId: bench.environment.id,
@@ -246,15 +246,15 @@ test('nodes of the previous version request and report plain errors', async () =
 
 test('what code threw of a candidate is sealed on its way', async () => {
   const code = `exports.default = { type: 'onEvent', event: 'validate-connection', description: '', async exec() {} };`;
-  await bench.deploy('judge', code, 'on_event');
-  const found = await getFunction(bench.db, { ...bench.place, name: 'judge' });
+  await bench.deploy('validate', code, 'on_event');
+  const found = await getFunction(bench.db, { ...bench.place, name: 'validate' });
   const threw: Ending = {
     state: 'failed',
     error: { code: 'function_threw', message: 'of an account', payload: { name: 'Error' } },
     mayPass: false,
   };
   const answers: Buffer[] = [];
-  const judge = judgeRemotely({
+  const validate = validateRemotely({
     db: bench.db,
     vault: bench.one.vault,
     remoteCalls: {
@@ -276,6 +276,6 @@ test('what code threw of a candidate is sealed on its way', async () => {
     endUser: undefined,
     accessExpiresAt: undefined,
   };
-  assert.deepEqual(await judge({ candidate, found }), threw);
+  assert.deepEqual(await validate({ candidate, found }), threw);
   assert.deepEqual(answers.map(isSaidIn), [false]);
 });

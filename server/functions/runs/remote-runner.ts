@@ -11,7 +11,7 @@ import type { RemoteCallEnd, RemoteCalls } from '../../nodes/remote-calls.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import type { Describe, Description } from '../deploys/examine.ts';
 import type { Claim } from './claims.ts';
-import { type Judge, validateMs } from './on-event.ts';
+import { type ValidateConnection, validateMs } from './on-event.ts';
 import { openError, type StoredError } from './sealed-output.ts';
 import { cancelled, type Ending, findEnding, settle } from './settle.ts';
 import type { Runner } from './worker.ts';
@@ -23,7 +23,7 @@ export const remoteCallContext = 'errand';
 type CallingNode = { opensErrors?: true };
 /** Messages between nodes, which may be of different versions. */
 export type RunRequest = Pick<Claim, 'id' | 'owner'> & CallingNode;
-export type JudgeRequest = Omit<UnsavedConnection, 'integration' | 'accessExpiresAt'> &
+export type ValidateRequest = Omit<UnsavedConnection, 'integration' | 'accessExpiresAt'> &
   CallingNode & {
     functionId: number;
     integrationKey: string;
@@ -108,7 +108,7 @@ export function runRemotely({
 }
 
 /** Calls functions that validate connections before they are stored. */
-export function judgeRemotely({
+export function validateRemotely({
   db,
   vault,
   remoteCalls,
@@ -116,11 +116,11 @@ export function judgeRemotely({
   db: Db;
   vault: Vault;
   remoteCalls: RemoteCalls;
-}): Judge {
+}): ValidateConnection {
   return async ({ candidate: { integration, accessExpiresAt, ...candidate }, found }) => {
     const { environmentId, key: integrationKey } = integration;
     const key = await environmentKey(db, { environmentId, vault });
-    const order: JudgeRequest = {
+    const order: ValidateRequest = {
       ...candidate,
       integrationKey,
       functionId: found.id,

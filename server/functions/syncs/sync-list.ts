@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Queryable } from '../../db/pool.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { DataKey, Vault } from '../../vault.ts';
-import { spellFrequency } from '../deploys/frequency.ts';
+import { formatFrequency } from '../deploys/frequency.ts';
 import { connectionIds, functionIds, runStates } from '../runs/runs.ts';
 import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
 
@@ -304,7 +304,7 @@ export function listFailingSyncs(
 }
 
 function toWire(row: SyncRow, keys: ReturnType<typeof keyReader>): ListedSync {
-  const own = row.frequencyS === null ? null : spellFrequency(row.frequencyS);
+  const own = row.frequencyS === null ? null : formatFrequency(row.frequencyS);
   const { last } = row;
   return {
     id: row.id,

@@ -7,7 +7,7 @@ import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { Vault } from '../../vault.ts';
 import { openCheckpoint } from '../context/checkpoint.ts';
 import type { ModelCounts, RunCounts } from '../context/service-call.ts';
-import { spellFrequency } from '../deploys/frequency.ts';
+import { formatFrequency } from '../deploys/frequency.ts';
 import type { RunState } from '../runs/runs.ts';
 import { keyReader, openError, type StoredError } from '../runs/sealed-output.ts';
 import { fromSyncs, isNamed, ofPlace, type SyncName, type SyncPlace } from './syncs.ts';
@@ -226,7 +226,7 @@ function toWire(row: StatusRow): Omit<SyncStatus, 'checkpoint' | 'error' | 'reco
     variant: row.variant,
     type: row.lastSucceededAt === null ? 'INITIAL' : 'INCREMENTAL',
     status: statusOf(row),
-    frequency: row.frequencyS === null ? row.frequencyText : spellFrequency(row.frequencyS),
+    frequency: row.frequencyS === null ? row.frequencyText : formatFrequency(row.frequencyS),
     finishedAt: row.lastEndedAt?.toISOString() ?? null,
     nextScheduledSyncAt: state === 'paused' ? null : (row.nextAt?.toISOString() ?? null),
     latestExecutionStatus: isRunning ? 'RUNNING' : last === null ? null : hasFailed ? 'STOPPED' : 'SUCCESS',

@@ -2,7 +2,7 @@
 import { type Config, ConfigError } from '../../config/config.ts';
 import { type Db, openDb } from '../../db/pool.ts';
 import { withWorkers } from '../../db/workers.ts';
-import { type Check, fail, messageOf, ok, skipped, type Verdict, warn } from '../doctor/check.ts';
+import { type Check, type CheckResult, fail, messageOf, ok, skipped, warn } from '../doctor/check.ts';
 import { isCitus, isDistributed } from './distribute.ts';
 
 export type DirectSettings = Partial<Pick<Config, 'databaseUrl' | 'records'>>;
@@ -55,7 +55,7 @@ export async function readClusterState(db: Db): Promise<ClusterState> {
 }
 
 /** The first fault; `ok` if records may be, or are, distributed. */
-export function judgeCluster(state: ClusterState): Verdict {
+export function checkCluster(state: ClusterState): CheckResult {
   const { version, recoveryMs, isCoordinatorAdded, workers, unsynced, copiedShards } = state;
   if (Number.parseInt(version, 10) < oldestMajor)
     return fail(
@@ -101,11 +101,11 @@ export function clusterCheck(db: Db): Check {
     name: 'cluster',
     async run() {
       if (!(await isCitus(db))) return skipped('The database is not a Citus cluster.');
-      const verdict = judgeCluster(await readClusterState(db));
-      if (await isDistributed(db)) return verdict;
-      return verdict.state === 'ok'
-        ? ok(`${verdict.says} The records are not distributed: trellis cluster distribute.`)
-        : { ...verdict, state: 'warn' };
+      const result = checkCluster(await readClusterState(db));
+      if (await isDistributed(db)) return result;
+      return result.state === 'ok'
+        ? ok(`${result.message} The records are not distributed: trellis cluster distribute.`)
+        : { ...result, state: 'warn' };
     },
   };
 }
@@ -138,6 +138,6 @@ export function workersCheck(db: Db, { databaseUrl: url, records }: DirectSettin
 /** Throws ConfigError if the records are distributed over a cluster that must not be used. */
 export async function requireSoundCluster(db: Db): Promise<void> {
   if (!(await isDistributed(db))) return;
-  const { state, says, mend } = judgeCluster(await readClusterState(db));
-  if (state === 'fail') throw new ConfigError([`DATABASE_URL: ${says} ${mend}`]);
+  const { state, message, fix } = checkCluster(await readClusterState(db));
+  if (state === 'fail') throw new ConfigError([`DATABASE_URL: ${message} ${fix}`]);
 }

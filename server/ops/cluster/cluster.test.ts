@@ -17,7 +17,7 @@ import { datasetCalls, openRecordBench, rows } from '../../../test/support/recor
 import { migrate } from '../../db/migrate.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
-import { type ClusterState, judgeCluster, requireSoundCluster } from './checks.ts';
+import { type ClusterState, checkCluster, requireSoundCluster } from './checks.ts';
 import { distributedTables, isDistributed } from './distribute.ts';
 import { readClusterStatus } from './status.ts';
 
@@ -34,7 +34,7 @@ const sound: ClusterState = {
 };
 
 test('a cluster that cannot keep records is refused, with the remedy', () => {
-  assert.equal(judgeCluster(sound).state, 'ok');
+  assert.equal(checkCluster(sound).state, 'ok');
   const faults: [Partial<ClusterState>, 'fail' | 'warn', RegExp][] = [
     [{ version: '12.1-1' }, 'fail', /Citus 13 or later/],
     [{ isCoordinatorAdded: false }, 'fail', /citus_set_coordinator_host/],
@@ -44,10 +44,10 @@ test('a cluster that cannot keep records is refused, with the remedy', () => {
     [{ recoveryMs: -1 }, 'fail', /recover_2pc_interval/],
     [{ recoveryMs: 60_000 }, 'warn', /recover_2pc_interval/],
   ];
-  for (const [fault, state, mend] of faults) {
-    const verdict = judgeCluster({ ...sound, ...fault });
-    assert.equal(verdict.state, state);
-    assert.match(verdict.mend ?? '', mend);
+  for (const [fault, state, fix] of faults) {
+    const result = checkCluster({ ...sound, ...fault });
+    assert.equal(result.state, state);
+    assert.match(result.fix ?? '', fix);
   }
 });
 

@@ -7,7 +7,7 @@ import { after, before, type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isCluster } from '../../../test/support/citus.ts';
 import { openTestDatabase, urlOf } from '../../../test/support/database.ts';
-import { hearStatements } from '../../../test/support/recorder.ts';
+import { onEachStatement } from '../../../test/support/recorder.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
 import { startRunningService } from '../../../test/support/service.ts';
 import { type Db, type DbTarget, openDb } from '../../db/pool.ts';
@@ -185,7 +185,7 @@ test('saves, updates, deletes, tracking, lists and prunes send the coordinator n
     }
   };
   const sent: string[] = [];
-  const end = hearStatements(({ client, text }) => {
+  const end = onEachStatement(({ client, text }) => {
     // The map of the shards is read every ten seconds.
     if ((client as { port: number }).port === coordinator && !/pg_dist_/.test(text)) sent.push(text);
   });
@@ -314,13 +314,13 @@ test('addresses of the settings are matched with the workers that they lead to',
 test('the doctor reports workers that do not accept the nodes', { skip }, async () => {
   const databaseUrl = urlOf(bench.target);
   const check = (urls?: string[]) => workersCheck(bench.db, { databaseUrl, records: { urls } }).run();
-  assert.deepEqual(await check(), { state: 'ok', says: 'All 2 workers accept connections.' });
+  assert.deepEqual(await check(), { state: 'ok', message: 'All 2 workers accept connections.' });
   const wrong = new URL(urlAt(workers[0]!));
   wrong.password = randomBytes(8).toString('hex');
-  const { state, says } = await check([wrong.href, urlAt(workers[1]!)]);
+  const { state, message } = await check([wrong.href, urlAt(workers[1]!)]);
   assert.equal(state, 'fail');
-  assert.match(says, new RegExp(`connections: ${workers[0]!.host}:${workers[0]!.port} \\(.*\\)\\.$`));
-  assert.ok(!says.includes(wrong.password));
+  assert.match(message, new RegExp(`connections: ${workers[0]!.host}:${workers[0]!.port} \\(.*\\)\\.$`));
+  assert.ok(!message.includes(wrong.password));
 });
 
 test('a service with the setting saves, lists and prunes at the workers, and a deleted connection takes nothing more', {

@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts';
 import type { AllowedRange } from '../../config/setting-values.ts';
 import { createOutbound } from '../../outbound/outbound.ts';
 import { adviceAtGoogle, whyNotAtGoogle } from '../../providers/google-address.ts';
-import { type Check, fail, messageOf, ok, skipped, type Verdict, warn } from './check.ts';
+import { type Check, type CheckResult, fail, messageOf, ok, skipped, warn } from './check.ts';
 
 const limitMs = 5_000;
 /** How long another doctor may hold the port while it checks. */
@@ -13,15 +13,15 @@ const looksForMs = 2_000;
 
 export function addressChecks(config: Config): Check[] {
   return [
-    { name: 'base-address', run: async () => judgeBaseUrl(config.callbackBaseUrl ?? config.baseUrl) },
-    { name: 'reachable', run: () => judgeReachable(config.baseUrl) },
-    { name: 'port', run: () => judgePort(config) },
-    { name: 'openid', run: () => judgeOidc(config.signIn.oidc?.issuer, config) },
-    { name: 'mail', run: () => judgeMail(config.smtp?.url) },
+    { name: 'base-address', run: async () => checkBaseUrl(config.callbackBaseUrl ?? config.baseUrl) },
+    { name: 'reachable', run: () => checkReachable(config.baseUrl) },
+    { name: 'port', run: () => checkPort(config) },
+    { name: 'openid', run: () => checkOidc(config.signIn.oidc?.issuer, config) },
+    { name: 'mail', run: () => checkMail(config.smtp?.url) },
   ];
 }
 
-export function judgeBaseUrl(baseUrl: string): Verdict {
+export function checkBaseUrl(baseUrl: string): CheckResult {
   const why = whyNotAtGoogle(baseUrl);
   if (why !== undefined)
     return warn(`Google does not accept ${baseUrl}/oauth/callback as a redirect URI.`, why);
@@ -30,7 +30,7 @@ export function judgeBaseUrl(baseUrl: string): Verdict {
   return ok(`Google accepts ${baseUrl}/oauth/callback as a redirect URI.`);
 }
 
-export async function judgeReachable(baseUrl: string): Promise<Verdict> {
+export async function checkReachable(baseUrl: string): Promise<CheckResult> {
   const answer = await fetched(`${baseUrl}/health`);
   if ('error' in answer)
     return warn(
@@ -46,7 +46,7 @@ export async function judgeReachable(baseUrl: string): Promise<Verdict> {
 }
 
 /** Whether the port is the service's own, or free for it. */
-export async function judgePort(at: Pick<Config, 'host' | 'port'>): Promise<Verdict> {
+export async function checkPort(at: Pick<Config, 'host' | 'port'>): Promise<CheckResult> {
   const { host, port } = at;
   if (port === 0) return ok('The service uses any free port.');
   const since = performance.now();
@@ -80,13 +80,13 @@ async function isOurs({ host, port }: Pick<Config, 'host' | 'port'>): Promise<bo
   return 'text' in answer && answer.text.includes('"result":"ok"');
 }
 
-export async function judgeOidc(
+export async function checkOidc(
   issuer: string | undefined,
   {
     outboundAllow: allow,
     outboundProxy: proxy,
   }: Pick<Config, 'outboundAllow'> & Partial<Pick<Config, 'outboundProxy'>>,
-): Promise<Verdict> {
+): Promise<CheckResult> {
   if (issuer === undefined) return skipped('TRELLIS_OIDC_ISSUER is not set.');
   const answer = await fetched(`${issuer.replace(/\/$/, '')}/.well-known/openid-configuration`, {
     allow,
@@ -101,7 +101,7 @@ export async function judgeOidc(
 }
 
 /** Opens a connection, and sends nothing. */
-async function judgeMail(url: string | undefined): Promise<Verdict> {
+async function checkMail(url: string | undefined): Promise<CheckResult> {
   if (url === undefined) return skipped('SMTP_URL is not set: links must be copied.');
   const { hostname, port, protocol } = new URL(url);
   const at = Number(port) || (protocol === 'smtps:' ? 465 : 587);

@@ -1,32 +1,32 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * A check of an installation. `trellis doctor` runs all of them; each one judges one subject and names the remedy.
+ * A check of an installation. `trellis doctor` runs all of them; each one examines one subject and names the remedy.
  *
  * A check changes nothing, ends within its time limit, and prints no secret.
  */
 export type State = 'ok' | 'warn' | 'fail' | 'skipped';
 
-export type Verdict = {
+export type CheckResult = {
   state: State;
   /** The finding, in a sentence. */
-  says: string;
+  message: string;
   /** The remedy; present if the state is `warn` or `fail`. */
-  mend?: string;
+  fix?: string;
 };
 
 export type Check = {
   /** As docs/operations/doctor.md lists it. */
   name: string;
-  run: () => Promise<Verdict>;
+  run: () => Promise<CheckResult>;
 };
 
-export type Finding = Verdict & { check: string };
+export type Finding = CheckResult & { check: string };
 
-export const ok = (says: string): Verdict => ({ state: 'ok', says });
-export const warn = (says: string, mend: string): Verdict => ({ state: 'warn', says, mend });
-export const fail = (says: string, mend: string): Verdict => ({ state: 'fail', says, mend });
-export const skipped = (says: string): Verdict => ({ state: 'skipped', says });
+export const ok = (message: string): CheckResult => ({ state: 'ok', message });
+export const warn = (message: string, fix: string): CheckResult => ({ state: 'warn', message, fix });
+export const fail = (message: string, fix: string): CheckResult => ({ state: 'fail', message, fix });
+export const skipped = (message: string): CheckResult => ({ state: 'skipped', message });
 
 const limitMs = 10_000;
 
@@ -37,15 +37,15 @@ export async function runCheck({ name, run }: Check): Promise<Finding> {
     `No response within ${limitMs / 1000} s.`,
     'Make sure that the subject of the check is not overloaded.',
   );
-  const judged = run().catch((error: unknown) =>
+  const running = run().catch((error: unknown) =>
     fail(
       `The check failed: ${messageOf(error)}`,
       'Fix the cause in the message, and run this command again.',
     ),
   );
-  const verdict = await Promise.race([judged, sleep(limitMs, late, { signal: over.signal })]);
+  const result = await Promise.race([running, sleep(limitMs, late, { signal: over.signal })]);
   over.abort();
-  return { check: name, ...verdict };
+  return { check: name, ...result };
 }
 
 /** The message of an error and of its cause. The service's messages and those of the system hold no secret. */

@@ -8,7 +8,7 @@ import { isSchemaMissing } from '../../jobs/jobs.ts';
 import { listNodes, type Node } from '../../nodes/nodes.ts';
 import { isStalled } from '../../records/retention/consumers.ts';
 import { clusterCheck, type DirectSettings, workersCheck } from '../cluster/checks.ts';
-import { type Check, fail, messageOf, ok, type Verdict, warn } from './check.ts';
+import { type Check, type CheckResult, fail, messageOf, ok, warn } from './check.ts';
 
 const maxSkewMs = 2_000;
 const oldestMajor = 15;
@@ -20,29 +20,32 @@ export function databaseChecks(
   { isEmbedded, processes, ...direct }: { isEmbedded: boolean; processes: number } & DirectSettings,
 ): Check[] {
   return [
-    { name: 'database-version', run: async () => judgeVersion(await settingOf(db, 'server_version_num')) },
-    { name: 'database-encoding', run: async () => judgeEncoding(await settingOf(db, 'server_encoding')) },
-    { name: 'database-writable', run: () => judgeWritable(db) },
-    { name: 'durability', run: async () => judgeDurability(await settingsOf(db, durable)) },
-    { name: 'time-limits', run: async () => judgeTimeLimits(await settingsOf(db, timeLimits)) },
-    { name: 'database-connections', run: () => judgeConnections(db, processes) },
+    {
+      name: 'database-version',
+      run: async () => checkServerVersion(await settingOf(db, 'server_version_num')),
+    },
+    { name: 'database-encoding', run: async () => checkEncoding(await settingOf(db, 'server_encoding')) },
+    { name: 'database-writable', run: () => checkWritable(db) },
+    { name: 'durability', run: async () => checkDurability(await settingsOf(db, durable)) },
+    { name: 'time-limits', run: async () => checkTimeLimits(await settingsOf(db, timeLimits)) },
+    { name: 'database-connections', run: () => checkConnections(db, processes) },
     {
       name: 'database-memory',
-      run: async () => judgeMemory(await settingBytes(db, 'shared_buffers'), isEmbedded),
+      run: async () => checkMemory(await settingBytes(db, 'shared_buffers'), isEmbedded),
     },
-    { name: 'clock', run: () => judgeClock(db) },
-    { name: 'migrations', run: () => judgeMigrations(db) },
+    { name: 'clock', run: () => checkClock(db) },
+    { name: 'migrations', run: () => checkMigrations(db) },
     clusterCheck(db),
     workersCheck(db, direct),
-    { name: 'job-queues', run: () => judgeJobs(db) },
-    { name: 'nodes', run: () => judgeNodes(db) },
-    { name: 'processes', run: () => judgeOwnProcesses(db, processes) },
-    { name: 'backlog', run: () => judgeBacklog(db) },
-    { name: 'consumers', run: () => judgeConsumers(db) },
+    { name: 'job-queues', run: () => checkJobs(db) },
+    { name: 'nodes', run: () => checkNodes(db) },
+    { name: 'processes', run: () => checkOwnProcesses(db, processes) },
+    { name: 'backlog', run: () => checkBacklog(db) },
+    { name: 'consumers', run: () => checkConsumers(db) },
   ];
 }
 
-export function judgeVersion(number: string): Verdict {
+export function checkServerVersion(number: string): CheckResult {
   const major = Math.floor(Number(number) / 10_000);
   if (major < oldestMajor)
     return fail(
@@ -57,7 +60,7 @@ export function judgeVersion(number: string): Verdict {
   return ok(`This is PostgreSQL ${major}.`);
 }
 
-export function judgeEncoding(encoding: string): Verdict {
+export function checkEncoding(encoding: string): CheckResult {
   if (encoding === 'UTF8') return ok('Text is stored in UTF-8.');
   return fail(
     `The database stores text in ${encoding}, which cannot represent all characters.`,
@@ -65,7 +68,7 @@ export function judgeEncoding(encoding: string): Verdict {
   );
 }
 
-async function judgeWritable(db: Db): Promise<Verdict> {
+async function checkWritable(db: Db): Promise<CheckResult> {
   const [found] = await db.query<{ recovers: boolean; readsOnly: boolean; creates: boolean }>(
     `select
        pg_is_in_recovery() as recovers,
@@ -89,7 +92,7 @@ async function judgeWritable(db: Db): Promise<Verdict> {
 
 const durable = ['fsync', 'full_page_writes', 'synchronous_commit'] as const;
 
-export function judgeDurability(settings: Record<(typeof durable)[number], string>): Verdict {
+export function checkDurability(settings: Record<(typeof durable)[number], string>): CheckResult {
   const off = durable.filter((name) => settings[name] === 'off');
   if (off.length === 0) return ok('Committed data survive a crash.');
   const finding = `${off.join(' and ')} ${off.length === 1 ? 'is' : 'are'} off`;
@@ -108,7 +111,7 @@ const timeLimits = [
 const minLimitMs = 60_000;
 
 /** Limits of the role that interrupt exports, retention or migrations. In ms, 0: none; absent before PostgreSQL 17. */
-export function judgeTimeLimits(settings: Partial<Record<(typeof timeLimits)[number], string>>): Verdict {
+export function checkTimeLimits(settings: Partial<Record<(typeof timeLimits)[number], string>>): CheckResult {
   const short = timeLimits.filter((name) => {
     const ms = Number(settings[name] ?? 0);
     return ms > 0 && ms < minLimitMs;
@@ -120,7 +123,7 @@ export function judgeTimeLimits(settings: Partial<Record<(typeof timeLimits)[num
   );
 }
 
-async function judgeConnections(db: Db, processes: number): Promise<Verdict> {
+async function checkConnections(db: Db, processes: number): Promise<CheckResult> {
   const [found] = await db.query<{ max: number; open: number }>(
     `select
        current_setting('max_connections')::integer
@@ -129,30 +132,30 @@ async function judgeConnections(db: Db, processes: number): Promise<Verdict> {
   );
   const { max = 0, open = 0 } = found ?? {};
   const nodes = Math.max(processes, (await listLiveNodes(db)).length);
-  const says = `${max} connections are possible, ${open} are open; ${nodes} ${nodes === 1 ? 'node' : 'nodes'} may open ${nodes * maxNodeConnections}.`;
+  const message = `${max} connections are possible, ${open} are open; ${nodes} ${nodes === 1 ? 'node' : 'nodes'} may open ${nodes * maxNodeConnections}.`;
   if (nodes * maxNodeConnections > max)
-    return warn(says, 'Raise max_connections, or use PgBouncer in transaction mode.');
-  return ok(says);
+    return warn(message, 'Raise max_connections, or use PgBouncer in transaction mode.');
+  return ok(message);
 }
 
 const minBuffers = 128 * 1024 * 1024;
 
-function judgeMemory(sharedBuffers: number, isEmbedded: boolean): Verdict {
+function checkMemory(sharedBuffers: number, isEmbedded: boolean): CheckResult {
   const mb = Math.round(sharedBuffers / 1024 / 1024);
   if (isEmbedded || sharedBuffers >= minBuffers) return ok(`shared_buffers is ${mb} MB.`);
   return warn(`shared_buffers is ${mb} MB.`, 'Set it to a quarter of the memory of the database server.');
 }
 
-async function judgeClock(db: Db): Promise<Verdict> {
+async function checkClock(db: Db): Promise<CheckResult> {
   const before = Date.now();
   const [found] = await db.query<{ ms: number }>(
     'select extract(epoch from clock_timestamp())::float8 * 1000 as ms',
   );
-  return judgeSkew((found?.ms ?? before) - (before + Date.now()) / 2);
+  return checkSkew((found?.ms ?? before) - (before + Date.now()) / 2);
 }
 
 /** `ms` by which the database's clock is ahead of this machine's. */
-export function judgeSkew(ms: number): Verdict {
+export function checkSkew(ms: number): CheckResult {
   const seconds = (Math.abs(ms) / 1000).toFixed(1);
   if (Math.abs(ms) <= maxSkewMs)
     return ok(`The clocks of this machine and of the database differ by ${seconds} s.`);
@@ -162,7 +165,7 @@ export function judgeSkew(ms: number): Verdict {
   );
 }
 
-async function judgeMigrations(db: Db): Promise<Verdict> {
+async function checkMigrations(db: Db): Promise<CheckResult> {
   const { pending, refused } = await readMigrationState(db);
   if (refused.length > 0)
     return fail(
@@ -177,7 +180,7 @@ async function judgeMigrations(db: Db): Promise<Verdict> {
   return ok('All migrations of this version are applied.');
 }
 
-async function judgeJobs(db: Db): Promise<Verdict> {
+async function checkJobs(db: Db): Promise<CheckResult> {
   try {
     const isMissing = await isSchemaMissing(db);
     return ok(isMissing ? 'The first start creates the queues of jobs.' : 'The queues of jobs exist.');
@@ -186,7 +189,7 @@ async function judgeJobs(db: Db): Promise<Verdict> {
   }
 }
 
-async function judgeNodes(db: Db): Promise<Verdict> {
+async function checkNodes(db: Db): Promise<CheckResult> {
   if (!(await isThere(db, 'node'))) return ok('No node has started yet.');
   const nodes = await listLiveNodes(db);
   if (nodes.length === 0) return ok('No node runs.');
@@ -212,14 +215,14 @@ async function listLiveNodes(db: Db): Promise<Node[]> {
 }
 
 /** By the nodes of this machine that run, or by the settings if none does: then the load is that of other programs. */
-async function judgeOwnProcesses(db: Db, processes: number): Promise<Verdict> {
+async function checkOwnProcesses(db: Db, processes: number): Promise<CheckResult> {
   const own = (await listLiveNodes(db)).filter(({ name }) => name.startsWith(`${hostname()}:`)).length;
   const [, load = 0] = own > 0 ? loadavg() : [];
-  return judgeProcesses({ processes: own || processes, cores: availableParallelism(), load });
+  return checkProcesses({ processes: own || processes, cores: availableParallelism(), load });
 }
 
 /** A node is busy with about one core. A machine at its limit has no core for another one. */
-export function judgeProcesses({
+export function checkProcesses({
   processes,
   cores,
   load,
@@ -228,20 +231,20 @@ export function judgeProcesses({
   cores: number;
   /** The load of the machine, over five minutes. */
   load: number;
-}): Verdict {
-  const says = `${processes} ${processes === 1 ? 'process serves' : 'processes serve'} on ${cores} ${cores === 1 ? 'core' : 'cores'}; the load is ${load.toFixed(1)}.`;
+}): CheckResult {
+  const message = `${processes} ${processes === 1 ? 'process serves' : 'processes serve'} on ${cores} ${cores === 1 ? 'core' : 'cores'}; the load is ${load.toFixed(1)}.`;
   if (processes > cores)
-    return warn(says, 'Start at most one process for each core: more only take memory and connections.');
+    return warn(message, 'Start at most one process for each core: more only take memory and connections.');
   if (processes < cores && load >= 0.7 * processes && load < cores)
     return warn(
-      says,
+      message,
       'More processes may carry more: trellis start --processes auto. See docs/operations/processes.md.',
     );
-  return ok(says);
+  return ok(message);
 }
 
 /** Events, audit entries and runs that have waited for too long. */
-async function judgeBacklog(db: Db): Promise<Verdict> {
+async function checkBacklog(db: Db): Promise<CheckResult> {
   if (!(await isThere(db, 'event')) || !(await isThere(db, 'run'))) return ok('The queues are empty.');
   const outbox = (await isThere(db, 'dataset_outbox'))
     ? `exists (select from dataset_outbox where written_at < clock_timestamp() - interval '1 minute')`
@@ -273,7 +276,7 @@ async function judgeBacklog(db: Db): Promise<Verdict> {
 }
 
 /** Consumers that prevent pruning by a policy, and do not expire. */
-async function judgeConsumers(db: Db): Promise<Verdict> {
+async function checkConsumers(db: Db): Promise<CheckResult> {
   const columns = await db.query(
     `select from pg_attribute where attrelid = to_regclass('consumer') and attname = 'held_since'`,
   );
@@ -334,7 +337,10 @@ async function settingBytes(db: Db, name: string): Promise<number> {
 }
 
 /** `masterKeys` is undefined if neither the settings nor DATA_DIR have any. */
-export async function judgeKeyRing(db: Db, masterKeys: readonly MasterKey[] | undefined): Promise<Verdict> {
+export async function checkKeyRing(
+  db: Db,
+  masterKeys: readonly MasterKey[] | undefined,
+): Promise<CheckResult> {
   const known = (await isThere(db, 'master_key')) ? await listMasterKeys(db) : [];
   if (known.length === 0) return ok('The database contains no encrypted data yet.');
   if (masterKeys === undefined)

@@ -11,20 +11,20 @@ import { readOutboundAllow } from '../../config/setting-values.ts';
 import { masterKey } from '../../data-keys/data-keys.fixture.ts';
 import { registerMasterKey } from '../../data-keys/store.ts';
 import { type Db, openDb } from '../../db/pool.ts';
-import { judgeBaseUrl, judgeOidc, judgePort, judgeReachable } from './address.ts';
+import { checkBaseUrl, checkOidc, checkPort, checkReachable } from './address.ts';
 import { type Check, runCheck } from './check.ts';
 import {
+  checkDurability,
+  checkEncoding,
+  checkKeyRing,
+  checkProcesses,
+  checkServerVersion,
+  checkSkew,
+  checkTimeLimits,
   databaseChecks,
-  judgeDurability,
-  judgeEncoding,
-  judgeKeyRing,
-  judgeProcesses,
-  judgeSkew,
-  judgeTimeLimits,
-  judgeVersion,
 } from './database.ts';
-import { judgeCredentialHeaders, judgeSunsets } from './integrations.ts';
-import { judgeDataDir, judgeFree, judgeKeyFiles, judgeMemory, judgeNode, judgeOpenFiles } from './machine.ts';
+import { checkCredentialHeaders, checkSunsets } from './integrations.ts';
+import { checkDataDir, checkFree, checkKeyFiles, checkMemory, checkNode, checkOpenFiles } from './machine.ts';
 
 let database: TestDatabase;
 let db: Db;
@@ -64,10 +64,10 @@ test('a database without its newest migration and a database of a newer version 
   );
   const lacking = await run('migrations');
   assert.equal(lacking.state, 'warn');
-  assert.ok(lacking.says.includes(newest!.name), lacking.says);
+  assert.ok(lacking.message.includes(newest!.name), lacking.message);
   await db.query('insert into migration (name) values ($1)', ['9000_from_later.sql']);
   const ahead = await run('migrations');
-  assert.deepEqual([ahead.state, ahead.says.includes('9000_from_later.sql')], ['fail', true]);
+  assert.deepEqual([ahead.state, ahead.message.includes('9000_from_later.sql')], ['fail', true]);
   await db.query('update migration set name = $1 where name = $2', [newest!.name, '9000_from_later.sql']);
   assert.equal((await run('migrations')).state, 'ok');
 });
@@ -102,7 +102,7 @@ test('a read-only role and a role with a short timeout are reported', async () =
 
 test('more processes are proposed while this one is busy and the machine has free cores', () => {
   const stateOf = (processes: number, cores: number, load: number) =>
-    judgeProcesses({ processes, cores, load }).state;
+    checkProcesses({ processes, cores, load }).state;
   assert.equal(stateOf(1, 8, 1.2), 'warn');
   assert.equal(stateOf(4, 8, 3.1), 'warn');
   assert.equal(stateOf(1, 8, 0.2), 'ok');
@@ -111,7 +111,7 @@ test('more processes are proposed while this one is busy and the machine has fre
   assert.equal(stateOf(8, 8, 6), 'ok');
   assert.equal(stateOf(1, 1, 0.9), 'ok');
   assert.match(
-    judgeProcesses({ processes: 4, cores: 2, load: 0 }).mend ?? '',
+    checkProcesses({ processes: 4, cores: 2, load: 0 }).fix ?? '',
     /at most one process for each core/,
   );
 });
@@ -119,7 +119,11 @@ test('more processes are proposed while this one is busy and the machine has fre
 test('a pool of each process of the settings counts before the first start', async () => {
   const check = databaseChecks(db, { isEmbedded: false, processes: 200 });
   const found = await runCheck(check.find(({ name }) => name === 'database-connections') as Check);
-  assert.deepEqual([found.state, /200 nodes may open 4200\./.test(found.says)], ['warn', true], found.says);
+  assert.deepEqual(
+    [found.state, /200 nodes may open 4200\./.test(found.message)],
+    ['warn', true],
+    found.message,
+  );
 });
 
 test('what waits for too long is named', async () => {
@@ -128,11 +132,11 @@ test('what waits for too long is named', async () => {
     `insert into audit (actor, action, target, created_at) values ('service', 'a', 'b', now() - interval '1 hour')`,
   );
   const found = await run('backlog');
-  assert.deepEqual([found.state, found.says], ['warn', 'There are audit entries without a position.']);
+  assert.deepEqual([found.state, found.message], ['warn', 'There are audit entries without a position.']);
 });
 
 test('an integration that sends credentials in a header that servers return is named, and no other', async () => {
-  const judge = () => judgeCredentialHeaders(db, shippedCatalog);
+  const judge = () => checkCredentialHeaders(db, shippedCatalog);
   await db.query(
     `with made as (insert into environment (name, data_key) values ('dev', $1) returning id)
     insert into integration (environment_id, key, provider, display_name, integration_config)
@@ -148,15 +152,15 @@ test('an integration that sends credentials in a header that servers return is n
   const found = await judge();
   assert.equal(found.state, 'fail');
   assert.match(
-    found.says,
+    found.message,
     /"bearer" in dev: integration_config\.header_name names a header that is returned by servers/,
   );
-  assert.doesNotMatch(found.says, /good/);
+  assert.doesNotMatch(found.message, /good/);
   await db.query('delete from integration');
 });
 
 test('a sunset is reported from 90 days before, only for the affected connections', async () => {
-  const judge = (at: string) => judgeSunsets(db, { catalog: shippedCatalog, at: new Date(at) });
+  const judge = (at: string) => checkSunsets(db, { catalog: shippedCatalog, at: new Date(at) });
   const integrations = await db.query<{ id: number; key: string }>(`
     insert into integration (environment_id, key, provider, display_name, is_test)
     select environment.id, given.key, 'shopify', 'Shop', given.key = 'tried'
@@ -190,10 +194,10 @@ test('a sunset is reported from 90 days before, only for the affected connection
     const found = await judge(at);
     assert.equal(found.state, 'warn');
     assert.match(
-      found.says,
+      found.message,
       /^"shop" in dev: 2 connections may stop working on 2027-01-01\. Shopify rejects .* \(https:/,
     );
-    assert.doesNotMatch(found.says, /renewed|tried/);
+    assert.doesNotMatch(found.message, /renewed|tried/);
   }
   await db.query(`update connection set status = 'needs_reauth'`);
   assert.equal((await judge('2026-12-31')).state, 'ok');
@@ -229,38 +233,38 @@ test('a consumer that acknowledges one cursor for 30 days while changes wait is 
   );
   const found = await run('consumers');
   assert.equal(found.state, 'warn');
-  assert.match(found.says, /^1 consumer has .*: app \(prod, sheets\/customer, Row, base\)\.$/);
+  assert.match(found.message, /^1 consumer has .*: app \(prod, sheets\/customer, Row, base\)\.$/);
 });
 
 test('missing, wrong, retired and unused master keys have different findings', async () => {
   const [one, two] = [masterKey('one'), masterKey('two')];
-  assert.equal((await judgeKeyRing(db, undefined)).state, 'ok', 'nothing is sealed yet');
+  assert.equal((await checkKeyRing(db, undefined)).state, 'ok', 'nothing is sealed yet');
   await registerMasterKey(db, one);
-  assert.equal((await judgeKeyRing(db, [one])).state, 'ok');
-  assert.match((await judgeKeyRing(db, undefined)).mend ?? '', /TRELLIS_ENCRYPTION_KEYS/);
-  assert.match((await judgeKeyRing(db, [two])).says, /"one" is missing/);
+  assert.equal((await checkKeyRing(db, [one])).state, 'ok');
+  assert.match((await checkKeyRing(db, undefined)).fix ?? '', /TRELLIS_ENCRYPTION_KEYS/);
+  assert.match((await checkKeyRing(db, [two])).message, /"one" is missing/);
   assert.match(
-    (await judgeKeyRing(db, [masterKey('one')])).says,
+    (await checkKeyRing(db, [masterKey('one')])).message,
     /"one" is not the key that was used before/,
   );
   await registerMasterKey(db, two);
   await db.query(`update master_key set retired_at = now() where id = 'one'`);
-  assert.equal((await judgeKeyRing(db, [one, two])).state, 'warn');
-  assert.match((await judgeKeyRing(db, [two, one])).says, /one can be removed from the settings/);
+  assert.equal((await checkKeyRing(db, [one, two])).state, 'warn');
+  assert.match((await checkKeyRing(db, [two, one])).message, /one can be removed from the settings/);
 });
 
 test('a directory or key that other users can read is reported, with the command that fixes it', async () => {
   const key = join(directory, 'master.key');
   await writeFile(key, 'x', { mode: 0o644 });
-  assert.match((await judgeKeyFiles([key])).mend ?? '', new RegExp(`chmod 600 ${key}`));
+  assert.match((await checkKeyFiles([key])).fix ?? '', new RegExp(`chmod 600 ${key}`));
   await chmod(key, 0o600);
-  assert.equal((await judgeKeyFiles([key, join(directory, 'none')])).state, 'ok');
+  assert.equal((await checkKeyFiles([key, join(directory, 'none')])).state, 'ok');
   await chmod(directory, 0o755);
-  assert.equal((await judgeDataDir(directory)).state, 'warn');
+  assert.equal((await checkDataDir(directory)).state, 'warn');
   await chmod(directory, 0o711);
-  assert.equal((await judgeDataDir(directory)).state, 'ok');
-  assert.equal((await judgeDataDir(key)).state, 'fail');
-  assert.equal((await judgeDataDir(join(directory, 'none'))).state, 'ok');
+  assert.equal((await checkDataDir(directory)).state, 'ok');
+  assert.equal((await checkDataDir(key)).state, 'fail');
+  assert.equal((await checkDataDir(join(directory, 'none'))).state, 'ok');
 });
 
 test('doctors who look at a port at once do not take each other for other programs', async () => {
@@ -268,10 +272,8 @@ test('doctors who look at a port at once do not take each other for other progra
   await once(probe, 'listening');
   const { port } = probe.address() as AddressInfo;
   await new Promise((resolve) => probe.close(resolve));
-  const verdicts = await Promise.all(
-    Array.from({ length: 20 }, () => judgePort({ host: '127.0.0.1', port })),
-  );
-  assert.deepEqual([...new Set(verdicts.map(({ says }) => says))], [`127.0.0.1:${port} is free.`]);
+  const results = await Promise.all(Array.from({ length: 20 }, () => checkPort({ host: '127.0.0.1', port })));
+  assert.deepEqual([...new Set(results.map(({ message }) => message))], [`127.0.0.1:${port} is free.`]);
 });
 
 test('a program that accepts connections and sends nothing is requested once', async () => {
@@ -283,7 +285,7 @@ test('a program that accepts connections and sends nothing is requested once', a
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  assert.match((await judgePort({ host: '127.0.0.1', port })).says, /Another program/);
+  assert.match((await checkPort({ host: '127.0.0.1', port })).message, /Another program/);
   assert.equal(asked, 1);
   server.close();
   await once(server, 'close');
@@ -296,13 +298,13 @@ test('a port of another program, an address of another host and a closed connect
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  assert.match((await judgePort({ host: '127.0.0.1', port })).says, /Another program/);
-  assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'fail');
+  assert.match((await checkPort({ host: '127.0.0.1', port })).message, /Another program/);
+  assert.equal((await checkReachable(`http://127.0.0.1:${port}`)).state, 'fail');
   server.close();
   await once(server, 'close');
-  assert.equal((await judgePort({ host: '127.0.0.1', port })).state, 'ok');
-  assert.equal((await judgeReachable(`http://127.0.0.1:${port}`)).state, 'warn');
-  assert.equal((await judgePort({ host: '192.0.2.1', port })).state, 'fail');
+  assert.equal((await checkPort({ host: '127.0.0.1', port })).state, 'ok');
+  assert.equal((await checkReachable(`http://127.0.0.1:${port}`)).state, 'warn');
+  assert.equal((await checkPort({ host: '192.0.2.1', port })).state, 'fail');
 });
 
 test('an OpenID provider that the service itself may not call is a failure', async () => {
@@ -319,9 +321,9 @@ test('an OpenID provider that the service itself may not call is a failure', asy
     ['sign-in=127.0.0.1:1', 'fail'],
     [undefined, 'fail'],
   ] as const) {
-    const verdict = await judgeOidc(issuer, { outboundAllow: readOutboundAllow(setting, []) });
-    assert.equal(verdict.state, state, setting ?? 'none');
-    if (state === 'fail') assert.match(verdict.says, /TRELLIS_OUTBOUND_ALLOW/);
+    const result = await checkOidc(issuer, { outboundAllow: readOutboundAllow(setting, []) });
+    assert.equal(result.state, state, setting ?? 'none');
+    if (state === 'fail') assert.match(result.message, /TRELLIS_OUTBOUND_ALLOW/);
   }
   server.close();
   await once(server, 'close');
@@ -329,26 +331,31 @@ test('an OpenID provider that the service itself may not call is a failure', asy
 
 test('each figure is judged by its bounds', () => {
   const states = {
-    node: [judgeNode('26.10.0'), judgeNode('26.9.0'), judgeNode('20.20.2')],
-    files: [judgeOpenFiles(65_536, 20_000), judgeOpenFiles(1024, 20_000), judgeOpenFiles(256, 10)],
-    memory: [judgeMemory(512), judgeMemory(511)],
-    version: [judgeVersion('150018'), judgeVersion('180004'), judgeVersion('140000'), judgeVersion('190000')],
-    encoding: [judgeEncoding('UTF8'), judgeEncoding('SQL_ASCII')],
-    skew: [judgeSkew(1_999), judgeSkew(-2_001), judgeSkew(60_000)],
-    free: [judgeFree(1024, true), judgeFree(1023, true), judgeFree(199, false)],
+    node: [checkNode('26.10.0'), checkNode('26.9.0'), checkNode('20.20.2')],
+    files: [checkOpenFiles(65_536, 20_000), checkOpenFiles(1024, 20_000), checkOpenFiles(256, 10)],
+    memory: [checkMemory(512), checkMemory(511)],
+    version: [
+      checkServerVersion('150018'),
+      checkServerVersion('180004'),
+      checkServerVersion('140000'),
+      checkServerVersion('190000'),
+    ],
+    encoding: [checkEncoding('UTF8'), checkEncoding('SQL_ASCII')],
+    skew: [checkSkew(1_999), checkSkew(-2_001), checkSkew(60_000)],
+    free: [checkFree(1024, true), checkFree(1023, true), checkFree(199, false)],
     limits: [
-      judgeTimeLimits({ statement_timeout: '0', lock_timeout: '60000' }),
-      judgeTimeLimits({ statement_timeout: '30000' }),
+      checkTimeLimits({ statement_timeout: '0', lock_timeout: '60000' }),
+      checkTimeLimits({ statement_timeout: '30000' }),
     ],
     durability: [
-      judgeDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'local' }),
-      judgeDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'off' }),
-      judgeDurability({ fsync: 'off', full_page_writes: 'on', synchronous_commit: 'on' }),
+      checkDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'local' }),
+      checkDurability({ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'off' }),
+      checkDurability({ fsync: 'off', full_page_writes: 'on', synchronous_commit: 'on' }),
     ],
     address: [
-      judgeBaseUrl('https://trellis.acme.com'),
-      judgeBaseUrl('http://localhost:3003'),
-      judgeBaseUrl('http://10.0.0.1'),
+      checkBaseUrl('https://trellis.acme.com'),
+      checkBaseUrl('http://localhost:3003'),
+      checkBaseUrl('http://10.0.0.1'),
     ],
   };
   assert.deepEqual(
@@ -368,8 +375,8 @@ test('each figure is judged by its bounds', () => {
       address: ['ok', 'ok', 'warn'],
     },
   );
-  for (const verdict of Object.values(states).flat()) {
-    assert.equal(verdict.mend !== undefined, verdict.state !== 'ok', verdict.says);
+  for (const result of Object.values(states).flat()) {
+    assert.equal(result.fix !== undefined, result.state !== 'ok', result.message);
   }
 });
 
@@ -378,5 +385,5 @@ test('a check that throws has failed', async () => {
     name: 'clock',
     run: () => Promise.reject(new Error('it broke', { cause: new Error('inside') })),
   });
-  assert.deepEqual([finding.state, finding.says], ['fail', 'The check failed: it broke (inside)']);
+  assert.deepEqual([finding.state, finding.message], ['fail', 'The check failed: it broke (inside)']);
 });

@@ -9,8 +9,17 @@ import { readMasterKeyRing } from '../../data-dir.ts';
 import type { Db } from '../../db/pool.ts';
 import { type Catalog, openCatalog } from '../../providers/catalog.ts';
 import { addressChecks } from './address.ts';
-import { type Check, type Finding, fail, messageOf, ok, runCheck, skipped, type Verdict } from './check.ts';
-import { databaseChecks, judgeKeyRing } from './database.ts';
+import {
+  type Check,
+  type CheckResult,
+  type Finding,
+  fail,
+  messageOf,
+  ok,
+  runCheck,
+  skipped,
+} from './check.ts';
+import { checkKeyRing, databaseChecks } from './database.ts';
 import { integrationChecks } from './integrations.ts';
 import { diskChecks, machineChecks } from './machine.ts';
 
@@ -39,16 +48,16 @@ export async function examine({
       onFinding(finding);
     }
   };
-  const report = (name: string, verdict: Verdict) => look([{ name, run: async () => verdict }]);
-  const { config, verdict } = loaded(load);
-  await report('settings', verdict);
+  const report = (name: string, result: CheckResult) => look([{ name, run: async () => result }]);
+  const { config, result } = loaded(load);
+  await report('settings', result);
   await look(machineChecks(config));
   if (config === undefined) return found;
   const isEmbedded = config.databaseUrl === undefined;
   await look(diskChecks({ dataDir: config.dataDir, isEmbedded }));
   await look(addressChecks(config));
   const providers = readProviders(config);
-  await report('providers', providers.verdict);
+  await report('providers', providers.result);
   if (!hasDatabase(config)) {
     await report('database', skipped('There is no database yet; the first start creates it.'));
     return found;
@@ -62,7 +71,7 @@ export async function examine({
     await look(databaseChecks(db, { ...config, isEmbedded }));
     if (providers.catalog !== undefined)
       await look(integrationChecks(db, { catalog: providers.catalog, at: new Date() }));
-    await look([{ name: 'key-ring', run: () => judgeKeys(db, config) }]);
+    await look([{ name: 'key-ring', run: () => checkKeys(db, config) }]);
   }).catch(async (error: unknown) => {
     if (isReached) throw error;
     await report(
@@ -79,37 +88,37 @@ function remedyOf(isEmbedded: boolean): string {
     : 'Check that the server runs, that DATABASE_URL names its host, port, user and password, and that the server accepts this machine (pg_hba.conf).';
 }
 
-function loaded(load: () => Config): { config: Config | undefined; verdict: Verdict } {
+function loaded(load: () => Config): { config: Config | undefined; result: CheckResult } {
   try {
-    return { config: load(), verdict: ok('The settings are valid.') };
+    return { config: load(), result: ok('The settings are valid.') };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const remedy = 'Correct these variables; docs/reference/settings.md lists all.';
-    return { config: undefined, verdict: fail(error.faults.join(' '), remedy) };
+    return { config: undefined, result: fail(error.faults.join(' '), remedy) };
   }
 }
 
 /** The catalogue is undefined if a definition is wrong. */
-function readProviders({ providersDir }: Config): { catalog: Catalog | undefined; verdict: Verdict } {
+function readProviders({ providersDir }: Config): { catalog: Catalog | undefined; result: CheckResult } {
   try {
     const catalog = openCatalog(providersDir, authModes);
-    if (providersDir === undefined) return { catalog, verdict: skipped('TRELLIS_PROVIDERS_DIR is not set.') };
+    if (providersDir === undefined) return { catalog, result: skipped('TRELLIS_PROVIDERS_DIR is not set.') };
     const { count, replaced, updated } = catalog.own();
     const more = replaced.length > 0 ? `; ${replaced.join(', ')} replace those that ship` : '';
     const ofUpdate = updated > 0 ? ` Definitions of an update: ${updated}.` : '';
-    return { catalog, verdict: ok(`Provider definitions of your own: ${count}${more}.${ofUpdate}`) };
+    return { catalog, result: ok(`Provider definitions of your own: ${count}${more}.${ofUpdate}`) };
   } catch (error) {
     return {
       catalog: undefined,
-      verdict: fail(messageOf(error), 'Correct these files, then run: trellis providers reload'),
+      result: fail(messageOf(error), 'Correct these files, then run: trellis providers reload'),
     };
   }
 }
 
 /** By the master keys of the settings, or of DATA_DIR. */
-async function judgeKeys(db: Db, config: Config): Promise<Verdict> {
+async function checkKeys(db: Db, config: Config): Promise<CheckResult> {
   try {
-    return await judgeKeyRing(db, await readMasterKeyRing(config));
+    return await checkKeyRing(db, await readMasterKeyRing(config));
   } catch (error) {
     return fail(
       messageOf(error),

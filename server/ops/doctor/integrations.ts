@@ -5,7 +5,7 @@ import type { Catalog } from '../../providers/catalog.ts';
 import { credentialHeaderFault } from '../../providers/credential-header.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
 import { listEnvironmentDefinitions } from '../../providers/environment-definitions.ts';
-import { type Check, fail, ok, skipped, type Verdict, warn } from './check.ts';
+import { type Check, type CheckResult, fail, ok, skipped, warn } from './check.ts';
 import { isThere } from './database.ts';
 
 type IntegrationRow = {
@@ -20,15 +20,15 @@ type IntegrationRow = {
 
 export function integrationChecks(db: Db, { catalog, at }: { catalog: Catalog; at: Date }): Check[] {
   return [
-    { name: 'credential-headers', run: () => judgeCredentialHeaders(db, catalog) },
-    { name: 'provider-sunsets', run: () => judgeSunsets(db, { catalog, at }) },
+    { name: 'credential-headers', run: () => checkCredentialHeaders(db, catalog) },
+    { name: 'provider-sunsets', run: () => checkSunsets(db, { catalog, at }) },
   ];
 }
 
-export async function judgeSunsets(
+export async function checkSunsets(
   db: Db,
   { catalog, at }: { catalog: Catalog; at: Date },
-): Promise<Verdict> {
+): Promise<CheckResult> {
   const rows = await listRows(db);
   if (rows === undefined) return skipped('There are no integrations yet.');
   const find = await finderOf(db, catalog);
@@ -53,7 +53,7 @@ export async function judgeSunsets(
   );
 }
 
-export async function judgeCredentialHeaders(db: Db, catalog: Catalog): Promise<Verdict> {
+export async function checkCredentialHeaders(db: Db, catalog: Catalog): Promise<CheckResult> {
   const rows = await listRows(db);
   if (rows === undefined) return skipped('There are no integrations yet.');
   const find = await finderOf(db, catalog);

@@ -6,19 +6,19 @@ import { join } from 'node:path';
 import type { Config } from '../../config/config.ts';
 import { devKeyPath, masterKeyPath } from '../../data-dir.ts';
 import { confinementOf } from '../../functions/isolation/confinement.ts';
-import { type Check, fail, ok, skipped, type Verdict, warn } from './check.ts';
+import { type Check, type CheckResult, fail, ok, skipped, warn } from './check.ts';
 
 const minNode = [26, 10];
 const minMemoryMb = 512;
 
 export function machineChecks(config: Config | undefined): Check[] {
   return [
-    { name: 'node', run: async () => judgeNode(process.versions.node) },
+    { name: 'node', run: async () => checkNode(process.versions.node) },
     {
       name: 'open-files',
-      run: async () => judgeOpenFiles(openFiles(), config?.limits.maxConnections),
+      run: async () => checkOpenFiles(openFiles(), config?.limits.maxConnections),
     },
-    { name: 'memory', run: async () => judgeMemory(await availableMb(), config?.processes) },
+    { name: 'memory', run: async () => checkMemory(await availableMb(), config?.processes) },
     {
       name: 'isolation',
       run: async () => {
@@ -39,7 +39,7 @@ export function machineChecks(config: Config | undefined): Check[] {
   ];
 }
 
-export function judgeNode(version: string) {
+export function checkNode(version: string) {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const [minMajor = 0, minMinor = 0] = minNode;
   if (major === minMajor && minor >= minMinor) return ok(`This is Node ${version}.`);
@@ -49,7 +49,7 @@ export function judgeNode(version: string) {
   );
 }
 
-export function judgeOpenFiles(limit: number, maxConnections: number | undefined) {
+export function checkOpenFiles(limit: number, maxConnections: number | undefined) {
   if (limit < 1024)
     return fail(
       `This process may open ${limit} files.`,
@@ -63,7 +63,7 @@ export function judgeOpenFiles(limit: number, maxConnections: number | undefined
   return ok(`This process may open ${limit === Number.POSITIVE_INFINITY ? 'any number of' : limit} files.`);
 }
 
-export function judgeMemory(mb: number, processes = 1) {
+export function checkMemory(mb: number, processes = 1) {
   if (mb < minMemoryMb * processes)
     return warn(
       `This machine has ${mb} MB of memory.`,
@@ -92,8 +92,8 @@ const amplyMb = 1024;
 
 export function diskChecks({ dataDir, isEmbedded }: { dataDir: string; isEmbedded: boolean }): Check[] {
   return [
-    { name: 'data-dir', run: () => judgeDataDir(dataDir) },
-    { name: 'key-files', run: () => judgeKeyFiles([masterKeyPath(dataDir), devKeyPath(dataDir)]) },
+    { name: 'data-dir', run: () => checkDataDir(dataDir) },
+    { name: 'key-files', run: () => checkKeyFiles([masterKeyPath(dataDir), devKeyPath(dataDir)]) },
     {
       name: 'disk-space',
       run: async () => {
@@ -101,13 +101,13 @@ export function diskChecks({ dataDir, isEmbedded }: { dataDir: string; isEmbedde
         const place =
           isEmbedded && (await isThere(join(dataDir, 'postgres'))) ? join(dataDir, 'postgres') : dataDir;
         const { bavail, bsize } = await statfs(place);
-        return judgeFree(Math.floor((bavail * bsize) / 1024 / 1024), isEmbedded);
+        return checkFree(Math.floor((bavail * bsize) / 1024 / 1024), isEmbedded);
       },
     },
   ];
 }
 
-export async function judgeDataDir(dataDir: string): Promise<Verdict> {
+export async function checkDataDir(dataDir: string): Promise<CheckResult> {
   const found = await stat(dataDir).catch((error: NodeJS.ErrnoException) => error);
   if (found instanceof Error) {
     if (found.code === 'ENOENT') return ok(`${dataDir} does not exist yet; the first start creates it.`);
@@ -135,7 +135,7 @@ export async function judgeDataDir(dataDir: string): Promise<Verdict> {
   return ok(`${dataDir} belongs to this user.`);
 }
 
-export async function judgeKeyFiles(paths: readonly string[]): Promise<Verdict> {
+export async function checkKeyFiles(paths: readonly string[]): Promise<CheckResult> {
   const open: string[] = [];
   for (const path of paths) {
     const found = await stat(path).catch(() => undefined);
@@ -148,7 +148,7 @@ export async function judgeKeyFiles(paths: readonly string[]): Promise<Verdict> 
   );
 }
 
-export function judgeFree(mb: number, isEmbedded: boolean): Verdict {
+export function checkFree(mb: number, isEmbedded: boolean): CheckResult {
   const remedy = isEmbedded
     ? 'Free disk space: without it the database stops. Retention rules and a shorter TRELLIS_ACTIVITY_DAYS keep it small.'
     : 'Free space on the disk of DATA_DIR.';

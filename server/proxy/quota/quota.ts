@@ -6,7 +6,7 @@
  * arithmetic of windows is in `sliding-window.ts`, and `window-store.ts` shares the windows between the nodes.
  */
 import { ownClientOf } from '../../auth-modes/modes.ts';
-import { judgeAnswer } from '../../connections/health/api-faults.ts';
+import { classifyAnswer } from '../../connections/health/api-faults.ts';
 import type { ObservedAnswer } from '../../connections/health/observe.ts';
 import type { LiveConnection } from '../../connections/store/reader.ts';
 import type { Db, Queryable } from '../../db/pool.ts';
@@ -234,7 +234,7 @@ export class Permit {
   /** To be called with a response of 403 or 429: closes the buckets that the provider reports as exhausted. */
   refused({ status, headers, body }: Pick<ObservedAnswer, 'status' | 'headers' | 'body'>): void {
     const { provider } = this.#call.connection.integration;
-    const fault = judgeAnswer(provider, { status, headers, body: body.toString() });
+    const fault = classifyAnswer(provider, { status, headers, body: body.toString() });
     const retryAfter = headers['retry-after'];
     if (fault.kind === 'abuse_guard') {
       const until = this.#reopensAt({ retryAfter, isGuard: true });

@@ -14,7 +14,7 @@ import type { Integration } from '../../integrations/store.ts';
 import type { Logger } from '../../log.ts';
 import type { ChannelRules, WebhookRules } from '../../providers/definition.ts';
 import {
-  answerUnproved,
+  answerUnverified,
   type ReceiveDeps,
   receive,
   secretsOf,
@@ -110,10 +110,10 @@ export async function receiveChannelWebhook(
     const isFirst =
       secret === undefined && (await db.transaction((tx) => setSecret(tx, { id, secret: sealed })));
     if (!isFirst && secret !== handed) throw refusal();
-    return answerUnproved(webhook, sent) ?? { status: webhook.answer_status };
+    return answerUnverified(webhook, sent) ?? { status: webhook.answer_status };
   }
   // The provider tests the address while it creates the channel.
-  const test = answerUnproved(webhook, sent);
+  const test = answerUnverified(webhook, sent);
   if (test !== undefined) return test;
   if (channel.state !== 'open') {
     if (channel.state === 'asked')

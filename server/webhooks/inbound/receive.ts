@@ -130,7 +130,7 @@ export type Channel = {
 };
 
 /** The response to a POST that only tests the address, and that needs no proof. The body is not read. */
-export function answerUnproved(rules: WebhookRules, sent: Sent): WebhookAnswer | undefined {
+export function answerUnverified(rules: WebhookRules, sent: Sent): WebhookAnswer | undefined {
   const { challenge } = rules;
   if (challenge?.proved !== false || (challenge.from !== undefined && 'body' in challenge.from))
     return undefined;

@@ -10,7 +10,7 @@ import type { Operation } from '../activity/queries.ts';
 import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { callsQuery, isOver, type Run } from './queries.ts';
-import { spellTime } from './words.ts';
+import { formatDuration } from './words.ts';
 
 /** More rows do not help to find the slow ones. */
 const maxShown = 100;
@@ -45,7 +45,7 @@ export function RunCalls({ run }: { run: Run }) {
                 label="Calls of the run"
                 fromMs={fromMs}
                 untilMs={Math.max(...ends, run.ended_at === null ? nowMs : Date.parse(run.ended_at))}
-                format={spellTime}
+                format={formatDuration}
                 spans={shown.map((call) => ({
                   key: call.id,
                   label: (

@@ -50,7 +50,7 @@ import { RunError } from './RunError.tsx';
 import { RunTrend } from './RunTrend.tsx';
 import { RunBadge } from './StateBadge.tsx';
 import { AllowDeletesDialog } from './SyncActs.tsx';
-import { runKinds, runStates, spellTime, triggerWords } from './words.ts';
+import { formatDuration, runKinds, runStates, triggerWords } from './words.ts';
 
 /** The type of the function of a run. */
 const typeOf = ({ kind }: Run): FunctionType => (kind === 'webhook' ? 'sync' : kind);
@@ -383,7 +383,8 @@ function stepsOf(run: Run, nowMs: number): Step[] {
     if (isResumed) {
       steps.splice(1, 0, { key: 'began', title: 'Began', at: began, color: 'trellis' });
     } else {
-      const text = !isAnother && waitedMs > 1_000 ? `after ${spellTime(waitedMs)} in the queue` : undefined;
+      const text =
+        !isAnother && waitedMs > 1_000 ? `after ${formatDuration(waitedMs)} in the queue` : undefined;
       steps.push({ key: 'began', title, at: began, color: 'trellis', ...(text && { text }) });
     }
   }
@@ -395,12 +396,12 @@ function stepsOf(run: Run, nowMs: number): Step[] {
       title: label,
       at: null,
       color,
-      ...(forMs > 1_000 && { text: `for ${spellTime(forMs)}` }),
+      ...(forMs > 1_000 && { text: `for ${formatDuration(forMs)}` }),
     });
     return steps;
   }
   const tookMs = began === null ? undefined : Date.parse(ended) - Date.parse(began);
-  const text = tookMs === undefined ? undefined : `after ${spellTime(tookMs)}`;
+  const text = tookMs === undefined ? undefined : `after ${formatDuration(tookMs)}`;
   steps.push({ key: 'ended', title: label, at: ended, color, ...(text && { text }) });
   return steps;
 }

@@ -3,7 +3,7 @@ import { useQuery } from '@tanstack/react-query';
 import { TimeChart } from '../../ui/TimeChart.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { type Run, runsQuery } from './queries.ts';
-import { spellTime } from './words.ts';
+import { formatDuration } from './words.ts';
 
 const maxRuns = 20;
 const dayMs = 86_400_000;
@@ -43,7 +43,7 @@ export function RunTrend({ run }: { run: Run }) {
         <TimeChart
           label="The duration of the last runs."
           names={names}
-          format={spellTime}
+          format={formatDuration}
           series={[
             {
               name: 'Duration',

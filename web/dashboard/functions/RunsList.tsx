@@ -13,7 +13,7 @@ import { useEnvironment } from '../shell/environment.ts';
 import { heldText } from './advice.ts';
 import { type FunctionAt, type FunctionType, type Run, runsQuery } from './queries.ts';
 import { RunBadge } from './StateBadge.tsx';
-import { runKinds, runStates, spellTime } from './words.ts';
+import { formatDuration, runKinds, runStates } from './words.ts';
 
 const pageSize = 50;
 const states = Object.entries(runStates).map(([value, { label }]) => ({ value, label }));
@@ -177,7 +177,7 @@ function RunsTable({
 const accountOf = (run: Run) => run.account_email ?? run.connection_id ?? 'deleted connection';
 
 function tookOf({ started_at: began, ended_at: ended }: Run): string {
-  return began === null || ended === null ? '' : spellTime(Date.parse(ended) - Date.parse(began));
+  return began === null || ended === null ? '' : formatDuration(Date.parse(ended) - Date.parse(began));
 }
 
 /** "12 added, 3 deleted", over all models. */

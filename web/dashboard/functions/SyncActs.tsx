@@ -26,7 +26,7 @@ import {
   startSync,
   triggerSync,
 } from './queries.ts';
-import { spelled } from './words.ts';
+import { withEvery } from './words.ts';
 
 /** The actions on a sync of a connection. `sync` is undefined if it was never started. */
 export function SyncActs({ at, sync }: { at: SyncAt; sync: Sync | undefined }) {
@@ -141,7 +141,7 @@ function FrequencyDialog({ opened, ...given }: FrequencyProps & { opened: boolea
 
 function FrequencyForm({ at, sync, onClose }: FrequencyProps) {
   const environment = useEnvironment();
-  const [typed, setTyped] = useState(sync.frequency === null ? '' : spelled(sync.frequency));
+  const [typed, setTyped] = useState(sync.frequency === null ? '' : withEvery(sync.frequency));
   const save = useChange((frequency: string | null) => setFrequency(environment, { ...at, frequency }), {
     stale: syncKeys(environment),
     after: onClose,

@@ -19,7 +19,7 @@ import { heldText } from './advice.ts';
 import { type FunctionAt, functionsQuery, type Sync, type SyncCounts, syncsQuery } from './queries.ts';
 import { RunBadge, SyncBadge } from './StateBadge.tsx';
 import { SyncActs } from './SyncActs.tsx';
-import { spelled, syncStates } from './words.ts';
+import { syncStates, withEvery } from './words.ts';
 
 /** The connections for which syncs run, with the state of each. With `of`, all are of this function. */
 function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }) {
@@ -89,7 +89,7 @@ function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }
           visibleFrom: 'lg',
           cell: ({ frequency, own_frequency: own }) => (
             <>
-              <Text size="sm">{frequency === null ? '' : spelled(frequency)}</Text>
+              <Text size="sm">{frequency === null ? '' : withEvery(frequency)}</Text>
               {own !== null && (
                 <Text size="xs" c="dimmed">
                   its own frequency

@@ -34,7 +34,7 @@ import { type FormField, formOf, inputOf, readJson, type Typed, typedOf } from '
 import { type ActionAnswer, callAction, type FunctionAt, type WholeFunction } from './queries.ts';
 import { syncKeys } from './SyncActs.tsx';
 import { sampleOf, typeWords } from './schema.ts';
-import { spellTime } from './words.ts';
+import { formatDuration } from './words.ts';
 
 /** Calls an action on a chosen connection, and shows the result. */
 export function TryTab({ at, found, mayCall }: { at: FunctionAt; found: WholeFunction; mayCall: boolean }) {
@@ -267,7 +267,7 @@ function ActionOutcome({ at, state, onRetry }: { at: FunctionAt; state: CallStat
             <Group gap="xs">
               <Title order={2}>Output</Title>
               <Badge color="green">Succeeded</Badge>
-              <Dimmed>{spellTime(state.answer.tookMs)}</Dimmed>
+              <Dimmed>{formatDuration(state.answer.tookMs)}</Dimmed>
             </Group>
             {toRuns}
           </Group>

@@ -60,16 +60,16 @@ export function whenOf({
 }): string {
   if (type === 'action') return 'when it is called';
   if (type === 'on-event') return occasions[event ?? ''] ?? String(event);
-  return spelled(runs ?? '');
+  return withEvery(runs ?? '');
 }
 
 /** The frequency with `every` in front: `5m` → "every 5m". */
-export function spelled(frequency: string): string {
+export function withEvery(frequency: string): string {
   return /^every /i.test(frequency) ? frequency : `every ${frequency}`;
 }
 
 /** "412 ms", "12.4 s", "3 min 20 s", "2 h 5 min". */
-export function spellTime(ms: number): string {
+export function formatDuration(ms: number): string {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1_000);

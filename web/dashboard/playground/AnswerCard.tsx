@@ -302,7 +302,7 @@ function Node({ name, value, depth }: { name?: string; value: unknown; depth: nu
     return (
       <div className="json-leaf">
         {label}
-        <span className={`json-${value === null ? 'null' : typeof value}`}>{spelled(value)}</span>
+        <span className={`json-${value === null ? 'null' : typeof value}`}>{literalOf(value)}</span>
       </div>
     );
   }
@@ -335,7 +335,7 @@ function Node({ name, value, depth }: { name?: string; value: unknown; depth: nu
   );
 }
 
-function spelled(value: unknown): string {
+function literalOf(value: unknown): string {
   const text = JSON.stringify(value) ?? '';
   return text.length > 2_000 ? `${text.slice(0, 2_000)}…` : text;
 }

@@ -29,7 +29,7 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { spellSize } from '../../ui/size.ts';
+import { formatSize } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { connectionHeaders } from '../call-code.ts';
@@ -178,7 +178,7 @@ function Counts({ dataset }: { dataset: Dataset }) {
       <Count name="Live">{dataset.records.toLocaleString()}</Count>
       <Count name="Deleted">{dataset.deleted.toLocaleString()}</Count>
       <Count name="Pruned">{dataset.pruned.toLocaleString()}</Count>
-      <Count name="Stored, encrypted">{spellSize(dataset.payload_bytes)}</Count>
+      <Count name="Stored, encrypted">{formatSize(dataset.payload_bytes)}</Count>
     </SimpleGrid>
   );
 }

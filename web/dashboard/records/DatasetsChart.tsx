@@ -1,7 +1,7 @@
 import { Box, Card, Group, Progress, SimpleGrid, Stack, Text, Title } from '@mantine/core';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Legend } from '../../ui/Legend.tsx';
-import { spellSize } from '../../ui/size.ts';
+import { formatSize } from '../../ui/size.ts';
 import type { Dataset } from './queries.ts';
 
 /** The maximum number of bars; the table below has all datasets. */
@@ -31,7 +31,7 @@ export function DatasetsChart({ datasets }: { datasets: Dataset[] }) {
         format={(count) => count.toLocaleString()}
         left={left}
       />
-      <Bars title={chartTitles.bytes} datasets={shown} parts={bytes} format={spellSize} left={left} />
+      <Bars title={chartTitles.bytes} datasets={shown} parts={bytes} format={formatSize} left={left} />
     </SimpleGrid>
   );
 }

@@ -7,7 +7,7 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
-import { spellSize } from '../../ui/size.ts';
+import { formatSize } from '../../ui/size.ts';
 import { type At, datasetsQuery } from '../connections/queries.ts';
 import { datasetPage, GuideLink } from '../links.tsx';
 import { SaveSnippets } from '../Snippets.tsx';
@@ -83,7 +83,7 @@ function DatasetsTable({ datasets, at }: { datasets: Dataset[]; at: At }) {
           title: 'Stored, encrypted',
           ta: 'right',
           className: 'unbroken',
-          cell: (dataset) => spellSize(dataset.payload_bytes),
+          cell: (dataset) => formatSize(dataset.payload_bytes),
         },
         {
           title: 'Last change',

@@ -7,7 +7,7 @@ import { Dimmed } from '../../ui/Dimmed.tsx';
 import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconAlertTriangle, IconCheck, IconPlayerStop } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
-import { counted, spellSize } from '../../ui/size.ts';
+import { counted, formatSize } from '../../ui/size.ts';
 import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import {
@@ -100,7 +100,7 @@ function Question({
     <Stack>
       <Text>
         This removes the payloads of <b>{counted(extent.count, 'record')}</b>,{' '}
-        <b>{spellSize(extent.bytes)}</b> of encrypted storage, including this record.
+        <b>{formatSize(extent.bytes)}</b> of encrypted storage, including this record.
       </Text>
       <Dimmed>
         IDs, times and cursors remain, and nothing is deleted at the provider. A payload is only restored when
@@ -192,7 +192,7 @@ function Receipt({
   const seconds = (receipt.tookMs / 1000).toLocaleString(undefined, { maximumFractionDigits: 1 });
   const facts = [
     ['Records', receipt.count.toLocaleString()],
-    ['Stored, encrypted', spellSize(receipt.bytes)],
+    ['Stored, encrypted', formatSize(receipt.bytes)],
     [receipt.isWhole ? 'Up to' : 'Not reached', target.name],
     ['Duration', `${seconds} s`],
   ];

@@ -9,7 +9,7 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { counted, spellSize } from '../../ui/size.ts';
+import { counted, formatSize } from '../../ui/size.ts';
 import { accountName, EndUser } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { AnchorLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
@@ -145,7 +145,7 @@ function Datasets({ connections }: { connections: Connection[] }) {
           ta: 'right',
           visibleFrom: 'xs',
           className: 'unbroken',
-          cell: ({ dataset }) => dataset && spellSize(dataset.payload_bytes),
+          cell: ({ dataset }) => dataset && formatSize(dataset.payload_bytes),
         },
         {
           title: 'Last change',

@@ -34,7 +34,7 @@ import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { localTime } from '../../ui/local-time.ts';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { spellSize } from '../../ui/size.ts';
+import { formatSize } from '../../ui/size.ts';
 import { ButtonLink } from '../links.tsx';
 import { hasNoEntries } from '../lists.tsx';
 import type { DatasetSearch } from '../search.ts';
@@ -343,7 +343,7 @@ const Row = memo(function Row({ record, search }: { record: BrowsedRecord; searc
         </Dimmed>
       </Table.Td>
       <Table.Td ta="right" visibleFrom="sm" className="unbroken">
-        {text === undefined ? <Badge color="yellow">pruned</Badge> : spellSize(new Blob([text]).size)}
+        {text === undefined ? <Badge color="yellow">pruned</Badge> : formatSize(new Blob([text]).size)}
       </Table.Td>
       <Table.Td visibleFrom="xs">
         <Box pos="relative" w="fit-content">

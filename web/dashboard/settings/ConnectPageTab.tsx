@@ -25,10 +25,10 @@ import {
   type Language,
   languageNames,
   languages,
-  sayIn,
   type TextKey,
   textIn,
   textKeys,
+  translatorFor,
 } from '../../connect/texts.ts';
 import { ChangedMeanwhile } from '../../ui/ChangedMeanwhile.tsx';
 import { wordsOn } from '../../ui/contrast.ts';
@@ -389,7 +389,7 @@ function ConnectPreview({ look }: { look: Look }) {
   const quiet = `color-mix(in srgb, ${text} 80%, ${page})`;
   const line = `color-mix(in srgb, ${page} 82%, ${text})`;
   const own = look.texts.en ?? {};
-  const say = sayIn('en', { appName: look.appName.trim() || null, own });
+  const say = translatorFor('en', { appName: look.appName.trim() || null, own });
   return (
     <Stack gap="xs">
       <Group justify="space-between" mih={36}>

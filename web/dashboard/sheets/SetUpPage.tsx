@@ -26,14 +26,13 @@ import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { accountName } from '../connections/EndUser.tsx';
 import { type At, connectionQuery, datasetsQuery, type WholeConnection } from '../connections/queries.ts';
 import { syncsQuery } from '../functions/queries.ts';
-import { spelled } from '../functions/words.ts';
+import { withEvery } from '../functions/words.ts';
 import { BackLink, connectionPage, GuideLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMay } from '../sign-in/queries.ts';
 import { PreviewTable } from './PreviewTable.tsx';
 import {
   type Book,
-  bookQuery,
   defaultFrequencyQuery,
   type ListedSpreadsheets,
   type Preview,
@@ -41,6 +40,7 @@ import {
   previewQuery,
   readyQuery,
   saveSheet,
+  spreadsheetQuery,
   spreadsheetsQuery,
   type Tab,
 } from './queries.ts';
@@ -105,7 +105,7 @@ function Steps({ at, connection }: { at: At; connection: WholeConnection }) {
   const edited = chosen.find(({ variant }) => variant === search.edit);
   const spreadsheet = edited?.spreadsheetId ?? search.spreadsheet;
   const book = useQuery({
-    ...bookQuery(environment, { at, spreadsheet: spreadsheet ?? '' }),
+    ...spreadsheetQuery(environment, { at, spreadsheet: spreadsheet ?? '' }),
     enabled: spreadsheet !== undefined,
   });
   const choose = (next: string | undefined) => void navigate({ search: { spreadsheet: next } });
@@ -652,7 +652,7 @@ function SaveStep({
       });
     },
   });
-  const offered = { ...(current !== byDefault && { [current]: spelled(current) }), ...commonFrequencies };
+  const offered = { ...(current !== byDefault && { [current]: withEvery(current) }), ...commonFrequencies };
   return (
     <Card component="section" aria-label="Save">
       <form
@@ -687,7 +687,7 @@ function SaveStep({
               data={[
                 {
                   value: byDefault,
-                  label: defaultFrequency ? `${spelled(defaultFrequency)} (default)` : 'default',
+                  label: defaultFrequency ? `${withEvery(defaultFrequency)} (default)` : 'default',
                 },
                 ...Object.entries(offered).map(([value, label]) => ({ value, label })),
               ]}

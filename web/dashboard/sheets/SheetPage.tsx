@@ -17,7 +17,7 @@ import { RunError } from '../functions/RunError.tsx';
 import { SyncBadge } from '../functions/StateBadge.tsx';
 import { SyncActs, syncKeys } from '../functions/SyncActs.tsx';
 import { LastRun, NextTime } from '../functions/SyncsTable.tsx';
-import { spelled } from '../functions/words.ts';
+import { withEvery } from '../functions/words.ts';
 import { AnchorLink, BackLink, ButtonLink, connectionPage, datasetPage, runPage } from '../links.tsx';
 import { type BrowsedRecord, recordsQuery } from '../records/queries.ts';
 import { ActionBadge } from '../records/RecordsTab.tsx';
@@ -227,7 +227,7 @@ function StateCard({ at, sheet, sync }: { at: At; sheet: ChosenSheet; sync: Sync
               <Text span inherit c="dimmed">
                 Runs{' '}
               </Text>
-              {sync.frequency === null ? 'manually' : spelled(sync.frequency)}
+              {sync.frequency === null ? 'manually' : withEvery(sync.frequency)}
             </Text>
             <Group gap={6}>
               <Dimmed>Last run</Dimmed>

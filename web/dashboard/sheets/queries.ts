@@ -159,7 +159,7 @@ export const spreadsheetsQuery = (
   });
 
 /** The title and tabs of a spreadsheet, by its link or ID. */
-export const bookQuery = (environment: string, { at, spreadsheet }: { at: At; spreadsheet: string }) =>
+export const spreadsheetQuery = (environment: string, { at, spreadsheet }: { at: At; spreadsheet: string }) =>
   queryOptions({
     queryKey: [...keyOf(environment, at), 'book', spreadsheet],
     queryFn: ({ signal }) =>
