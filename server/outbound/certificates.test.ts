@@ -56,7 +56,7 @@ function outboundFor(t: TestContext, allow = '127.0.0.0/8') {
   const call = (origin: string, path: string, clientCertificate?: ClientCertificate, onPart = () => {}) => {
     const ended = Promise.withResolvers<string>();
     let text = '';
-    const limits = { headersTimeoutMs: 5_000, bodyIdleTimeoutMs: 5_000 };
+    const limits = { headersTimeoutMs: 60_000, bodyIdleTimeoutMs: 60_000 };
     outbound.dispatch(
       { origin, path, method: 'GET', headers: [], body: null, isTest: false, clientCertificate, ...limits },
       {
