@@ -80,7 +80,7 @@ export function keepBrowser(): void {
  * Waits until an expression is true in the page. A policy of the page without `unsafe-eval` refuses Playwright's
  * `waitForFunction` from the second look on, so the loop is part of what is evaluated.
  */
-export async function waitUntilTrue(page: Page, expression: string, timeoutMs = 30_000): Promise<void> {
+export async function waitUntilTrue(page: Page, expression: string, timeoutMs = 60_000): Promise<void> {
   const isTrue = await page.evaluate<boolean>(`new Promise((resolve) => {
     const end = performance.now() + ${timeoutMs};
     const look = () => {
