@@ -2,7 +2,7 @@
  * Client credentials (RFC 6749 §4.4): a client gets tokens by its ID and secret alone. The client is the connection's
  * own, or else the integration's.
  *
- * With `client_certificate` among the `credentials` of the definition, each connection has a certificate besides, which is
+ * With `client_certificate` among the `credentials` of the definition, each connection also has a certificate, which is
  * presented in every TLS connection to the provider.
  *
  * There is no grant apart from the client, so the owner of the client determines the owner of a fault. There is no

@@ -29,7 +29,7 @@ export type OAuthClient = {
   readonly clientId: string;
   readonly clientSecret: string;
   readonly scopes: readonly string[];
-  /** The private key and the certificate, in PEM, that the client presents besides; absent: none. */
+  /** The private key and the certificate, in PEM, which the client presents in addition to its secret; absent: none. */
   readonly certificate?: string;
 };
 

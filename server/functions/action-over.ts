@@ -12,12 +12,12 @@ type LeftAction = {
 
 const maxMessage = 1_000;
 
-export async function queueActionSucceeded(tx: Tx, action: LeftAction): Promise<void> {
+export async function queueSucceededEvent(tx: Tx, action: LeftAction): Promise<void> {
   const { environmentId } = action;
   await queueEvent(tx, { environmentId, type: 'action.succeeded', data: subjectOf(action) });
 }
 
-export async function queueActionFailed(
+export async function queueFailedEvent(
   tx: Tx,
   action: LeftAction,
   { code, message }: { code: string; message: string },

@@ -9,7 +9,7 @@ import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';
 import { functionName } from './deploys/definition.ts';
 import { titleOf } from './deploys/examine.ts';
-import { queueModelChanges } from './deploys/model-changes.ts';
+import { queueModelChangesEvent } from './deploys/model-changes.ts';
 import {
   countFunctions,
   type DeployedFunction,
@@ -184,7 +184,7 @@ export function functionRoutes(app: App, { db, now, open }: FunctionRoutesDeps):
           await pointTo(tx, { environmentId, functionId: found.id, versionId: wanted.id, at: now() });
           await startNewSyncs(tx, { environmentId, at: now() });
           const after = await get(tx, { caller, params, query });
-          await queueModelChanges(tx, { ...after, environmentId, before: found, after });
+          await queueModelChangesEvent(tx, { ...after, environmentId, before: found, after });
           await audit(tx, caller, {
             action: 'function.rolled_back',
             found,

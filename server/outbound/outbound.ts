@@ -114,7 +114,7 @@ type Resolve = (
 const connectTimeoutMs = 120_000;
 /** A larger header section is an error of the provider. */
 const maxHeaderBytes = 64 * 1024;
-/** The pools of connections with a certificate that are kept for further calls, and how long after the last call. */
+/** How many pools of connections with a certificate are kept for further calls, and for how long after the last call. */
 const maxCertifiedPools = 200;
 const certifiedIdleMs = 60_000;
 
@@ -222,9 +222,9 @@ export function createOutbound({ allow, sandbox, proxy, resolve = lookup }: Sett
     const shared = agentFor({ origin, path, isTest }, purpose);
     const own = clientCertificate && poolWith(clientCertificate, { origin, purpose });
     try {
-      const asked = (own ?? shared).request(options);
+      const responding = (own ?? shared).request(options);
       if (own !== undefined) closeAfterCalls(own);
-      const response = await asked;
+      const response = await responding;
       return { status: response.statusCode, headers: namedHeaders(response.headers), body: response.body };
     } finally {
       signal.removeEventListener('abort', giveUp);

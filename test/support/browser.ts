@@ -78,7 +78,7 @@ export function keepBrowser(): void {
 
 /**
  * Waits until an expression is true in the page. A policy of the page without `unsafe-eval` refuses Playwright's
- * `waitForFunction` from the second look on, so the loop is part of what is evaluated.
+ * `waitForFunction` from its second evaluation on, so the loop is part of the evaluated code.
  */
 export async function waitUntilTrue(page: Page, expression: string, timeoutMs = 60_000): Promise<void> {
   const isTrue = await page.evaluate<boolean>(`new Promise((resolve) => {

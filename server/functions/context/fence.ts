@@ -46,7 +46,7 @@ export function fencedDb(db: Db, right: Right): Db {
  */
 function fencedRecords(db: Db, right: Right, records: Db): Db {
   const held = async <T>(work: (holder: Tx) => Promise<T>): Promise<T> => {
-    // Writes to a worker that does not answer wait here, and keep no connection to the coordinator from others.
+    // Writes to a worker that does not answer wait for this statement, and occupy no connection to the coordinator.
     await records.query('select');
     return whileHeld(db, right, work);
   };

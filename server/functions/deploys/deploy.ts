@@ -8,7 +8,7 @@ import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import { AppError, type FieldError } from '../../errors.ts';
 import type { Kind } from './definition.ts';
 import { type Describe, type Examined, examineAll, type Given, maxFaults, titleOf } from './examine.ts';
-import { queueModelChanges } from './model-changes.ts';
+import { queueModelChangesEvent } from './model-changes.ts';
 import {
   addVersion,
   type DeployedFunction,
@@ -86,7 +86,7 @@ export async function deploy(
     for (const { before, after } of changed) {
       const { integrationKey, name, definition } = after;
       const later = { number: numbers.get(after)!, definition };
-      await queueModelChanges(tx, { environmentId, integrationKey, name, before, after: later });
+      await queueModelChangesEvent(tx, { environmentId, integrationKey, name, before, after: later });
     }
     for (const one of removed) {
       await removeFunction(tx, { environmentId, functionId: one.id });

@@ -45,7 +45,7 @@ function fieldsOf({ properties, required }: JsonSchema): Map<string, unknown> {
 type Running = { number: number; definition: Definition };
 
 /** Queues `function.models_changed` if the models of the new version differ from those of the previous one. */
-export async function queueModelChanges(
+export async function queueModelChangesEvent(
   tx: Tx,
   {
     environmentId,

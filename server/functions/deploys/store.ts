@@ -8,7 +8,7 @@ import { brotliCompress, brotliDecompress, constants } from 'node:zlib';
 import { first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { freeIfLarge } from '../../large-buffer.ts';
-import { lockLeft, queueActionFailed } from '../action-over.ts';
+import { lockLeft, queueFailedEvent } from '../action-over.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { Examined } from './examine.ts';
 
@@ -214,7 +214,7 @@ export async function removeFunction(
   // In the order in which everybody locks them.
   await tx.query('select from sync where function_id = $1 order by id for update', [functionId]);
   for (const left of await lockLeft(tx, { environmentId, functionId }))
-    await queueActionFailed(tx, left, removed);
+    await queueFailedEvent(tx, left, removed);
   await tx.query('delete from function where id = $1 and environment_id = $2', [functionId, environmentId]);
 }
 

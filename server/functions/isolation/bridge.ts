@@ -25,13 +25,15 @@ type Parts = {
 type Answered = Parameters<Host['call']>[2];
 type OpenCall = {
   message: string;
-  args: string;
+  /** Not a string: calls that wait to be sent would fill the heap of the code. */
+  args: Buffer;
   size: number;
   answered: Answered;
   inflow?: Inflow;
   outflow?: Outflow;
 };
 
+const empty = Buffer.alloc(0);
 const levels: readonly string[] = ['debug', 'info', 'warn', 'error'] satisfies LogLevel[];
 
 /** Numbers of calls are unique in a process, so a late answer cannot reach a call of another run. */
@@ -166,8 +168,8 @@ export class Bridge {
   #call(name: string, call: { args: string; hasBody: boolean; answered: Answered }): number {
     const id = ++lastCall;
     const message = `{"t":"call","id":${id},"name":${JSON.stringify(name.slice(0, 200))},"body":${call.hasBody}}`;
-    const { args, answered } = call;
-    const entry: OpenCall = { message, args, size: Buffer.byteLength(args), answered };
+    const args = Buffer.from(call.args);
+    const entry: OpenCall = { message, args, size: args.length, answered: call.answered };
     if (call.hasBody) entry.outflow = new Outflow((bytes) => this.#parts.channel.sendBytes(id, bytes));
     this.#calls.set(id, entry);
     this.#waiting.push(id);
@@ -194,7 +196,7 @@ export class Bridge {
         this.#closed(id);
       }
       call.message = '';
-      call.args = '';
+      call.args = empty;
     }
   }
 

@@ -7,7 +7,7 @@ import { failuresBeforeEvent } from '../../events/event-types.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Vault } from '../../vault.ts';
 import { writeWhileHeld } from '../../work.ts';
-import { queueActionFailed, queueActionSucceeded } from '../action-over.ts';
+import { queueFailedEvent, queueSucceededEvent } from '../action-over.ts';
 import { markSucceeded } from '../context/checkpoint.ts';
 import { releaseAllLocks } from '../context/locks.ts';
 import type { ModelCounts, RunCounts } from '../context/service-call.ts';
@@ -135,8 +135,8 @@ async function actionOver(tx: Tx, { claim, ending }: Pick<Settling, 'claim' | 'e
   if (claim.kind !== 'action' || claim.trigger !== 'action') return;
   const { environmentId, id, connection, function: of } = claim;
   const action = { ...connection, environmentId, id, function: of.name };
-  if ('error' in ending) await queueActionFailed(tx, action, ending.error);
-  else await queueActionSucceeded(tx, action);
+  if ('error' in ending) await queueFailedEvent(tx, action, ending.error);
+  else await queueSucceededEvent(tx, action);
 }
 
 type Ended = { claim: Claim; now: Date; startedAt: Date };

@@ -6,6 +6,7 @@ import type { Dataset } from './queries.ts';
 
 /** The maximum number of bars; the table below has all datasets. */
 const maxBars = 8;
+/** Also shown while the datasets load. */
 export const chartTitles = { counts: 'Records', bytes: 'Bytes stored, encrypted' };
 
 type Part = { name: string; color: string; of: (dataset: Dataset) => number };
