@@ -450,6 +450,21 @@ test('a provider that never answers is reported, and does not delay the deletion
   assert.deepEqual(await states(), ['asked', 'ending']);
 });
 
+test('a subscription whose ID cannot be part of an address is left to expire, and tried again each hour', async () => {
+  await connect('attio');
+  await look();
+  await trellis.db.query(
+    `update channel set resource_id = '..', state = 'ending', next_at = now() - interval '1 hour'`,
+  );
+  await look();
+  const [channel] = await trellis.db.query<{ state: string; isLater: boolean }>(
+    `select state, next_at > asked_at + interval '30 minutes' as "isLater" from channel where resource_id = '..'`,
+  );
+  assert.deepEqual(channel, { state: 'ending', isLater: true });
+  const deletions = provider.subscriptions.calls.filter((call) => call.startsWith('DELETE'));
+  assert.deepEqual(deletions, []);
+});
+
 describe('a message about the subscription itself', () => {
   test('renews it at once, and the syncs read what they may have missed', async () => {
     const id = await connect('graph');

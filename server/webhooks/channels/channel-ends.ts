@@ -9,6 +9,7 @@ import type { ConnectionReader } from '../../connections/store/reader.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Logger } from '../../log.ts';
+import { TemplateError } from '../../providers/template.ts';
 import { type CallFault, callWithRenewal, type ProviderCall, stopChannel } from './channel-request.ts';
 import * as store from './channel-store.ts';
 
@@ -62,8 +63,9 @@ export async function endChannel(
 ): Promise<'answered' | 'unanswered'> {
   const { db, now } = deps;
   const outcome = await stop(deps, { channel, signal }).catch((error: unknown) => {
-    // The connection does not work or is suspended, which is reported elsewhere.
-    if (error instanceof AppError && error.code !== 'unavailable') return undefined;
+    // The connection does not work, is suspended or has lost a setting, which is reported elsewhere.
+    if (error instanceof TemplateError || (error instanceof AppError && error.code !== 'unavailable'))
+      return undefined;
     throw error;
   });
   if (outcome?.ok) await store.deleteChannel(db, channel.id);

@@ -65,8 +65,8 @@ export async function receiveMessage(
   };
   const [id, at] = [header('id'), now()];
   const channel = await findOf(db, { integration, id, at });
-  const isProved = timingSafeEqual(digestOf(header('token')), channel?.tokenDigest ?? randomBytes(32));
-  if (channel === undefined || !isProved) throw refusal();
+  const isAuthentic = timingSafeEqual(digestOf(header('token')), channel?.tokenDigest ?? randomBytes(32));
+  if (channel === undefined || !isAuthentic) throw refusal();
   if (channel.state !== 'open') {
     const resourceId = header('resource');
     if (channel.state === 'asked' && resourceId !== '' && resourceId.length <= 255)
@@ -117,7 +117,7 @@ export async function receiveChannelWebhook(
   if (test !== undefined) return test;
   if (channel.state !== 'open') {
     if (channel.state === 'asked')
-      await learnResource(deps, { rules, webhook, channel: { id, secret }, sent });
+      await storeRevealedResource(deps, { rules, webhook, channel: { id, secret }, sent });
     throw refusal();
   }
   if (typeof secret !== 'string') throw refusal();
@@ -147,7 +147,7 @@ export async function receiveChannelWebhook(
  * Stores the provider's ID of a channel whose creation response is missing, if this message has it. `watches.ts` then stops the
  * channel.
  */
-async function learnResource(
+async function storeRevealedResource(
   { db, now }: ReceiveDeps,
   of: { rules: ChannelRules; webhook: WebhookRules; channel: { id: string; secret: unknown }; sent: Sent },
 ): Promise<void> {
