@@ -18,7 +18,10 @@ type DocumentPart = { paths?: Record<string, PathItem>; webhooks?: Record<string
 
 declare module 'fastify' {
   interface FastifyInstance {
-    /** Adds parts without a route to the document: paths that are handled before the router, and webhooks. */
+    /**
+     * Adds parts without a route to the document: paths that are handled before the router, and webhooks. `part` is called
+     * when the document is made.
+     */
     describe(part: (brand: Brand) => DocumentPart): void;
   }
 }
@@ -45,12 +48,8 @@ export async function describeRoutes(
 ): Promise<void> {
   const shared = components(config.brand);
   const routes = new Map<string, RouteFacts>();
-  const more = { paths: {} as Record<string, PathItem>, webhooks: {} as Record<string, PathItem> };
-  app.decorate('describe', (part) => {
-    const { paths, webhooks } = part(config.brand);
-    Object.assign(more.paths, paths);
-    Object.assign(more.webhooks, webhooks);
-  });
+  const parts: ((brand: Brand) => DocumentPart)[] = [];
+  app.decorate('describe', (part) => void parts.push(part));
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -97,10 +96,12 @@ export async function describeRoutes(
     },
     transformObject: (made) => {
       const document = ('openapiObject' in made ? made.openapiObject : made.swaggerObject) as Document;
-      const paths = { ...completed(document.paths, routes), ...more.paths };
+      const more = parts.map((part) => part(config.brand));
+      const added = (of: keyof DocumentPart) =>
+        Object.fromEntries(more.flatMap((part) => Object.entries(part[of] ?? {})));
       const { schemas, responses, requestBodies, parameters, ...named } = withNames({
-        paths,
-        webhooks: more.webhooks,
+        paths: { ...completed(document.paths, routes), ...added('paths') },
+        webhooks: added('webhooks'),
       });
       const components = { ...shared, schemas: { ...shared.schemas, ...schemas } };
       return {
