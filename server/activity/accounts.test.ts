@@ -1,3 +1,4 @@
+// Slow: it fills tables with many rows.
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { after, before, test } from 'node:test';

@@ -1,3 +1,4 @@
+// Slow: it starts processes of its own.
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
