@@ -266,11 +266,11 @@ async function answerApi(
     access = { ok: false, kind: 'invalid' };
   }
   const granted = access;
-  const struck = by.faults.takeAt(['api'], about);
+  const fault = by.faults.takeAt(['api'], about);
   const client = by.clients.find(about.clientId ?? '') ?? by.clients.builtIn();
   // Faults apply to valid tokens only; the log of calls also shows the owner of an ended token.
   if (!granted.ok) Object.assign(about, by.tokens.ownerOf(bearerToken(authorization) ?? ''));
-  return answerUnder(struck, {
+  return answerUnder(fault, {
     signal: request.signal,
     projectNumber: client.projectNumber,
     work: async () => {

@@ -424,7 +424,7 @@ function faultToWire(fault: Fault, accounts: Accounts) {
     every: fault.every ?? null,
     until: fault.until === undefined ? null : timeToWire(fault.until),
     delay_ms: fault.delayMs,
-    struck: fault.struck,
+    times_applied: fault.timesApplied,
   };
 }
 

@@ -41,8 +41,10 @@ test('a fault applies once, n times or until it is cleared', async (t) => {
   assert.deepEqual(await statuses(4), [503, 503, 503, 200]);
   await bench.control('POST /faults', { case: 'token_503' });
   assert.deepEqual(await statuses(5), [503, 503, 503, 503, 503]);
-  const { faults } = await bench.control<{ faults: { struck: number; times_left: null }[] }>('GET /faults');
-  assert.deepEqual([faults.length, faults[0]?.struck, faults[0]?.times_left], [1, 5, null]);
+  const { faults } = await bench.control<{ faults: { times_applied: number; times_left: null }[] }>(
+    'GET /faults',
+  );
+  assert.deepEqual([faults.length, faults[0]?.times_applied, faults[0]?.times_left], [1, 5, null]);
   assert.deepEqual(await bench.control('DELETE /faults'), { cleared: 1 });
   assert.deepEqual(await statuses(2), [200, 200]);
 });

@@ -27,7 +27,7 @@ export interface Fault {
   /** The number of matching requests, including those that `every` skips. */
   seen: number;
   /** The number of requests it was applied to. */
-  struck: number;
+  timesApplied: number;
 }
 
 /** A fault to switch on; `forSeconds` is by the sandbox's clock. */
@@ -73,7 +73,7 @@ export class Faults {
       ...(forSeconds === undefined ? {} : { until: this.#clock.now() + forSeconds * 1000 }),
       delayMs: delayMs ?? SLOW_MS,
       seen: 0,
-      struck: 0,
+      timesApplied: 0,
     };
     this.#faults.push(fault);
     return fault;
@@ -111,7 +111,7 @@ export class Faults {
       if (fault.clientId !== undefined && fault.clientId !== about.clientId) continue;
       fault.seen += 1;
       if (fault.every !== undefined && fault.seen % fault.every !== 0) continue;
-      fault.struck += 1;
+      fault.timesApplied += 1;
       about.faults.push(fault.name);
       if (fault.timesLeft !== undefined) {
         fault.timesLeft -= 1;

@@ -153,7 +153,7 @@ function faultCard(fault: Fault, by: { parts: ControlParts; view: View }): Html 
         : 'until switched off';
   return html`<div class="card hot"><div class="head"><b>${fault.name}</b><span class="tag bad">${left}</span>${
     fault.every !== undefined && html`<span class="tag bad">each ${fault.every}th</span>`
-  }<small>for ${account}${fault.clientId !== undefined && html` and client ${fault.clientId}`} · times applied: ${fault.struck}</small></div>
+  }<small>for ${account}${fault.clientId !== undefined && html` and client ${fault.clientId}`} · times applied: ${fault.timesApplied}</small></div>
 <p class="quiet">${caseOf(fault.name).text}</p>${button({ act: 'clear', view: by.view, fixed: { id: fault.id } }, 'Switch off')}</div>`;
 }
 

@@ -36,7 +36,7 @@ export async function dryrunCommand(
     reads: withPrintedCalls(live.reads, print),
     log: (level, text) => print(formatLine(level, String(text))),
   });
-  const isSuccess = end.outcome.error === undefined && end.misfits.length === 0;
+  const isSuccess = end.outcome.error === undefined && end.mismatches.length === 0;
   for (const line of report(end)) (isSuccess ? print : printError)(line);
   print(`Nothing was written${options.mayWrite ? ', except by calls to the provider' : ''}.`);
   return isSuccess ? 0 : 1;

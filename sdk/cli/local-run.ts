@@ -108,10 +108,10 @@ const maxShown = 5;
 const maxCharacters = 500;
 
 /** The lines that describe a local run. */
-export function report({ outcome, misfits, notes, locations }: LocalEnd): string[] {
+export function report({ outcome, mismatches, notes, locations }: LocalEnd): string[] {
   return [
     ...Object.entries(outcome.records).flatMap(([model, effects]) => describeEffects(model, effects)),
-    ...misfits.flatMap(([model, all]) => [
+    ...mismatches.flatMap(([model, all]) => [
       `${model}: ${all.length} record(s) do not match the model`,
       ...limited(all.map(({ id, path, message }) => `  ${id}: ${path || 'the record'}: ${message}`)),
     ]),

@@ -5,7 +5,7 @@
  * Does not own the external reads of a run (`reads.ts`).
  */
 import type { Models } from '../functions/definitions.ts';
-import { type Misfit, ModelWrites, readId, type Stored } from './model-writes.ts';
+import { type Mismatch, ModelWrites, readId, type Stored } from './model-writes.ts';
 import { asJson, type Json, type JsonObject, type Outcome, serviceError } from './outcome.ts';
 
 type Args = JsonObject & { model: string; records: JsonObject[]; ids: string[]; key: string };
@@ -50,9 +50,9 @@ export class Effects {
   }
 
   /** The records that do not match their model, by model. */
-  get misfits(): [string, Misfit[]][] {
-    return [...this.#models].flatMap(([name, { misfits }]) =>
-      misfits.length > 0 ? [[name, misfits] as [string, Misfit[]]] : [],
+  get mismatches(): [string, Mismatch[]][] {
+    return [...this.#models].flatMap(([name, { mismatches }]) =>
+      mismatches.length > 0 ? [[name, mismatches] as [string, Mismatch[]]] : [],
     );
   }
 

@@ -27,7 +27,7 @@ export const nothingStored: Stored = {
 };
 
 /** A record that does not match its model. The service logs one warning for each model and run, and stores the record. */
-export type Misfit = { id: string; path: string; message: string };
+export type Mismatch = { id: string; path: string; message: string };
 
 /** The cursor of the page after the stored ones, with the records that this run has saved. */
 const savedPage = 'of this run';
@@ -42,7 +42,7 @@ export class ModelWrites {
   readonly #deleted = new Set<string>();
   /** The IDs saved since delete tracking started; undefined without delete tracking. */
   #tracked: Set<string> | undefined;
-  readonly misfits: Misfit[] = [];
+  readonly mismatches: Mismatch[] = [];
 
   constructor(name: string, { schema, stored }: { schema: z.ZodType; stored: Stored }) {
     this.#name = name;
@@ -56,7 +56,7 @@ export class ModelWrites {
       const issue = this.#schema.safeParse(record).error?.issues[0];
       if (issue === undefined) continue;
       const id = String((record as { id?: unknown } | null)?.id);
-      this.misfits.push({ id, path: issue.path.join('.'), message: issue.message });
+      this.mismatches.push({ id, path: issue.path.join('.'), message: issue.message });
     }
   }
 

@@ -8,7 +8,7 @@ import { type About, bytesOf, type Service } from '../functions/harness/service.
 import { start } from '../functions/harness/start.ts';
 import { Effects } from './effects.ts';
 import { formatValue, type Log, loadFunction, locationsOf } from './load.ts';
-import type { Misfit, Stored } from './model-writes.ts';
+import type { Mismatch, Stored } from './model-writes.ts';
 import { asJson, type Json, type JsonObject, type Outcome, serviceError } from './outcome.ts';
 import { type CallName, type FactName, factNames, type OutgoingCall, type Reads } from './reads.ts';
 
@@ -30,7 +30,7 @@ export type LocalEnd = {
   outcome: Outcome;
   /** The locations of the error in the author's files. */
   locations: string[];
-  misfits: [model: string, Misfit[]][];
+  mismatches: [model: string, Mismatch[]][];
   notes: readonly string[];
 };
 
@@ -52,13 +52,13 @@ export async function runLocally(run: LocalRun): Promise<LocalEnd> {
     const call = { exported: definition, kind: harnessKinds[run.kind], input, about, service };
     const result = await settled(start(call));
     const outcome = { ...effects.outcome(), ...(run.kind === 'action' && { result: asJson(result) }) };
-    return { outcome, locations: [], misfits: effects.misfits, notes: effects.notes };
+    return { outcome, locations: [], mismatches: effects.mismatches, notes: effects.notes };
   } catch (thrown) {
     const error = thrown instanceof Error ? thrown : new Error(formatValue(thrown));
     return {
       outcome: { ...effects.outcome(), error: errorOf(error) },
       locations: locationsOf(error.stack, run.code),
-      misfits: effects.misfits,
+      mismatches: effects.mismatches,
       notes: effects.notes,
     };
   } finally {

@@ -137,7 +137,7 @@ export async function saveConnection(
     return { connection, missingScopes: missing, isOtherAccount: differs(current?.account, grant.account) };
   });
   reader.forget(placeOf(saved.connection));
-  hooks.created();
+  hooks.afterCommit();
   return saved;
 }
 

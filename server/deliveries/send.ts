@@ -295,8 +295,8 @@ const writers: Record<CompatType, (facts: Facts) => unknown> = {
   'connection.blocked': refreshFailed,
   'sync.changed': synced,
   'sync.unchanged': synced,
-  'action.succeeded': actionOver,
-  'action.failed': actionOver,
+  'action.succeeded': actionEnded,
+  'action.failed': actionEnded,
   'webhook.received': forwarded,
   'sync.failed': (facts) => {
     const { code, message } = facts.data.error as { code: string; message: string };
@@ -371,7 +371,7 @@ function synced(facts: Facts): Body {
 }
 
 /** The receiver reads the outcome, success or failure, at `statusUrl`. */
-function actionOver({ brandWord, data }: Facts): Body {
+function actionEnded({ brandWord, data }: Facts): Body {
   return {
     from: brandWord,
     type: 'async_action',

@@ -2,7 +2,7 @@
 import type { Tx } from '../db/pool.ts';
 import { queueEvent } from '../events/outbox.ts';
 
-type LeftAction = {
+type QueuedAction = {
   id: string;
   environmentId: number;
   connectionId: string;
@@ -12,14 +12,14 @@ type LeftAction = {
 
 const maxMessage = 1_000;
 
-export async function queueSucceededEvent(tx: Tx, action: LeftAction): Promise<void> {
+export async function queueSucceededEvent(tx: Tx, action: QueuedAction): Promise<void> {
   const { environmentId } = action;
   await queueEvent(tx, { environmentId, type: 'action.succeeded', data: subjectOf(action) });
 }
 
 export async function queueFailedEvent(
   tx: Tx,
-  action: LeftAction,
+  action: QueuedAction,
   { code, message }: { code: string; message: string },
 ): Promise<void> {
   const { environmentId } = action;
@@ -28,11 +28,11 @@ export async function queueFailedEvent(
 }
 
 /** Locks the queued actions of a function, or one run if it is a queued action, in the order of all lockers. */
-export function lockLeft(
+export function lockQueuedActions(
   tx: Tx,
   of: { environmentId: number } & ({ functionId: number } | { runId: string }),
-): Promise<LeftAction[]> {
-  return tx.query<LeftAction>(
+): Promise<QueuedAction[]> {
+  return tx.query<QueuedAction>(
     `select
        run.id,
        run.environment_id as "environmentId",
@@ -55,6 +55,6 @@ export function lockLeft(
   );
 }
 
-function subjectOf({ id, connectionId, integrationKey, function: name }: LeftAction) {
+function subjectOf({ id, connectionId, integrationKey, function: name }: QueuedAction) {
   return { connection_id: connectionId, provider_config_key: integrationKey, function: name, run: id };
 }

@@ -31,7 +31,7 @@ type Outcome = {
   /** What is wrong; nothing, where all promises hold. */
   faults: string[];
   hasPgbouncer: boolean;
-  struck: { name: string; tookMs: number; feltMs: number; told: unknown }[];
+  applied: { name: string; tookMs: number; feltMs: number; told: unknown }[];
   /** Deliveries that the receiver refused. */
   refused: number;
   rates: Rates[];
@@ -62,15 +62,15 @@ export async function wreak(trial: Trial): Promise<Outcome> {
     const load = await openLoad(calls, { installation, trial });
     running = load.run(() => isOver, trial.pauseMs);
     running.catch(() => {});
-    const struck: Omit<Outcome['struck'][number], 'feltMs'>[] = [];
+    const applied: Omit<Outcome['applied'][number], 'feltMs'>[] = [];
     const beganAt = performance.now();
     for (const fault of trial.faults) {
       await Promise.race([sleep(trial.calmMs), running]);
-      const isFirst = !struck.some(({ name }) => name === fault.name);
+      const isFirst = !applied.some(({ name }) => name === fault.name);
       if (performance.now() - beganAt > trial.maxMs && !isFirst) continue;
       const at = performance.now();
       const told = await calls.during(fault.name, () => fault.strike(installation, db));
-      struck.push({ name: fault.name, tookMs: Math.round(performance.now() - at), told });
+      applied.push({ name: fault.name, tookMs: Math.round(performance.now() - at), told });
       tell(`${fault.name}: ${Math.round(performance.now() - at)} ms; ${calls.made.length} calls`);
     }
     await Promise.race([sleep(trial.calmMs), running]);
@@ -92,7 +92,7 @@ export async function wreak(trial: Trial): Promise<Outcome> {
         ...marks.overlaps.map((text) => `runs of one connection: ${text}`),
       ],
       hasPgbouncer: installation.hasPgbouncer,
-      struck: struck.map((one, n) => ({ ...one, feltMs: recoveryMs(calls, calls.faults[n]!) })),
+      applied: applied.map((one, n) => ({ ...one, feltMs: recoveryMs(calls, calls.faults[n]!) })),
       refused: report.received.bad,
       rates,
       tokens: report.tokens,

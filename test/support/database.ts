@@ -15,7 +15,7 @@ import pg from 'pg';
 import { type Db, type DbTarget, openDb } from '../../server/db/pool.ts';
 import { withWorkers } from '../../server/db/workers.ts';
 import { createCluster, isCluster, isDirect } from './citus.ts';
-import { listMisfits } from './event-check.ts';
+import { listInvalidEvents } from './event-check.ts';
 import { takePortabilityFaults, watchPortability } from './portable-statements.ts';
 
 /** The server of a test run, as handed from the global setup to each test file. */
@@ -170,10 +170,10 @@ async function makeDatabase(server: TestServer, template: string): Promise<TestD
       return made;
     },
     async drop() {
-      const misfits = await listMisfits(db);
+      const invalidEvents = await listInvalidEvents(db);
       await db.end();
       await administer(server, `drop database if exists ${name} with (force)`);
-      assert.deepEqual(misfits, []);
+      assert.deepEqual(invalidEvents, []);
       assert.deepEqual(takePortabilityFaults(), []);
     },
   };

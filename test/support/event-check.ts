@@ -1,8 +1,8 @@
 import type { Queryable } from '../../server/db/pool.ts';
 import { type EventType, eventCatalogue } from '../../server/events/event-types.ts';
 
-/** Events that were really raised and carry anything else than their type says; none where there is no such table. */
-export async function listMisfits(db: Queryable): Promise<unknown[]> {
+/** The events whose data does not match the schema of their type. Empty if the database has no table of events. */
+export async function listInvalidEvents(db: Queryable): Promise<unknown[]> {
   const [found] = await db.query<{ isThere: boolean }>(
     `select to_regclass('public.event') is not null as "isThere"`,
   );

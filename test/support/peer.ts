@@ -1,5 +1,5 @@
 // A stand-in for the installation that is moved from: the public interface that `trellis import nango` reads, over a real
-// socket, with the oddities that such an installation has. It keeps books of what was asked.
+// socket, with the oddities that such an installation has. It records the requests.
 
 import { randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -57,7 +57,7 @@ export async function startPeer(): Promise<PeerStandIn> {
       return refuse(response, { status: 401, code: 'unknown_account', payload: {} });
     const trouble = peer.trouble(nth, pathname);
     if (trouble === 'drop') return void request.socket.destroy();
-    if (trouble === 'limit') return limit(response, nth);
+    if (trouble === 'limit') return refuseForLimit(response, nth);
     if (trouble === 'fail') return refuse(response, { status: 503, code: 'server_error' });
     const body = route(pathname, searchParams, request);
     if (trouble === 'cut' && 'json' in body) {
@@ -94,7 +94,7 @@ export async function startPeer(): Promise<PeerStandIn> {
 
   function listIntegrations(query: URLSearchParams): Answered {
     if (peer.lacks === 'integrations') return { status: 403, code: 'forbidden' };
-    return known(query, []) ?? { json: { data: peer.integrations.map(integrationBody) } };
+    return unknownQueryError(query, []) ?? { json: { data: peer.integrations.map(integrationBody) } };
   }
 
   function getIntegration(key: string, query: URLSearchParams): Answered {
@@ -103,7 +103,11 @@ export async function startPeer(): Promise<PeerStandIn> {
     const isAsked = query.getAll('include').includes('credentials');
     if (isAsked && found.credentials === undefined) return { status: 403, code: 'forbidden' };
     const credentials = isAsked ? { credentials: found.credentials } : {};
-    return known(query, ['include']) ?? { json: { data: { ...integrationBody(found), ...credentials } } };
+    return (
+      unknownQueryError(query, ['include']) ?? {
+        json: { data: { ...integrationBody(found), ...credentials } },
+      }
+    );
   }
 
   function getProvider(name: string): Answered {
@@ -115,24 +119,24 @@ export async function startPeer(): Promise<PeerStandIn> {
   }
 
   function listConnections(query: URLSearchParams): Answered {
-    const limitOf = Number(query.get('limit') ?? 10_000);
+    const limit = Number(query.get('limit') ?? 10_000);
     const page = Number(query.get('page') ?? 0);
-    if (limitOf < 1 || limitOf > 2_000) return { status: 400, code: 'invalid_query_params' };
+    if (limit < 1 || limit > 2_000) return { status: 400, code: 'invalid_query_params' };
     peer.beforeList(page);
     const ordered = peer.connections.toSorted(
       (one, other) => other.createdAt.getTime() - one.createdAt.getTime() || (one.id < other.id ? 1 : -1),
     );
-    const connections = ordered.slice(page * limitOf, (page + 1) * limitOf).map((one) => ({
+    const connections = ordered.slice(page * limit, (page + 1) * limit).map((one) => ({
       ...commonBody(one),
       // To the microsecond here, to the millisecond where one is read.
       created: one.createdAt.toISOString().replace('Z', '123+00:00'),
     }));
-    return known(query, ['limit', 'page']) ?? { json: { connections } };
+    return unknownQueryError(query, ['limit', 'page']) ?? { json: { connections } };
   }
 
   function getConnection(id: string, query: URLSearchParams): Answered {
     const integration = query.get('provider_config_key');
-    const refused = known(query, [
+    const refused = unknownQueryError(query, [
       'provider_config_key',
       'refresh_token',
       'force_refresh',
@@ -171,7 +175,7 @@ export async function startPeer(): Promise<PeerStandIn> {
   }
 
   function syncStatus(query: URLSearchParams): Answered {
-    const refused = known(query, ['syncs', 'provider_config_key', 'connection_id']);
+    const refused = unknownQueryError(query, ['syncs', 'provider_config_key', 'connection_id']);
     if (refused !== undefined) return refused;
     const found = peer.connections.find(
       (one) => one.id === query.get('connection_id') && one.integration === query.get('provider_config_key'),
@@ -196,7 +200,15 @@ export async function startPeer(): Promise<PeerStandIn> {
   }
 
   function listRecords(query: URLSearchParams, request: IncomingMessage): Answered {
-    const refused = known(query, ['model', 'variant', 'modified_after', 'limit', 'cursor', 'filter', 'ids']);
+    const refused = unknownQueryError(query, [
+      'model',
+      'variant',
+      'modified_after',
+      'limit',
+      'cursor',
+      'filter',
+      'ids',
+    ]);
     if (refused !== undefined) return refused;
     const found = peer.connections.find(
       (one) =>
@@ -252,7 +264,7 @@ export async function startPeer(): Promise<PeerStandIn> {
   return peer;
 }
 
-/** A page of records is no longer than this, whatever is asked for. */
+/** The maximum length of a page of records, whatever limit a request has. */
 const peerPage = 200;
 
 type Answered =
@@ -260,8 +272,8 @@ type Answered =
   | { html: true }
   | { status: number; code: string; payload?: unknown };
 
-/** Queries are strict there. */
-function known(query: URLSearchParams, names: readonly string[]): Answered | undefined {
+/** The error of a query with other parameters than `names`. */
+function unknownQueryError(query: URLSearchParams, names: readonly string[]): Answered | undefined {
   const unknown = [...query.keys()].filter((name) => !names.includes(name));
   return unknown.length > 0 ? { status: 400, code: 'invalid_query_params' } : undefined;
 }
@@ -278,8 +290,8 @@ function refuse(
   );
 }
 
-/** In the ways in which servers say how long. */
-function limit(response: ServerResponse, nth: number): void {
+/** Uses the three headers with a wait in turn. */
+function refuseForLimit(response: ServerResponse, nth: number): void {
   const now = Date.now();
   const headers =
     nth % 3 === 0

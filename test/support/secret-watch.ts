@@ -1,14 +1,13 @@
-// No secret in any log line, error or answer: watched over everything a test run does with a service.
+// Checks that no secret is in a log line, an error or a response of a service under test.
 //
-// Every service that tests start tells its watch what is logged and answered, and which secrets were made on the way.
-// Closing it fails where a secret stands in a log line, in an answer (body or header) that is not one of the few that
-// give it to who asked for it and may have it, or readable in the database or in a file of keys that is written from it.
-// `secret-watch-finder.ts` says in which forms it is looked for, `secret-watch-server.ts` how all answers come here,
-// `secret-watch-database.ts` what is read there. What was logged and answered before a secret became known is looked
-// through too.
+// Each service that tests start passes its log lines, its responses and the secrets that it creates to a watch. Closing the
+// watch fails if a secret is in a log line, in a response (body or header) outside of `allowedDisclosures`, or in plain text
+// in the database or in a file of keys. Earlier log lines and responses are searched again when a secret becomes known.
+// `secret-watch-finder.ts` has the forms of a secret, `secret-watch-server.ts` passes the responses, and
+// `secret-watch-database.ts` reads the database.
 //
-// Not seen are frames of a WebSocket, the middle of an answer over 256 KB, what a table holds beyond 32 MB, and secrets
-// of fewer than 12 characters.
+// Not searched: frames of a WebSocket, the middle of a response over 256 KB, a table beyond its first 32 MB, and secrets of
+// fewer than 12 characters.
 
 import assert from 'node:assert/strict';
 import type { Queryable } from '../../server/db/pool.ts';
@@ -36,7 +35,7 @@ export type SecretKind =
   | 'password'
   | 'link';
 
-type Giver = {
+type AllowedDisclosure = {
   route: RegExp;
   kinds: SecretKind[];
   /** What the caller's key must be allowed. */
@@ -53,8 +52,8 @@ const linkMaker = /^POST \/users\/(invitations|[\w-]+\/password-reset)(\?|$)/;
 const trip = /^GET \/oauth\/(connect\/|callback\?)/;
 const imports = /^POST \/connections(\?|$)/;
 const credentials: SecretKind[] = ['access_token', 'id_token', 'password'];
-/** The answers that may hold a secret, successful ones alone: for the caller that asked and may have it. */
-const givers: Giver[] = [
+/** The responses that may contain a secret, if they are successful and the caller may have it. */
+const allowedDisclosures: AllowedDisclosure[] = [
   {
     // What renews the credentials: the secret of a connection's own client stands for a refresh token.
     route: new RegExp(`(?=.*[?&]refresh_token=true)${oneConnection}`),
@@ -308,7 +307,7 @@ export function openSecretWatch() {
 
 /** Whether the request has to be told with the answer, since some of it may come back. */
 export function isKept(route: string): boolean {
-  return givers.some((giver) => giver.isSentBack === true && giver.route.test(route));
+  return allowedDisclosures.some((allowed) => allowed.isSentBack === true && allowed.route.test(route));
 }
 
 function mayGive({
@@ -326,13 +325,13 @@ function mayGive({
   const mayHave = (scope?: Scope) => scope === undefined || scopes.includes('*') || scopes.includes(scope);
   return (
     status < 400 &&
-    givers.some(
-      (giver) =>
-        (giver.header ?? '') === header &&
-        giver.kinds.includes(kind) &&
-        mayHave(giver.scope) &&
-        (giver.isSentBack !== true || isOfCaller) &&
-        giver.route.test(route),
+    allowedDisclosures.some(
+      (allowed) =>
+        (allowed.header ?? '') === header &&
+        allowed.kinds.includes(kind) &&
+        mayHave(allowed.scope) &&
+        (allowed.isSentBack !== true || isOfCaller) &&
+        allowed.route.test(route),
     )
   );
 }

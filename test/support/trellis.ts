@@ -29,7 +29,7 @@ export type TestTrellis = {
   app: App;
   db: Db;
   sandbox: Sandbox;
-  /** To be told of what goes past `call`. */
+  /** Receives the requests and responses that do not use `call`. */
   watch: SecretWatch;
   /** Secret keys with all scopes. */
   keys: { dev: string; prod: string };
@@ -86,7 +86,7 @@ export async function openTrellis(
   let aheadMs = 0;
   const jobs = new Map<string, Job<Record<string, never>>>();
 
-  async function serve(settings: Record<string, string>, isSandboxOn: boolean) {
+  async function serve(settings: Record<string, string>, { isSandboxOn = true } = {}) {
     const port = await freePort();
     // A machine that is busy with other tests turns no call away.
     const own = { PORT: String(port), DATA_DIR: dataDir, TRELLIS_OVERLOAD_DELAY_MS: 'off' };
@@ -127,7 +127,7 @@ export async function openTrellis(
     return answer.body;
   };
 
-  const served = await serve(env, true);
+  const served = await serve(env);
   return {
     ...served,
     db,
@@ -135,8 +135,8 @@ export async function openTrellis(
     watch,
     keys,
     keyWith,
-    serveWithoutSandbox: () => serve(env, false),
-    serveAnother: (settings = {}) => serve({ ...env, ...settings }, true),
+    serveWithoutSandbox: () => serve(env, { isSandboxOn: false }),
+    serveAnother: (settings = {}) => serve({ ...env, ...settings }),
     control,
     async advance(seconds) {
       aheadMs += seconds * 1000;

@@ -131,7 +131,7 @@ export function importRoute(app: App, deps: WriteDeps): void {
         throw error;
       });
       reader.forget(placeOf(saved));
-      hooks.created();
+      hooks.afterCommit();
       reply.code(201);
       // Credentials other than the sent ones are shown only to callers that may read them.
       const shown = hasScope(caller, 'connections:credentials') ? saved : { credentials };

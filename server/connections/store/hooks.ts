@@ -14,7 +14,7 @@ export type ConnectionHooks = {
   /** Runs in the transaction that stores new credentials. */
   afterReconnect(tx: Tx, renewed: { connection: Connection; at: Date }): Promise<void>;
   /** Runs after either transaction has committed. Returns at once. */
-  created(): void;
+  afterCommit(): void;
   /** Runs before the connection is deleted. Takes a bounded time and never throws. */
   beforeDelete(connection: LiveConnection): Promise<void>;
 };
@@ -34,6 +34,6 @@ export const noHooks: ConnectionHooks = {
   async validate() {},
   async afterCreate() {},
   async afterReconnect() {},
-  created() {},
+  afterCommit() {},
   async beforeDelete() {},
 };

@@ -165,7 +165,7 @@ async function* inflated(
   }
 }
 
-/** Where its records are removed, what told them apart is of no use. */
+/** Deletes the state of a sync, which is useless once its records are removed. */
 export async function removeState(
   q: Queryable,
   at: { connectionId: number; functionId: number; variant: string },
@@ -190,7 +190,7 @@ const changes = z
   .min(1)
   .max(1_000);
 
-/** `schemaChanged`: tells the application that the provider's fields of a model are others than at the last run. */
+/** `schemaChanged`: queues an event for the application if the provider's fields of a model differ from those of the last run. */
 export function schemaChangedCall({ fenced, connection, facts }: Omit<Given, 'db'>): [string, ServiceCall] {
   const args = z.object({ model: z.string().max(255), changes });
   return [

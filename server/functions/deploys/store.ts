@@ -8,7 +8,7 @@ import { brotliCompress, brotliDecompress, constants } from 'node:zlib';
 import { first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { freeIfLarge } from '../../large-buffer.ts';
-import { lockLeft, queueFailedEvent } from '../action-over.ts';
+import { lockQueuedActions, queueFailedEvent } from '../action-events.ts';
 import type { Definition, Kind } from './definition.ts';
 import type { Examined } from './examine.ts';
 
@@ -206,15 +206,15 @@ export async function setEnabled(
   );
 }
 
-/** With its versions, syncs and runs; who left an action to run hears that it failed. Records that it saved stay. */
+/** Deletes a function with its versions, syncs and runs, and queues an event for each queued action. Its records remain. */
 export async function removeFunction(
   tx: Tx,
   { environmentId, functionId }: { environmentId: number; functionId: number },
 ): Promise<void> {
-  // In the order in which everybody locks them.
+  // All lockers use this order.
   await tx.query('select from sync where function_id = $1 order by id for update', [functionId]);
-  for (const left of await lockLeft(tx, { environmentId, functionId }))
-    await queueFailedEvent(tx, left, removed);
+  for (const action of await lockQueuedActions(tx, { environmentId, functionId }))
+    await queueFailedEvent(tx, action, removed);
   await tx.query('delete from function where id = $1 and environment_id = $2', [functionId, environmentId]);
 }
 

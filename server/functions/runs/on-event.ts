@@ -74,7 +74,7 @@ export function createOnEvents({
 
     afterReconnect: resumeSyncs,
 
-    created: () => runner.poke(),
+    afterCommit: () => runner.poke(),
 
     async beforeDelete(connection) {
       const signal = AbortSignal.timeout(deleteMs);
@@ -82,7 +82,7 @@ export function createOnEvents({
         const event = 'pre-connection-deletion';
         for (const found of await functionsFor(db, { ...connection, event })) {
           if (signal.aborted) return;
-          const environment = await nameOf(db, connection.environmentId);
+          const environment = await environmentNameOf(db, connection.environmentId);
           const run = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
           await runner.runNow(await beginRun(db, { ...run, now: now() }), signal);
         }
@@ -134,7 +134,7 @@ export function validateHere({
   const { db } = deps;
   const ofCandidate: ExecuteDeps = { ...deps, reader: candidates.reader };
   return async ({ candidate, found }) => {
-    const environment = await nameOf(db, candidate.integration.environmentId);
+    const environment = await environmentNameOf(db, candidate.integration.environmentId);
     return candidates.during(candidate, async (live) => {
       const connection = { ...live, id: null };
       const run = { connection, found, environment, kind: 'on_event', priority, input: null } as const;
@@ -171,7 +171,7 @@ export async function functionsFor(
   return all.filter(({ isEnabled, definition }) => isEnabled && definition.event === event);
 }
 
-async function nameOf(db: Queryable, environmentId: number): Promise<string> {
+async function environmentNameOf(db: Queryable, environmentId: number): Promise<string> {
   const [row] = await db.query<{ name: string }>('select name from environment where id = $1', [
     environmentId,
   ]);
@@ -195,25 +195,25 @@ export function createUnsavedConnections(
   { vault, now }: { vault: Vault; now: () => Date },
 ): UnsavedConnections {
   const known = new Map<string, LiveConnection>();
-  const nameOf = (at: { environmentId: number; integrationKey: string; connectionId: string }) =>
+  const keyOf = (at: { environmentId: number; integrationKey: string; connectionId: string }) =>
     JSON.stringify([at.environmentId, at.integrationKey, at.connectionId]);
   return {
     reader: {
       ...reader,
-      get: async (at) => known.get(nameOf(at)) ?? reader.get(at),
-      known: (at) => known.get(nameOf(at)) ?? reader.known(at),
-      reread: async (connection) => known.get(nameOf(connection)) ?? reader.reread(connection),
+      get: async (at) => known.get(keyOf(at)) ?? reader.get(at),
+      known: (at) => known.get(keyOf(at)) ?? reader.known(at),
+      reread: async (connection) => known.get(keyOf(connection)) ?? reader.reread(connection),
     },
     async during(candidate, work) {
       const wanted = liveFrom(candidate, { vault, at: now() });
-      const isTaken = known.has(nameOf(wanted));
+      const isTaken = known.has(keyOf(wanted));
       const connection = isTaken ? { ...wanted, connectionId: crypto.randomUUID() } : wanted;
-      const name = nameOf(connection);
-      known.set(name, connection);
+      const key = keyOf(connection);
+      known.set(key, connection);
       try {
         return await work(connection);
       } finally {
-        known.delete(name);
+        known.delete(key);
       }
     },
   };

@@ -8,7 +8,7 @@ import { deleteInSteps } from '../../db/delete-in-steps.ts';
 import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { Job } from '../../jobs/jobs.ts';
-import { lockLeft, queueFailedEvent } from '../action-over.ts';
+import { lockQueuedActions, queueFailedEvent } from '../action-events.ts';
 import { releaseAllLocks } from '../context/locks.ts';
 import type { RunCounts } from '../context/service-call.ts';
 import type { Kind } from '../deploys/definition.ts';
@@ -93,8 +93,8 @@ export async function cancelRun(
   );
   if (found === undefined) throw new AppError('not_found', 'The run does not exist, or no longer exists.');
   if (found.state === 'waiting') {
-    for (const left of await lockLeft(tx, { environmentId, runId: id }))
-      await queueFailedEvent(tx, left, error);
+    for (const action of await lockQueuedActions(tx, { environmentId, runId: id }))
+      await queueFailedEvent(tx, action, error);
   }
   await tx.query(
     found.state === 'waiting'

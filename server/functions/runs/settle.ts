@@ -7,7 +7,7 @@ import { failuresBeforeEvent } from '../../events/event-types.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import type { Vault } from '../../vault.ts';
 import { writeWhileHeld } from '../../work.ts';
-import { queueFailedEvent, queueSucceededEvent } from '../action-over.ts';
+import { queueFailedEvent, queueSucceededEvent } from '../action-events.ts';
 import { markSucceeded } from '../context/checkpoint.ts';
 import { releaseAllLocks } from '../context/locks.ts';
 import type { ModelCounts, RunCounts } from '../context/service-call.ts';
@@ -122,7 +122,7 @@ async function end(tx: Tx, { claim, ending, now }: Settling): Promise<void> {
       ],
     ),
   );
-  await actionOver(tx, { claim, ending });
+  await queueActionEvent(tx, { claim, ending });
   if (claim.syncId === null) return;
   const of = { claim, now, startedAt: ended?.startedAt ?? claim.queuedAt };
   if (ending.state === 'succeeded') await syncSucceeded(tx, of);
@@ -130,11 +130,14 @@ async function end(tx: Tx, { claim, ending, now }: Settling): Promise<void> {
   else await tx.query('update sync set last_ended_at = $2 where id = $1', [claim.syncId, now]);
 }
 
-/** Sends the event of an action without a waiting caller. */
-async function actionOver(tx: Tx, { claim, ending }: Pick<Settling, 'claim' | 'ending'>): Promise<void> {
+/** Queues the event of an action without a waiting caller. */
+async function queueActionEvent(
+  tx: Tx,
+  { claim, ending }: Pick<Settling, 'claim' | 'ending'>,
+): Promise<void> {
   if (claim.kind !== 'action' || claim.trigger !== 'action') return;
-  const { environmentId, id, connection, function: of } = claim;
-  const action = { ...connection, environmentId, id, function: of.name };
+  const { environmentId, id, connection } = claim;
+  const action = { ...connection, environmentId, id, function: claim.function.name };
   if ('error' in ending) await queueFailedEvent(tx, action, ending.error);
   else await queueSucceededEvent(tx, action);
 }
@@ -215,7 +218,7 @@ async function endHeld(tx: Tx, settling: Settling & { ending: { error: RunError 
        where id = $1`,
       [claim.id, now, JSON.stringify(error)],
     );
-    await actionOver(tx, { claim, ending });
+    await queueActionEvent(tx, { claim, ending });
   }
   const changed = await tx.query(
     `update sync
@@ -258,8 +261,8 @@ function syncTypeOf({ kind, lastSucceededAt }: Claim): 'INITIAL' | 'INCREMENTAL'
 /** The details of a run for the activity log. */
 export function detailsOf(claim: Claim): OperationDetails {
   const sum = { added: 0, updated: 0, deleted: 0, unchanged: 0 };
-  for (const of of Object.values(claim.counts)) {
-    for (const name of Object.keys(sum) as (keyof typeof sum)[]) sum[name] += of[name];
+  for (const counts of Object.values(claim.counts)) {
+    for (const name of Object.keys(sum) as (keyof typeof sum)[]) sum[name] += counts[name];
   }
   return {
     run: claim.id,
