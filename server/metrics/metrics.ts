@@ -291,7 +291,7 @@ export const metrics = {
   }),
   deliveryDuration: new Histogram({
     name: 'trellis_delivery_duration_seconds',
-    help: 'Time that a receiver took to answer.',
+    help: 'Time that a receiver took to respond.',
     labels: ['outcome'],
     bounds: ofRequests,
   }),
