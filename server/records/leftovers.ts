@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, recordsDb, type Tx } from '../db/pool.ts';
-import { inDataset, type LockedDataset, lockDataset } from './dataset.ts';
-import { lockForWrite } from './datasets.ts';
+import { inDataset, lockDataset } from './dataset.ts';
 
 /**
  * The rows of a dataset from before it was emptied, and the marks of a delete tracking that was closed.
@@ -14,25 +13,6 @@ import { lockForWrite } from './datasets.ts';
 
 /** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
 export const chunk = 500;
-
-/**
- * A transaction that writes to a dataset, which `lockForWrite` locks. First removes what is left from before the dataset
- * was emptied, without holding the lock between two steps.
- */
-export async function writeTransaction<T>(
-  db: Db,
-  at: { connection: number; datasetId: number },
-  work: (tx: Tx, dataset: LockedDataset) => Promise<T>,
-): Promise<T> {
-  for (;;) {
-    const written = await recordsDb(db, at.datasetId).transaction(async (tx) => {
-      const dataset = await lockForWrite(tx, at);
-      return dataset.hasLeftovers ? undefined : { result: await work(tx, dataset) };
-    });
-    if (written !== undefined) return written.result;
-    await removeLeftovers(db, at.datasetId);
-  }
-}
 
 /** Removes the rows from before a dataset was emptied, in steps. `signal` stops it after the current step. */
 export async function removeLeftovers(

@@ -2,11 +2,11 @@ import type { Db, Tx } from '../../db/pool.ts';
 import { countRecords } from '../../metrics/metrics.ts';
 import { type DatasetName, findDataset, lockDataset } from '../dataset.ts';
 import { findEventOwner, queueDatasetEvent } from '../datasets.ts';
-import { writeTransaction } from '../leftovers.ts';
 import { findStored } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import type { NewerChanges } from './run-positions.ts';
 import { closeTracking } from './track-deletes.ts';
+import { writeTransaction } from './transaction.ts';
 
 type DeleteResult = {
   /** The number of records that this call deleted. */

@@ -7,11 +7,11 @@ import { changedFields, type IgnoredFields, ignoredFields, isSameDigest } from '
 import { openPayload } from '../codec/seal.ts';
 import { freeSealed, type SealedRecord, sealRecords } from '../codec/thread.ts';
 import { type Dataset, ensureDataset, findDataset } from '../dataset.ts';
-import { writeTransaction } from '../leftovers.ts';
 import { findPruned, findStored, readPayloads, type Stored, sealNames } from '../rows.ts';
 import { type Change, isAddition, type Restore, type WriteRequest, writeChanges } from './changes.ts';
 import type { NewerChanges } from './run-positions.ts';
 import { markRead } from './track-deletes.ts';
+import { writeTransaction } from './transaction.ts';
 
 export type SaveRequest = WriteRequest & {
   /** Unusable after the save. */

@@ -13,10 +13,11 @@ import {
   rowsAt,
 } from '../dataset.ts';
 import { type EventOwner, findEventOwner, lockForWrite, queueDatasetEvent } from '../datasets.ts';
-import { chunk, removeMarks, writeTransaction } from '../leftovers.ts';
+import { chunk, removeMarks } from '../leftovers.ts';
 import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import { PositionSet, type RunReads } from './run-positions.ts';
+import { writeTransaction } from './transaction.ts';
 
 /**
  * Delete tracking: a record that a full sync did not save no longer exists at the provider.

@@ -5,10 +5,10 @@ import { type CheckedPart, RecordPacker, refuseLarge } from '../codec/check.ts';
 import { type IgnoredFields, ignoredFields, mergeAll } from '../codec/fields.ts';
 import { mergeOnThread, type SealedRecord, sealRecords } from '../codec/thread.ts';
 import { type Dataset, readDataset } from '../dataset.ts';
-import { writeTransaction } from '../leftovers.ts';
 import { findPruned, findStored, readPayloads, type Stored, sealNames } from '../rows.ts';
 import { type Change, type WriteRequest, writeChanges } from './changes.ts';
 import { markRead } from './track-deletes.ts';
+import { writeTransaction } from './transaction.ts';
 
 type UpdateResult = {
   updatedCount: number;
