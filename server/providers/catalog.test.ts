@@ -135,6 +135,8 @@ describe('the shipped definitions', () => {
         /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg"[^<]*<title>[^<]+<\/title>.*>[\p{L}\p{N}]{1,2}<\/text><\/svg>\n$/u,
       );
     }
+    const lettersOf = (title: string) => />([^<]*)<\/text>/.exec(monogram({ name: 'x', title }))?.[1];
+    assert.deepEqual(['Ably', 'Ably Control', '17TRACK', 'x'].map(lettersOf), ['Ab', 'AC', '17', 'x']);
     assert.doesNotMatch(monogram({ name: 'x', title: '<b> "&' }), /<b>|"&/);
   });
 

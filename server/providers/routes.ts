@@ -120,7 +120,7 @@ export function providerRoutes(
         operationId: 'getProviderLogo',
         summary: 'Get the logo of a provider',
         description:
-          'The address is in the field `logo_url` of the provider. For a provider without a file, the image shows its initials.',
+          'The address is in the field `logo_url` of the provider. For a provider without a file, the image shows two letters of its name.',
         errors: ['not_found'],
         params: z.object({ file: z.string().regex(/^[a-z0-9-]+\.svg$/) }),
         answers: {
@@ -249,21 +249,20 @@ function formOf(key: string, form: Readonly<Record<string, FormField>>) {
 }
 
 /**
- * A logo for a provider without one: the initials of its name on a colored ground. The same name always has the same
+ * A logo for a provider without one: two letters of its name on a colored ground. The same name always has the same
  * color. It imitates no trade mark.
  */
 export function monogram({ name, title }: { name: string; title: string }): string {
   const words = title.split(/[^\p{L}\p{N}]+/u).filter((word) => word !== '');
-  const letters = words
-    .slice(0, 2)
-    .map((word) => word.slice(0, 1).toUpperCase())
-    .join('');
+  const [first = '', second] = words;
+  const letters =
+    second === undefined ? [...first].slice(0, 2).join('') : `${first.at(0)}${second.at(0)}`.toUpperCase();
   let sum = 0;
   for (const sign of name) sum = (sum * 31 + (sign.codePointAt(0) ?? 0)) % 360;
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><title>${escaped(title)}</title>` +
     // Dark enough for white letters in every hue: a contrast of at least 4.5.
-    `<rect width="32" height="32" rx="7" fill="hsl(${sum} 50% 30%)"/>` +
+    `<rect width="32" height="32" rx="7" fill="hsl(${sum} 60% 30%)"/>` +
     '<text x="16" y="21" font-family="sans-serif" font-size="14" font-weight="600" text-anchor="middle" fill="#fff">' +
     `${escaped(letters)}</text></svg>\n`
   );

@@ -112,10 +112,13 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     const entries = () => timeline.getByRole('listitem').allInnerTexts();
     await timeline.getByText('Token refreshed').waitFor();
     const [failed = '', refreshed = '', ...oldest] = await entries();
-    assert.match(failed, /^GET \/v4\/spreadsheets\/none answered 404/);
+    assert.match(failed, /^Call failed\s+404 · GET \/v4\/spreadsheets\/none/);
     assert.match(refreshed, /^Token refreshed\s/);
-    // The event is written with the connection, the operation after it.
-    assert.deepEqual(oldest.map((text) => text.split(/\s/)[0]).sort(), ['Connected', 'connection.created']);
+    // Its event is shown only among events.
+    assert.deepEqual(
+      oldest.map((text) => text.split(/\s/)[0]),
+      ['Connected'],
+    );
     await picture(page, 'connection-used');
     await page.getByRole('combobox', { name: 'Kind' }).click();
     await page.getByRole('option', { name: 'Failures' }).click();
@@ -123,9 +126,13 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await timeline.getByText('Token refreshed').waitFor({ state: 'detached' });
     assert.equal((await entries()).length, 1);
     await page.reload();
-    await timeline.getByText('answered 404').waitFor();
-    await timeline.getByRole('link', { name: /spreadsheets/ }).click();
+    await timeline.getByText('404 · GET').waitFor();
+    await timeline.getByRole('link', { name: 'Call failed' }).click();
     await page.getByRole('dialog', { name: 'Operation' }).waitFor();
+    await page.goBack();
+    await page.goto(page.url().replace('kind=failures', 'kind=events'));
+    await timeline.getByRole('link', { name: 'Connection created' }).click();
+    await page.waitForURL(/\/events\?tab=feed&type=connection.created/);
     await page.goBack();
   });
 
@@ -165,7 +172,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Refresh now' }).click();
     await page.getByText('Not refreshed').waitFor();
     await page.getByText('Ask the user to connect again.').first().waitFor();
-    await page.getByText('Reconnect needed').waitFor();
+    await page.getByText('Reconnect needed').first().waitFor();
     await page.getByRole('button', { name: 'Check again' }).click();
     await page.getByText('Still rejected').waitFor();
     await page.getByRole('tab', { name: 'Authorization' }).click();

@@ -264,6 +264,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'ada@example.com' }).first().click();
     const changes = page.getByRole('region', { name: 'Records' });
     await changes.getByRole('link', { name: 'Row' }).waitFor();
+    await changes.getByText(/^(2 added|2 unchanged)$/).waitFor();
     await page.getByText('One row has no number').waitFor();
     const calls = page.getByRole('list', { name: 'Calls of the run' }).getByRole('listitem');
     await calls.filter({ hasText: 'Save 2 of Row' }).waitFor();
@@ -306,7 +307,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     const calls = page.getByRole('list', { name: 'Calls of the run' }).getByRole('listitem');
     await calls.nth(1).waitFor();
     assert.equal(await calls.count(), 2);
-    assert.match(await calls.first().innerText(), /^GET \/v4\/spreadsheets\/none/);
+    assert.match(await calls.first().innerText(), /^503 GET \/v4\/spreadsheets\/none/);
     await picture(page, 'run-calls');
   });
 

@@ -97,21 +97,26 @@ describe('the home page', { skip: skipBrowser }, () => {
        group by 1, 2, 3, 4, 5, 6, 7, 8`,
     );
     await page.reload();
-    const day = page.getByRole('region', { name: 'Proxied calls, 24 hours' });
-    await day.getByRole('img', { name: /The number of operations/ }).waitFor();
-    await day.getByText('p50 (median)').waitFor();
-    await day.getByText(/^p50 \d+ ms, p95 \d+ ms$/).waitFor();
-    const weeks = page.getByRole('region', { name: 'Proxied calls, 14 days' });
-    await weeks.getByRole('img', { name: /The durations p50 \(median\) and p95/ }).waitFor();
+    const calls = page.getByRole('region', { name: 'Proxied calls' });
+    await calls.getByRole('img', { name: /The number of operations/ }).waitFor();
+    await calls.getByText('p50 (median)').waitFor();
+    await calls.getByText(/^p50 \d+ ms, p95 \d+ ms$/).waitFor();
+    const countOf = async () => (await calls.getByRole('link', { name: /calls$/ }).textContent()) ?? '';
+    const ofDay = await countOf();
+    await calls.getByText('14 days').click();
+    await page.waitForURL(/\?span=14/);
+    await calls.getByRole('link', { name: ofDay, exact: true }).waitFor({ state: 'detached' });
+    await calls.getByRole('img', { name: /The durations p50 \(median\) and p95/ }).waitFor();
     await picture(page, 'home');
-    const all = await weeks.getByRole('link', { name: /calls$/ }).textContent();
-    await weeks.getByRole('link', { name: / failed/ }).click();
+    const all = await countOf();
+    await calls.getByRole('link', { name: / failed/ }).click();
     await heading('Activity');
     const { searchParams } = new URL(page.url());
     assert.deepEqual([searchParams.get('type'), searchParams.get('status')], ['proxy', 'failed']);
     await page.goBack();
-    await weeks.getByRole('link', { name: /calls$/ }).click();
-    await page.getByText(`${all?.replace(/ calls$/, '')} operations`).waitFor();
+    // Back at the range that was chosen.
+    await calls.getByRole('link', { name: all, exact: true }).click();
+    await page.getByText(`${all.replace(/ calls$/, '')} operations`).waitFor();
   });
 
   test('problems are counted on the page and in the navigation, and each number leads to its list', async () => {

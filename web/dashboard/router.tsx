@@ -18,6 +18,7 @@ import {
   eventsSearchOf,
   functionSearchOf,
   functionsSearchOf,
+  homeSearchOf,
   integrationSearchOf,
   integrationsSearchOf,
   linksSearchOf,
@@ -92,6 +93,7 @@ const inside = createRoute({
 const home = createRoute({
   getParentRoute: () => inside,
   path: '/home',
+  validateSearch: homeSearchOf,
   component: lazyRouteComponent(() => import('./home/HomePage.tsx'), 'HomePage'),
 });
 const gettingStarted = createRoute({

@@ -23,6 +23,11 @@ const pageOf = (value: unknown): number | undefined =>
 
 export const signInSearchOf = optional(({ next }) => ({ next: pathOf(next) }));
 
+export const homeSearchOf = optional(({ span }) => ({
+  /** Of the chart of calls; undefined: 24 hours. */
+  span: span === '14 days' ? span : undefined,
+}));
+
 export const integrationsSearchOf = optional(({ search, faulty }) => ({
   search: textOf(search),
   /** Only integrations with an error. */

@@ -66,6 +66,8 @@ export const theme = createTheme({
     Notification: { defaultProps: { closeButtonProps: { 'aria-label': 'Close' } } },
     // Rows of one line are 34 pixels high.
     Table: { defaultProps: { verticalSpacing: 6, horizontalSpacing: 'sm' } },
+    // Without space for a scrollbar below the last row where nothing scrolls.
+    TableScrollContainer: { defaultProps: { scrollAreaProps: { offsetScrollbars: 'present' } } },
     Input: {
       vars: (_: MantineTheme, { size = 'sm', multiline }: InputProps) => ({
         wrapper:

@@ -121,14 +121,14 @@ export function TimeChart({
     const [usual = 0, largest = 0] = [sorted[sorted.length >> 1], sorted.at(-1)];
     if (sorted.length < 3 || largest <= outlier * usual || largest === 0) return null;
     const index = values.indexOf(largest);
-    const isRight = index > names.length / 2;
+    const side = index > names.length / 2 ? -1 : 1;
     return (
       <text
         key={name}
         className="outlier"
-        x={xOf(index) + (isRight ? -8 : 8)}
+        x={xOf(index) + (isStacked ? 0 : side * 8)}
         y={Math.max(yOf(isStacked ? sumAt(series, index) : largest) - 3, 10)}
-        textAnchor={isRight ? 'end' : 'start'}
+        textAnchor={isStacked ? 'middle' : side < 0 ? 'end' : 'start'}
       >
         {format(largest)}
       </text>

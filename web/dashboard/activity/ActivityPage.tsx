@@ -44,8 +44,7 @@ export function ActivityPage() {
       title="Activity"
       about={
         <>
-          The log of the service: proxied calls, connects, refreshes, deliveries and changes of records.{' '}
-          <GuideLink to="activity" />
+          Proxied calls, connects, refreshes, deliveries and changes of records. <GuideLink to="activity" />
         </>
       }
       actions={
@@ -139,7 +138,6 @@ const types = [
 
 const filters: (Filter<ActivitySearch> | 'integration')[] = [
   { name: 'text', label: 'Search', placeholder: 'E-mail, path, connection, error or message' },
-  { name: 'connection', label: 'Connection ID' },
   'integration',
   { name: 'type', label: 'Kind', placeholder: 'Every kind', options: [...types] },
   {
@@ -167,7 +165,16 @@ function ActivityFilters({
     search.from !== undefined && search.to !== undefined && Date.parse(search.to) < Date.parse(search.from);
   const between = isChoosing || isBetween;
   return (
-    <FilterBar search={search} filters={filters} isEmpty={false} onChange={onChange}>
+    <FilterBar
+      search={search}
+      // The text finds connections too. A link from a connection filters by its whole ID.
+      filters={[
+        search.connection !== undefined && { name: 'connection', label: 'Connection ID' },
+        ...filters,
+      ]}
+      isEmpty={false}
+      onChange={onChange}
+    >
       <Select
         flex="1 1 140px"
         maw={240}

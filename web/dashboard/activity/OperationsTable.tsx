@@ -106,7 +106,13 @@ export function OperationsTable({
 function What({ operation }: { operation: Operation }) {
   return (
     <Group gap={6} miw={0}>
-      <Badge color="gray" flex="none" maw="100%" title={operation.type}>
+      <Badge
+        color="gray"
+        flex="none"
+        maw="100%"
+        title={operation.type}
+        {...(operation.type === 'proxy' && { visibleFrom: 'sm' })}
+      >
         {operation.type}
       </Badge>
       {operation.path !== null && (

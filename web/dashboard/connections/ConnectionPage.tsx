@@ -1,4 +1,4 @@
-import { Badge, Button, Card, Grid, Group, Skeleton, Stack, Title } from '@mantine/core';
+import { Badge, Button, Card, Group, Skeleton, Stack, Title } from '@mantine/core';
 import { useIsMutating, useQuery } from '@tanstack/react-query';
 import { useParams, useSearch } from '@tanstack/react-router';
 import { CauseAlert } from '../../ui/CauseAlert.tsx';
@@ -95,7 +95,12 @@ export function ConnectionPage() {
                 {
                   name: 'overview',
                   label: 'Overview',
-                  content: () => <Overview at={at} connection={loaded} />,
+                  content: () => (
+                    <Stack gap="lg">
+                      <KeyFacts connection={loaded} />
+                      <Timeline at={at} connection={loaded} />
+                    </Stack>
+                  ),
                 },
                 {
                   name: 'authorization',
@@ -157,20 +162,6 @@ function RefreshButton({ at }: { at: At }) {
     >
       Refresh now
     </Button>
-  );
-}
-
-/** The timeline, and the key facts beside it. */
-function Overview({ at, connection }: { at: At; connection: WholeConnection }) {
-  return (
-    <Grid gap="lg">
-      <Grid.Col span={{ base: 12, md: 5, lg: 4 }} order={{ base: 1, md: 2 }}>
-        <KeyFacts connection={connection} />
-      </Grid.Col>
-      <Grid.Col span={{ base: 12, md: 7, lg: 8 }} order={{ base: 2, md: 1 }}>
-        <Timeline at={at} connection={connection} />
-      </Grid.Col>
-    </Grid>
   );
 }
 

@@ -1,12 +1,12 @@
-import { Card, Group, Timeline as Line, Stack, Text, Title } from '@mantine/core';
+import { Box, Card, Group, Timeline as Line, Stack, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-
+import { TimelineLine } from '../../ui/TimelineLine.tsx';
+import { sentence } from '../../ui/words.ts';
 import type { Operation } from '../activity/queries.ts';
 import type { LatestEvent } from '../events/queries.ts';
 import { AnchorLink, runPage } from '../links.tsx';
@@ -48,7 +48,7 @@ export function Timeline({ at, connection }: { at: At; connection: WholeConnecti
         {({ operations, events, isWhole }) => {
           const entries = grouped([
             ...operations.map((one) => operationEntry(one, createdMs)),
-            ...events.map(eventEntry),
+            ...events.filter(({ type }) => search.kind === 'events' || !logged.has(type)).map(eventEntry),
           ]);
           const hasCreation = isWhole && wants('connects') && !entries.some(({ title }) => title === created);
           return (
@@ -76,7 +76,9 @@ export function Timeline({ at, connection }: { at: At; connection: WholeConnecti
                     role="listitem"
                     bullet={<span />}
                     color="teal"
-                    title={<LineOf title="Created" times={<RelativeTime at={connection.created_at} />} />}
+                    title={
+                      <TimelineLine title="Created" time={<RelativeTime at={connection.created_at} />} />
+                    }
                   />
                 )}
               </Line>
@@ -100,6 +102,16 @@ export function Timeline({ at, connection }: { at: At; connection: WholeConnecti
 
 /** The title of the authorization that created the connection. */
 const created = 'Connected';
+/** The types of events about an operation, which is an entry too. */
+const logged = new Set([
+  'connection.created',
+  'connection.reconnected',
+  'sync.changed',
+  'sync.unchanged',
+  'sync.failed',
+  'action.succeeded',
+  'action.failed',
+]);
 
 type Entry = {
   /** Of the newest of them. */
@@ -109,65 +121,46 @@ type Entry = {
   detail: string;
   color: string;
   count: number;
-  /** Undefined: an event. */
-  operation?: Operation;
+  of: Operation | LatestEvent;
 };
 
-function EntryLine({
-  entry: { id, createdAt, title, detail, count, operation },
-  at,
-}: {
-  entry: Entry;
-  at: At;
-}) {
+function EntryLine({ entry: { id, createdAt, title, detail, count, of }, at }: { entry: Entry; at: At }) {
   const environment = useEnvironment();
   const page =
-    operation === undefined
+    'data' in of
       ? ({
           to: '/$environment/events',
           params: { environment },
-          search: { tab: 'feed', type: title },
+          search: { tab: 'feed', type: of.type },
         } as const)
-      : operation.type === 'run' && operation.request_id !== null
-        ? runPage(environment, operation.request_id)
+      : of.type === 'run' && of.request_id !== null
+        ? runPage(environment, of.request_id)
         : ({
             to: '/$environment/activity',
             params: { environment },
             search: { integration: at.integration, connection: at.id, operation: id },
           } as const);
   return (
-    <LineOf
+    <TimelineLine
       title={
         <AnchorLink inherit c="inherit" {...page}>
           {title}
         </AnchorLink>
       }
-      detail={detail}
-      times={
+      detail={
+        detail && (
+          <Box component="span" className="cut" title={detail}>
+            {detail}
+          </Box>
+        )
+      }
+      time={
         <>
           {count > 1 && `${count.toLocaleString()} × · `}
           <RelativeTime at={createdAt} />
         </>
       }
     />
-  );
-}
-
-function LineOf({ title, detail, times }: { title: ReactNode; detail?: string; times: ReactNode }) {
-  return (
-    <Group justify="space-between" align="flex-start" gap="xs" wrap="nowrap" component="span">
-      <Text span size="sm" fw={550} className="wrap" miw={0}>
-        {title}
-        {detail && (
-          <Text span size="sm" c="dimmed" fw={400}>
-            {` ${detail}`}
-          </Text>
-        )}
-      </Text>
-      <Text span size="sm" c="dimmed" fw={400} className="unbroken">
-        {times}
-      </Text>
-    </Group>
   );
 }
 
@@ -182,57 +175,48 @@ function grouped(all: Entry[]): Entry[] {
   return entries;
 }
 
-function eventEntry({ id, type, created_at: createdAt, data }: LatestEvent): Entry {
+function eventEntry(of: LatestEvent): Entry {
+  const { id, type, created_at: createdAt, data } = of;
   const { function: name, model } = data;
+  const title = type === 'connection.needs_reauth' ? 'Reconnect needed' : sentence(type.replace('.', ' '));
   const detail = [name, model].filter((part) => typeof part === 'string').join(' · ');
-  return { id, createdAt, title: type, detail, color: 'violet', count: 1 };
+  return { id, createdAt, title, detail, color: 'violet', count: 1, of };
 }
 
 /** The authorization that created the connection is logged within this time. */
 const creationMs = 60_000;
 
-function operationEntry(operation: Operation, createdMs: number): Entry {
-  const {
-    id,
-    created_at: createdAt,
-    type,
-    status,
-    method,
-    path,
-    http_status: httpStatus,
-    details,
-  } = operation;
+function operationEntry(of: Operation, createdMs: number): Entry {
+  const { id, created_at: createdAt, type, status, method, path, http_status: httpStatus, details } = of;
   const isGood = status === 'success';
-  const entry = (title: string, color: string, detail?: string): Entry => ({
+  const entry = (title: string, color: string, detail?: string | null): Entry => ({
     id,
     createdAt,
-    operation,
+    of,
     title,
     count: 1,
-    detail: [detail, operation.error_code].filter(Boolean).join(' · '),
+    detail: [httpStatus, of.error_code, detail].filter(Boolean).join(' · '),
     color: isGood ? color : 'red',
   });
   switch (type) {
     case 'connect': {
-      const isFirst = Math.abs(Date.parse(operation.created_at) - createdMs) < creationMs;
+      const isFirst = Math.abs(Date.parse(createdAt) - createdMs) < creationMs;
       if (!isGood) return entry('Connecting failed', 'red');
       return entry(isFirst ? created : 'Reconnected', 'teal');
     }
     case 'refresh':
       return entry(isGood ? 'Token refreshed' : 'Token refresh failed', 'trellis');
     case 'run':
-      return entry(`${path ?? 'Run'} ${isGood ? 'succeeded' : 'failed'}`, 'green');
+      return entry(isGood ? 'Run succeeded' : 'Run failed', 'green', path);
     case 'delivery':
       return entry(
-        `${String(details.event_type)} ${isGood ? 'delivered' : 'not delivered'}`,
+        isGood ? 'Event delivered' : 'Event not delivered',
         'violet',
-        path ?? '',
+        [details.event_type, path].filter(Boolean).join(' · '),
       );
+    case 'proxy':
+      return entry(isGood ? 'Call succeeded' : 'Call failed', 'gray', `${method} ${path}`);
     default:
-      return entry(
-        [method ?? type, path].filter(Boolean).join(' '),
-        'gray',
-        httpStatus === null ? undefined : `answered ${httpStatus}`,
-      );
+      return entry(`${sentence(type.replace('.', ' '))} ${isGood ? 'succeeded' : 'failed'}`, 'gray', path);
   }
 }

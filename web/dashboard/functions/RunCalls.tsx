@@ -90,10 +90,19 @@ const verbs: Record<string, string> = {
   'records.delete': 'Delete',
 };
 
-/** "GET /v4/spreadsheets", "Save 2 of Row". */
-function wordsOf({ type, method, path, details }: Operation): string {
+/** "GET /v4/spreadsheets", "404 GET /v4/spreadsheets", "Save 2 of Row". */
+function wordsOf({
+  type,
+  method,
+  path,
+  details,
+  status,
+  http_status: httpStatus,
+  error_code: code,
+}: Operation) {
   const verb = verbs[type];
-  if (verb === undefined) return `${method} ${path}`;
+  if (verb === undefined)
+    return [status === 'failed' && (httpStatus ?? code), method, path].filter(Boolean).join(' ');
   const counts = ['added', 'updated', 'unchanged', 'count'].map((name) => Number(details[name] ?? 0));
   const count = counts.reduce((sum, one) => sum + one, 0);
   return `${verb} ${count.toLocaleString()} of ${String(details.model)}`;

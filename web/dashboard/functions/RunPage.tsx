@@ -9,14 +9,13 @@ import {
   SimpleGrid,
   Skeleton,
   Stack,
-  Table,
   Text,
   TextInput,
   Title,
 } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
-import { Link, useNavigate, useParams } from '@tanstack/react-router';
+import { useNavigate, useParams } from '@tanstack/react-router';
 import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { CopyButton } from '../../ui/CopyButton.tsx';
@@ -28,6 +27,7 @@ import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted } from '../../ui/size.ts';
+import { TimelineLine } from '../../ui/TimelineLine.tsx';
 import { exactTime, useNow } from '../../ui/time.ts';
 import { AnchorLink, BackLink, connectionPage, datasetPage, functionPage, runPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
@@ -103,16 +103,16 @@ export function RunPage() {
           <Stack gap="lg">
             {loaded.error !== null && <RunError run={loaded} type={typeOf(loaded)} mayWrite={mayWrite} />}
             <SimpleGrid cols={{ base: 1, md: 2 }} spacing="lg">
-              <Card component="section" aria-label="Timeline">
-                <Title order={2} mb="sm">
-                  Timeline
-                </Title>
-                <Timeline run={loaded} />
-              </Card>
               <Stack gap="lg">
-                <RunFacts run={loaded} type={typeOf(loaded)} />
+                <Card component="section" aria-label="Timeline">
+                  <Title order={2} mb="sm">
+                    Timeline
+                  </Title>
+                  <Timeline run={loaded} />
+                </Card>
                 {typeOf(loaded) === 'sync' && <ChangesCard run={loaded} />}
               </Stack>
+              <RunFacts run={loaded} type={typeOf(loaded)} />
             </SimpleGrid>
             <RunCalls run={loaded} />
             <RunTrend run={loaded} />
@@ -282,45 +282,27 @@ function ChangesCard({ run }: { run: Run }) {
       {models.length === 0 ? (
         <Dimmed>{isOver(run) ? 'The run saved no records.' : 'The run has saved no records so far.'}</Dimmed>
       ) : (
-        <Table.ScrollContainer minWidth={280}>
-          <Table>
-            <Table.Thead>
-              <Table.Tr>
-                <Table.Th>Model</Table.Th>
-                {changes.map((name) => (
-                  <Table.Th key={name} ta="right" tt="capitalize">
-                    {name}
-                  </Table.Th>
-                ))}
-              </Table.Tr>
-            </Table.Thead>
-            <Table.Tbody>
-              {models.map(([model, counts]) => (
-                <Table.Tr key={model} className="fill-row">
-                  <Table.Td className="wrap">
-                    {id === null ? (
-                      model
-                    ) : (
-                      <Link
-                        className="fill-link"
-                        {...datasetPage(environment, { integration, id, model, variant })}
-                      >
-                        <Text span size="sm" fw={550}>
-                          {model}
-                        </Text>
-                      </Link>
-                    )}
-                  </Table.Td>
-                  {changes.map((name) => (
-                    <Table.Td key={name} ta="right">
-                      {counts[name].toLocaleString()}
-                    </Table.Td>
-                  ))}
-                </Table.Tr>
-              ))}
-            </Table.Tbody>
-          </Table>
-        </Table.ScrollContainer>
+        <Facts>
+          {models.map(([model, counts]) => (
+            <Fact
+              key={model}
+              name={
+                id === null ? (
+                  model
+                ) : (
+                  <AnchorLink inherit {...datasetPage(environment, { integration, id, model, variant })}>
+                    {model}
+                  </AnchorLink>
+                )
+              }
+            >
+              {changes
+                .filter((name) => counts[name] > 0)
+                .map((name) => `${counts[name].toLocaleString()} ${name}`)
+                .join(', ') || 'no changes'}
+            </Fact>
+          ))}
+        </Facts>
       )}
     </Card>
   );
@@ -333,16 +315,22 @@ export function Timeline({ run }: { run: Run }) {
   const nowMs = useNow();
   const steps = stepsOf(run, nowMs);
   return (
-    <Line bulletSize={14} lineWidth={2} active={steps.length - (isOver(run) ? 1 : 2)}>
+    <Line
+      bulletSize={10}
+      lineWidth={2}
+      active={steps.length - (isOver(run) ? 1 : 2)}
+      role="list"
+      className="timeline"
+    >
       {steps.map(({ key, title, at, color, text }) => (
-        <Line.Item key={key} title={title} color={color} lineVariant={at === null ? 'dashed' : 'solid'}>
-          {at !== null && <Dimmed>{exactTime(at)}</Dimmed>}
-          {text !== undefined && (
-            <Text size="sm" className="wrap">
-              {text}
-            </Text>
-          )}
-        </Line.Item>
+        <Line.Item
+          key={key}
+          role="listitem"
+          bullet={<span />}
+          title={<TimelineLine title={title} detail={text} time={at !== null && exactTime(at)} />}
+          color={color}
+          lineVariant={at === null ? 'dashed' : 'solid'}
+        />
       ))}
     </Line>
   );
@@ -356,9 +344,7 @@ function stepsOf(run: Run, nowMs: number): Step[] {
     ended_at: ended,
     earlier_attempts: earlier,
   } = run;
-  const steps: Step[] = [
-    { key: 'queued', title: 'Queued', at: queued, color: 'gray', text: triggerWords(run.trigger) },
-  ];
+  const steps: Step[] = [{ key: 'queued', title: 'Queued', at: queued, color: 'gray' }];
   for (const { attempt, ended_at: at, error } of earlier) {
     const text = `${error.code}: ${error.message}`;
     steps.push({ key: `attempt ${attempt}`, title: `Attempt ${attempt} ended`, at, color: 'orange', text });

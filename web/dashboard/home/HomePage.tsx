@@ -1,6 +1,18 @@
-import { Alert, Badge, Box, Card, Group, SimpleGrid, Skeleton, Stack, Text, Title } from '@mantine/core';
+import {
+  Alert,
+  Badge,
+  Box,
+  Card,
+  Group,
+  SegmentedControl,
+  SimpleGrid,
+  Skeleton,
+  Stack,
+  Text,
+  Title,
+} from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
-import { Link, type LinkProps } from '@tanstack/react-router';
+import { Link, type LinkProps, useNavigate, useSearch } from '@tanstack/react-router';
 import { IconCheck, IconChecklist } from '../../ui/icons.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
@@ -9,25 +21,25 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { Sliced } from '../../ui/Sliced.tsx';
 import { counted, upTo } from '../../ui/size.ts';
-import { useNow } from '../../ui/time.ts';
-import { sentence } from '../../ui/words.ts';
+import { causeName } from '../connections/causes.ts';
 import { hostOf } from '../events/words.ts';
 import { progressQuery, stepsLeft } from '../getting-started/queries.ts';
 import { QuotaBar } from '../integrations/QuotaBar.tsx';
 import { AnchorLink, functionPage, integrationPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
-import { lastSteps, ProxiedCard } from './ProxiedCard.tsx';
+import { ProxiedCard } from './ProxiedCard.tsx';
 import { countProblems, type Health, healthQuery } from './queries.ts';
 
 type To = Pick<LinkProps, 'to' | 'params' | 'search'>;
 /** From this share on, the use of a quota is a problem. */
 const highUse = 0.8;
 
-/** The state of the environment: what does not work, and the proxied calls of a day and of two weeks. */
+/** The state of the environment: what does not work, and the proxied calls of a day or of two weeks. */
 export function HomePage() {
   const environment = useEnvironment();
   const query = useQuery(healthQuery(environment));
-  const nowMs = useNow();
+  const { span = '24 hours' } = useSearch({ from: '/$environment/home' });
+  const navigate = useNavigate({ from: '/$environment/home' });
   return (
     <Page title="Home">
       <SetUpLeft />
@@ -42,8 +54,17 @@ export function HomePage() {
           </>
         )}
       </Loaded>
-      <ProxiedCard title="Proxied calls, 24 hours" {...lastSteps(nowMs, '24 hours')} />
-      <ProxiedCard title="Proxied calls, 14 days" {...lastSteps(nowMs, '14 days')} />
+      <ProxiedCard title="Proxied calls" span={span}>
+        <SegmentedControl
+          size="xs"
+          aria-label="Time range"
+          data={['24 hours', '14 days']}
+          value={span}
+          onChange={(next) =>
+            void navigate({ search: { span: next === '14 days' ? next : undefined }, replace: true })
+          }
+        />
+      </ProxiedCard>
     </Page>
   );
 }
@@ -140,7 +161,7 @@ function problemsOf(health: Health, environment: string): Problem[] {
       ({ integration_id: key, display_name: name, cause, since }): Problem => ({
         of: 'Integration',
         color: 'red',
-        text: `${name}: ${sentence(cause)}`,
+        text: `${name}: ${causeName(cause)}`,
         since,
         to: integrationPage(environment, key),
       }),

@@ -1,9 +1,10 @@
 import { Card, Group, Skeleton, Title } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { lazyRouteComponent } from '@tanstack/react-router';
-import { Suspense } from 'react';
+import { type ReactNode, Suspense } from 'react';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { counted } from '../../ui/size.ts';
+import { useNow } from '../../ui/time.ts';
 import { duration } from '../activity/OperationsTable.tsx';
 import { AnchorLink } from '../links.tsx';
 import type { ActivitySearch } from '../search.ts';
@@ -16,32 +17,32 @@ const hourMs = 3_600_000;
 const spans = { '24 hours': { count: 24, stepMs: hourMs }, '14 days': { count: 14, stepMs: 24 * hourMs } };
 const percent = new Intl.NumberFormat(undefined, { style: 'percent', maximumFractionDigits: 1 });
 
-/** Whole steps up to now. */
-export function lastSteps(nowMs: number, span: keyof typeof spans): { from: string; stepS: number } {
-  const { count, stepMs } = spans[span];
-  const from = new Date((Math.floor(nowMs / stepMs) - count + 1) * stepMs).toISOString();
-  return { from, stepS: stepMs / 1000 };
-}
-
-/** Count, failures and durations of the proxied calls since a time: of one integration or of all. */
+/** Count, failures and durations of the latest proxied calls, in whole steps up to now: of one integration or of all. */
 export function ProxiedCard({
   title,
+  span,
   integration,
-  from,
-  stepS,
+  children,
 }: {
   title: string;
+  span: keyof typeof spans;
   integration?: string;
-  from: string;
-  stepS: number;
+  /** Beside the title. */
+  children?: ReactNode;
 }) {
   const environment = useEnvironment();
+  const { count, stepMs } = spans[span];
+  const from = new Date((Math.floor(useNow() / stepMs) - count + 1) * stepMs).toISOString();
+  const stepS = stepMs / 1000;
   const query = useQuery(proxiedQuery(environment, { integration, from, stepS }));
   const waiting = <Skeleton h={170} />;
   return (
     <Card component="section" aria-label={title}>
       <Group justify="space-between" mb="xs" gap="xs" mih={26}>
-        <Title order={2}>{title}</Title>
+        <Group>
+          <Title order={2}>{title}</Title>
+          {children}
+        </Group>
         {query.data && <Totals of={query.data} search={{ type: 'proxy', from, integration }} />}
       </Group>
       <Loaded query={query} loading={waiting}>

@@ -191,7 +191,7 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
             <Text size="xs" c="dimmed" truncate>
               {[
                 authLabels[provider.auth_mode] ?? provider.auth_mode,
-                ...(provider.categories ?? []).map(spellCategory),
+                ...(provider.categories ?? []).slice(0, 1).map(spellCategory),
               ].join(' · ')}
             </Text>
             {provider.has_sandbox === true && (

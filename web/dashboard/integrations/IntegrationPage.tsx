@@ -4,9 +4,7 @@ import {
   Button,
   Card,
   Code,
-  Grid,
   Group,
-  Progress,
   SimpleGrid,
   Skeleton,
   Stack,
@@ -34,7 +32,6 @@ import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { upTo } from '../../ui/size.ts';
-import { useNow } from '../../ui/time.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { postCall } from '../call-code.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
@@ -44,7 +41,7 @@ import { NextCheck } from '../connections/NextCheck.tsx';
 import { connectionsQuery } from '../connections/queries.ts';
 import { FunctionsTable } from '../functions/FunctionsPage.tsx';
 import { functionsQuery } from '../functions/queries.ts';
-import { lastSteps, ProxiedCard } from '../home/ProxiedCard.tsx';
+import { ProxiedCard } from '../home/ProxiedCard.tsx';
 import { AnchorLink, BackLink } from '../links.tsx';
 import { PageTabs } from '../PageTabs.tsx';
 import { Snippets } from '../Snippets.tsx';
@@ -380,7 +377,6 @@ const maxShown = 10;
 /** Usage, error rate, functions and connections, with the key facts beside them. */
 function Overview({ integration, usage }: { integration: Integration; usage: Usage }) {
   const environment = useEnvironment();
-  const nowMs = useNow();
   const { integration_id: key } = integration;
   const of = { integration_id: key, limit: maxShown };
   const functions = useQuery(functionsQuery(environment, of));
@@ -388,51 +384,55 @@ function Overview({ integration, usage }: { integration: Integration; usage: Usa
   const params = { environment };
   const search = { integration: key };
   return (
-    <Grid gap="lg">
-      <Grid.Col span={{ base: 12, lg: 4 }} order={{ base: 1, lg: 2 }}>
-        <Stack gap="lg">
-          <About integration={integration} />
-          <UsageCard usage={usage} />
-        </Stack>
-      </Grid.Col>
-      <Grid.Col span={{ base: 12, lg: 8 }} order={{ base: 2, lg: 1 }}>
-        <Stack gap="lg">
-          <ProxiedCard title="Calls, 24 hours" integration={key} {...lastSteps(nowMs, '24 hours')} />
-          <Stack gap="xs" component="section" aria-label="Functions">
-            <Group justify="space-between">
-              <Title order={2}>Functions</Title>
-              <AnchorLink size="sm" to="/$environment/functions" params={params} search={search}>
-                View all
-              </AnchorLink>
-            </Group>
-            {functions.isError ? (
-              <Dimmed>{functions.error.message}</Dimmed>
-            ) : (
-              <Loaded query={functions} loading={<LoadingRows rows={2} />}>
-                {({ data }) =>
-                  data.length === 0 ? (
-                    <Dimmed>No function is deployed for this integration.</Dimmed>
-                  ) : (
-                    <FunctionsTable functions={data} isOfIntegration />
-                  )
-                }
-              </Loaded>
-            )}
+    <Stack gap="lg">
+      <About integration={integration} />
+      {usage.quota.length > 0 && (
+        <Card>
+          <Stack gap="sm">
+            <Title order={2}>Quota of the client</Title>
+            {usage.quota.map((quota) => (
+              <QuotaBar key={quota.name} quota={quota} />
+            ))}
           </Stack>
-          <Stack gap="xs" component="section" aria-label="Connections">
-            <Group justify="space-between">
-              <Title order={2}>Connections</Title>
-              <AnchorLink size="sm" to="/$environment/connections" params={params} search={search}>
-                View all {upTo(usage.connections.total)}
-              </AnchorLink>
-            </Group>
-            <Loaded query={connections} loading={<LoadingRows rows={3} />}>
-              {(page) => <ConnectionsTable connections={page.connections} isOfIntegration />}
-            </Loaded>
-          </Stack>
-        </Stack>
-      </Grid.Col>
-    </Grid>
+        </Card>
+      )}
+      <ProxiedCard title="Calls, 24 hours" span="24 hours" integration={key} />
+      <Stack gap="xs" component="section" aria-label="Functions">
+        <Group justify="space-between">
+          <Title order={2}>Functions</Title>
+          <AnchorLink size="sm" to="/$environment/functions" params={params} search={search}>
+            View all
+          </AnchorLink>
+        </Group>
+        {functions.isError ? (
+          <Dimmed>{functions.error.message}</Dimmed>
+        ) : (
+          <Loaded query={functions} loading={<LoadingRows rows={2} />}>
+            {({ data }) =>
+              data.length === 0 ? (
+                <Dimmed>No function is deployed for this integration.</Dimmed>
+              ) : (
+                <FunctionsTable functions={data} isOfIntegration />
+              )
+            }
+          </Loaded>
+        )}
+      </Stack>
+      <Stack gap="xs" component="section" aria-label="Connections">
+        <Group justify="space-between">
+          <Group>
+            <Title order={2}>Connections</Title>
+            <Dimmed>{sharesOf(usage.connections)}</Dimmed>
+          </Group>
+          <AnchorLink size="sm" to="/$environment/connections" params={params} search={search}>
+            View all {upTo(usage.connections.total)}
+          </AnchorLink>
+        </Group>
+        <Loaded query={connections} loading={<LoadingRows rows={3} />}>
+          {(page) => <ConnectionsTable connections={page.connections} isOfIntegration />}
+        </Loaded>
+      </Stack>
+    </Stack>
   );
 }
 
@@ -452,67 +452,30 @@ function About({ integration }: { integration: Integration }) {
             <Copyable value={integration.client_id} what="the client ID" />
           </Fact>
         )}
-        <Fact name="Scopes">
-          {integration.scopes.length === 0
-            ? 'none'
-            : integration.scopes.map((scope) => <div key={scope}>{scope}</div>)}
-        </Fact>
         <Fact name="Created">
           <RelativeTime at={integration.created_at} />
         </Fact>
         <Fact name="Changed">
           <RelativeTime at={integration.updated_at} />
         </Fact>
+        <Fact name="Scopes">
+          {integration.scopes.length === 0
+            ? 'none'
+            : integration.scopes.map((scope) => <div key={scope}>{scope}</div>)}
+        </Fact>
       </Facts>
     </Card>
   );
 }
 
-/** The number of connections by state, and the used quota of the client. */
-function UsageCard({ usage }: { usage: Usage }) {
-  return (
-    <Card>
-      <Stack>
-        <Title order={2}>Connections</Title>
-        <Shares connections={usage.connections} />
-        {usage.quota.length > 0 && (
-          <>
-            <Title order={3}>Quota of the client</Title>
-            {usage.quota.map((quota) => (
-              <QuotaBar key={quota.name} quota={quota} />
-            ))}
-          </>
-        )}
-      </Stack>
-    </Card>
-  );
-}
-
-function Shares({ connections: { total, active, needs_reauth, blocked } }: Pick<Usage, 'connections'>) {
+/** "3 active · 1 blocked". */
+function sharesOf({ active, needs_reauth, blocked }: Usage['connections']): string {
   const shares = [
-    { name: 'active', count: active, color: 'teal' },
-    { name: 'reconnect needed', count: needs_reauth, color: 'red' },
-    { name: 'blocked', count: blocked, color: 'orange' },
+    { name: 'active', count: active },
+    { name: 'reconnect needed', count: needs_reauth },
+    { name: 'blocked', count: blocked },
   ].filter(({ count }) => count > 0);
-  return (
-    <Stack gap="xs">
-      <Progress.Root size={10} aria-hidden>
-        {shares.map(({ name, count, color }) => (
-          <Progress.Section key={name} value={(count / total) * 100} color={color} />
-        ))}
-      </Progress.Root>
-      <Group gap="md">
-        {shares.map(({ name, count, color }) => (
-          <Text key={name} size="sm">
-            <Text span c={`${color}.6`} aria-hidden>
-              ■
-            </Text>{' '}
-            {count.toLocaleString()} {name}
-          </Text>
-        ))}
-      </Group>
-    </Stack>
-  );
+  return shares.map(({ name, count }) => `${count.toLocaleString()} ${name}`).join(' · ');
 }
 
 /** Deletion with a confirmation; the service rejects it while there are connections. */

@@ -1,4 +1,4 @@
-import { Badge, Group, Stack, Text } from '@mantine/core';
+import { Stack, Text } from '@mantine/core';
 import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -10,7 +10,7 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted, formatSize } from '../../ui/size.ts';
-import { accountName, EndUser } from '../connections/EndUser.tsx';
+import { accountName, endUserText } from '../connections/EndUser.tsx';
 import { type Connection, connectionsQuery, datasetsQuery } from '../connections/queries.ts';
 import { AnchorLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { CursorPager, defined, hasNoEntries } from '../lists.tsx';
@@ -121,11 +121,13 @@ function Datasets({ connections }: { connections: Connection[] }) {
       columns={[
         {
           title: 'Account',
+          miw: { base: 165, md: 200 },
           cell: ({ connection, total, isFirst }) =>
             isFirst && <Owner connection={connection} total={total} />,
         },
         {
           title: 'Dataset',
+          miw: { base: 90, md: 240 },
           cell: ({ connection, dataset }) =>
             dataset === undefined ? (
               <Dimmed>No records</Dimmed>
@@ -142,6 +144,7 @@ function Datasets({ connections }: { connections: Connection[] }) {
         },
         {
           title: 'Stored, encrypted',
+          heading: { className: 'unbroken' },
           ta: 'right',
           visibleFrom: 'xs',
           className: 'unbroken',
@@ -186,14 +189,16 @@ function Owner({ connection, total }: { connection: Connection; total: number })
       >
         {accountName(connection)}
       </AnchorLink>
-      <Group gap={6}>
-        <Text size="xs" c="dimmed">
-          {integration}
-          {total > 1 && ` · ${counted(total, 'dataset')}`}
-        </Text>
-        {test && <Badge color="violet">test</Badge>}
-      </Group>
-      <EndUser of={end_user} />
+      <Text size="xs" c="dimmed" className="wrap">
+        {[
+          integration,
+          end_user && `for ${endUserText(end_user)}`,
+          test && 'test',
+          total > maxShown && counted(total, 'dataset'),
+        ]
+          .filter(Boolean)
+          .join(' · ')}
+      </Text>
     </>
   );
 }
