@@ -231,6 +231,8 @@ export type Tokens = {
   readonly scopes?: readonly string[];
   /** Claims of an id_token with checked issuer, audience and times; only from an exchange. */
   readonly idTokenClaims?: JsonObject;
+  /** The provider has neither issued the token nor accepted it: the service signed it, or has it from the import. */
+  readonly isUnproven?: boolean;
   /** Of `OAUTH1` (RFC 5849 §2.3). */
   readonly tokenSecret?: string;
   /** What `TWO_STEP` stores besides: its own refresh token, and the lifetime in seconds. */

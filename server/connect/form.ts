@@ -224,6 +224,8 @@ async function authorizationFrom(
   const { credentials, grant } = first;
   const verdict = await verify({ ...tried, credentials }, { fetch });
   if (verdict.kind !== 'accepted') throw testFailed(integration, verdict);
-  const isUntried = isUnverified(tried, { credentials, verdict });
-  return { credentials: () => credentials, grant: { ...grant, isUnverified: isUntried } };
+  return {
+    credentials: () => credentials,
+    grant: { ...grant, isUnverified: isUnverified(first, verdict) },
+  };
 }

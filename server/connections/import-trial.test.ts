@@ -86,6 +86,25 @@ test('an OAuth token that is refused beside a refresh token is due, and its refr
   }
 });
 
+for (const [what, verification, isUnverified] of [
+  ['that a call tests is verified', { method: 'GET', path: '/me' }, false],
+  ['that nothing tests is unverified', undefined, true],
+] as const) {
+  test(`a token that the service signs itself and ${what}`, async () => {
+    const provider = {
+      ...catalog.get('ghost-admin'),
+      api: { ...catalog.get('ghost-admin').api, base_url: 'https://api.example.com' },
+      verification,
+    };
+    const credentials = { type: 'JWT', privateKey: `abcd:${'0f'.repeat(32)}`, raw: {} } as const;
+    const { outcome, grant } = await importOf(credentials, {
+      integration: integrationOf('ghost-admin', { provider: provider as Integration['provider'] }),
+    });
+    assert.match((outcome as { token: string }).token, /^ey/);
+    assert.equal(grant.isUnverified, isUnverified);
+  });
+}
+
 describe("an import for the integration's client", () => {
   const integration = integrationOf('private-client-credentials', {
     client: { clientId: 'i', clientSecret: 's' },

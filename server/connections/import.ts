@@ -144,7 +144,7 @@ export async function tryImported(
     if (verdict.kind !== 'refused')
       return {
         credentials,
-        grant: { ...grant, isUnverified: isUnverified(given, { credentials, verdict }) },
+        grant: { ...grant, isUnverified: isUnverified(first, verdict) },
       };
     if (isRenewable(credentials) && refreshTokenOf(credentials) !== undefined)
       return {

@@ -17,6 +17,7 @@ import { findIntegration, type Integration, type IntegrationReading } from '../i
 import type { Logger } from '../log.ts';
 import type { Fetch } from '../outbound/outbound.ts';
 import { TemplateError } from '../providers/template.ts';
+import { provesCredentials } from './health/api-faults.ts';
 import { isExpired } from './refresh/refresh-due.ts';
 import { requestToken } from './refresh/refresh-request.ts';
 import { type ConnectionReader, templateValues } from './store/reader.ts';
@@ -56,7 +57,7 @@ export async function verify(
   if (request === undefined) return { kind: 'accepted' };
   const status = await statusOf(request, { fetch, timeoutMs });
   if (status === undefined) return { kind: 'unproven', status };
-  if (status >= 200 && status < 300) return { kind: 'accepted', status };
+  if (provesCredentials(status)) return { kind: 'accepted', status };
   // RFC 6750 §3.1: a valid token gets 403 if it lacks a scope, or if the API is disabled.
   const isRefused = status === 401 || (status === 403 && !isRenewable(credentials));
   return { kind: isRefused ? 'refused' : 'unproven', status };
@@ -64,11 +65,11 @@ export async function verify(
 
 /** Nothing proves that the provider accepts the credentials: there was neither a token request nor a successful call. */
 export function isUnverified(
-  { credentials: given }: NewCredentials,
-  { credentials, verdict }: { credentials: Credentials; verdict: Verification },
+  { credentials, isIssued }: Pick<FirstToken & { ok: true }, 'credentials' | 'isIssued'>,
+  verdict: Verification,
 ): boolean {
   const isCalled = verdict.kind === 'accepted' && verdict.status !== undefined;
-  return given === credentials && !isCalled && given.type !== 'NONE';
+  return !isIssued && !isCalled && credentials.type !== 'NONE';
 }
 
 /** The error for credentials that were not accepted. Has neither the credentials nor the provider's text. */
@@ -147,7 +148,13 @@ export async function recordClientVerdict(
 
 /** Credentials that can be sent to the API, and the facts that the provider returned with them. */
 type FirstToken =
-  | { readonly ok: true; readonly credentials: Credentials; readonly grant: GrantFacts }
+  | {
+      readonly ok: true;
+      readonly credentials: Credentials;
+      readonly grant: GrantFacts;
+      /** The provider has issued the token in response to a request. */
+      readonly isIssued: boolean;
+    }
   | { readonly ok: false; readonly fault: TokenFault };
 
 export type FirstTokenDeps = {
@@ -169,7 +176,7 @@ export async function firstToken(
   const account = accountIn(given);
   const hasToken = !isRenewable(credentials) || !isExpired(credentials, now);
   if (hasToken || grantTypeOf(credentials) === 'refresh_token')
-    return { ok: true, credentials, grant: { account } };
+    return { ok: true, credentials, grant: { account }, isIssued: false };
   const renewal = renewalOf(credentials);
   const secret = renewal.secretOf(credentials) ?? '';
   const outcome = await requestToken({ ...given, credentials }, { secret, fetch, now });
@@ -178,7 +185,12 @@ export async function firstToken(
   const { tokens } = outcome;
   const scopesGranted = tokens.scopes && [...tokens.scopes];
   const grant = { account, accessExpiresAt: tokens.expiresAt, scopesGranted };
-  return { ok: true, credentials: renewal.after(tokens, { previous: credentials, secret }), grant };
+  return {
+    ok: true,
+    credentials: renewal.after(tokens, { previous: credentials, secret }),
+    grant,
+    isIssued: tokens.isUnproven !== true,
+  };
 }
 
 /** The account, if a setting of the connection names it. */

@@ -12,7 +12,7 @@ import type { Activity } from '../activity/writer.ts';
 import { type Credentials, isRenewable } from '../auth-modes/modes.ts';
 import { apiBase, type Placed, placeCredentials, withQuery } from '../auth-modes/place.ts';
 import type { Brand } from '../brand.ts';
-import { classifyAnswer } from '../connections/health/api-faults.ts';
+import { classifyAnswer, provesCredentials } from '../connections/health/api-faults.ts';
 import type { Observer } from '../connections/health/observe.ts';
 import type { CredentialSource } from '../connections/refresh/credentials.ts';
 import { type ConnectionReader, type LiveConnection, templateValues } from '../connections/store/reader.ts';
@@ -53,7 +53,7 @@ export type ProxyDeps = {
   /** Whether a path without our prefix is one of a provider, as its own clients send it. */
   isRootAlias: (path: string) => boolean;
   connections: Pick<ConnectionReader, 'get' | 'known' | 'getIntegration'>;
-  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed'>;
+  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed' | 'proven'>;
   outbound: Outbound;
   /** Examines the provider's error responses, after the reply. */
   observer?: Pick<Observer, 'observe'>;
@@ -307,6 +307,14 @@ export class Exchange {
       const { kind } = classifyAnswer(provider, { ...sampled, body: sampled.body.toString() });
       return kind === 'rate_limited' ? 429 : status;
     };
+  }
+
+  /** Reports the credentials of an unverified connection as proven if the provider has accepted them. */
+  reportProof(status: number): void {
+    const { connection } = this.#proxyRequest;
+    // Refreshed credentials are proven by their refresh. A server may answer OPTIONS without checking credentials.
+    if (connection.isUnverified && connection.credentials === this.#credentials && this.method !== 'OPTIONS')
+      if (provesCredentials(status)) this.#state.credentials.proven(connection);
   }
 
   /** A watch for the response's body as the provider sent it; it never slows the response. Undefined: not needed. */

@@ -354,6 +354,7 @@ class Forwarding implements RelayEvents {
       return;
     }
     trace.answered(head.status);
+    this.#exchange.reportProof(head.status);
     const makeDecoder = call.isDecoded ? decoderOf(head, method) : undefined;
     let rawHeaders: string[];
     try {

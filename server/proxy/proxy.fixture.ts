@@ -168,6 +168,7 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
       },
     },
     credentials: {
+      proven: () => {},
       current: () => (isAtOnce ? bearer('token-1') : undefined),
       fresh: settings.fresh ?? (async () => bearer('token-1')),
       renewed: async (_connection, used) => {

@@ -33,6 +33,15 @@ export type ApiAnswer = {
 
 type Definition = Pick<ProviderDefinition, 'api'>;
 
+/**
+ * Whether a response with this status proves that the provider accepts the credentials: a success, or 304, for which a
+ * server makes the same checks (RFC 9110 §13.2.1). An error, a redirect or an unknown path can be the response to a
+ * call without credentials.
+ */
+export function provesCredentials(status: number): boolean {
+  return (status >= 200 && status < 300) || status === 304;
+}
+
 /** `answer` has a status of 400 or above. */
 export function classifyAnswer({ api }: Definition, answer: ApiAnswer): ApiFault {
   const { status } = answer;

@@ -12,8 +12,8 @@ import { dueAtMs, isDue, isExpired, isRenewed, isUsable, pausedUntil } from './r
 /**
  * Valid credentials of a connection, refreshed when necessary.
  *
- * Owns: which callers wait for a refresh, the refresh that callers of one node share, the column `last_used_at`. Does
- * not own: the refresh (`refresh.ts`), when a token is due (`refresh-due.ts`), connections without calls
+ * Owns: which callers wait for a refresh, the refresh that callers of one node share, the column `last_used_at`, the
+ * end of `is_unverified`. Does not own: the refresh (`refresh.ts`), when a token is due (`refresh-due.ts`), connections without calls
  * (`keepalive.ts`).
  */
 export type CredentialSource = {
@@ -37,6 +37,11 @@ export type CredentialSource = {
    * is dead, and `integration_misconfigured` when it shows that our client may not use it.
    */
   renewed(connection: LiveConnection, used: Credentials): Promise<Credentials | undefined>;
+  /**
+   * The provider has accepted the credentials of `connection` in a call: an unverified connection becomes verified. Returns
+   * immediately and never throws. Handing out credentials proves nothing.
+   */
+  proven(connection: LiveConnection): void;
   /**
    * Refreshes whether or not the token is due. Also tries a dead connection, if it was already dead when `connection`
    * was read. Throws as `fresh` does.
@@ -190,6 +195,7 @@ export function createCredentialSource(
     fresh,
     current,
     renewed,
+    proven: (connection) => lastUse.prove(connection, now()),
     refreshed,
     refreshedLiving,
     settled: () => settledWithin(minSettleMs),
@@ -233,37 +239,71 @@ function accessTokenOf(credentials: Credentials): string | undefined {
 /** The precision of the time of the last use. */
 const lastUseStepMs = 60_000;
 
-/** Records when connections were last used. Each row is written at most once a minute. */
+/** How long the use of an unverified connection waits for the provider's answer, so that one write stores both. */
+const proofWaitMs = 1_000;
+
+type UsedConnection = Pick<
+  ConnectionHead,
+  'id' | 'environmentId' | 'lastUsedAt' | 'isUnverified' | 'credentialsVersion'
+>;
+
+/** Records when connections were last used, and that they are verified. The time of each is written once a minute. */
 export function createLastUse(db: Db) {
   const writing = new Set<Promise<unknown>>();
+  /** The uses that wait for an answer, by connection. */
+  const waiting = new Map<number, { connection: UsedConnection; at: Date; timer: NodeJS.Timeout }>();
+
+  /** `provenVersion`: the version of the credentials that the provider accepted; null: none. */
+  function write({ id, environmentId }: UsedConnection, at: Date, provenVersion: number | null): void {
+    // Of several nodes at the same time, one writes.
+    const written: Promise<unknown> = db
+      .query(
+        `update connection
+         set
+           last_used_at = greatest(last_used_at, $3),
+           is_unverified = is_unverified and credentials_version is distinct from $5
+         where id = $1
+           and environment_id = $2
+           and deleted_at is null
+           and (last_used_at is null or last_used_at <= $4 or (is_unverified and credentials_version = $5))`,
+        [id, environmentId, at, new Date(at.getTime() - lastUseStepMs), provenVersion],
+      )
+      .catch(() => {})
+      .finally(() => writing.delete(written));
+    writing.add(written);
+  }
+
+  function endWait(id: number): void {
+    const use = waiting.get(id);
+    if (use === undefined) return;
+    clearTimeout(use.timer);
+    waiting.delete(id);
+    write(use.connection, use.at, null);
+  }
+
   return {
     /** Returns immediately and never throws. The next use repairs a lost write. */
-    record(
-      connection: Pick<ConnectionHead, 'id' | 'environmentId' | 'lastUsedAt' | 'isUnverified'>,
-      at: Date,
-    ): void {
-      const { id, environmentId, lastUsedAt: last, isUnverified } = connection;
-      if (!isUnverified && last !== undefined && at.getTime() - last.getTime() < lastUseStepMs) return;
+    record(connection: UsedConnection, at: Date): void {
+      const { id, lastUsedAt: last, isUnverified } = connection;
+      if (last !== undefined && at.getTime() - last.getTime() < lastUseStepMs) return;
       // Calls that share a cached connection share one write.
       connection.lastUsedAt = at;
-      connection.isUnverified = false;
-      // Of several nodes at the same time, one writes.
-      const written: Promise<unknown> = db
-        .query(
-          `update connection
-           set last_used_at = $3, is_unverified = false
-           where id = $1
-             and environment_id = $2
-             and deleted_at is null
-             and (last_used_at is null or last_used_at <= $4 or is_unverified)`,
-          [id, environmentId, at, new Date(at.getTime() - lastUseStepMs)],
-        )
-        .catch(() => {})
-        .finally(() => writing.delete(written));
-      writing.add(written);
+      if (!isUnverified) write(connection, at, null);
+      else if (!waiting.has(id))
+        waiting.set(id, { connection, at, timer: setTimeout(() => endWait(id), proofWaitMs).unref() });
     },
-    /** Resolves when no write is under way. */
+    /** The provider accepted the credentials. Returns immediately and never throws; the next proof repairs a lost write. */
+    prove(connection: UsedConnection, at: Date): void {
+      if (!connection.isUnverified) return;
+      connection.isUnverified = false;
+      connection.lastUsedAt = at;
+      clearTimeout(waiting.get(connection.id)?.timer);
+      waiting.delete(connection.id);
+      write(connection, at, connection.credentialsVersion);
+    },
+    /** Resolves when each use is written. */
     async settled(): Promise<void> {
+      for (const id of [...waiting.keys()]) endWait(id);
       await Promise.all(writing);
     },
   };

@@ -4,6 +4,7 @@ import { signedHeaders, verificationRequest } from '../../auth-modes/place.ts';
 import type { Queryable } from '../../db/pool.ts';
 import { clientOf, type Integration } from '../../integrations/store.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
+import { provesCredentials } from '../health/api-faults.ts';
 import { type LiveConnection, templateValues } from '../store/reader.ts';
 import { type Lease, limitMsOf, replacesTokens, stretchLease } from './lease.ts';
 
@@ -21,25 +22,33 @@ export type Renewable = LiveConnection & { credentials: RenewableCredentials };
  * Requests a new token with `secret`, as the mode of the credentials does, and with the connection's own client if it
  * has one. Throws TemplateError, and AppError if the address is not allowed or the integration has no client.
  */
-export function requestToken(
+export async function requestToken(
   given: Pick<LiveConnection, 'integration' | 'connectionConfig'> & { credentials: RenewableCredentials },
   { secret, ...network }: Network & { secret: string },
 ): Promise<TokenOutcome> {
   const { integration, connectionConfig, credentials } = given;
   const { provider: definition, scopes = definition.scopes.default } = integration;
   const renewal = renewalOf(credentials);
+  let isRequested = false;
+  const fetch: Fetch = (url, init) => {
+    isRequested = true;
+    return network.fetch(url, init);
+  };
   const client =
     renewal.grantType === 'own_credentials'
       ? { clientId: '', clientSecret: '' }
       : (renewal.ownClientOf(credentials) ?? clientOf(integration));
-  return renewal.request({
+  const outcome = await renewal.request({
     definition,
     client: { ...client, scopes },
     values: templateValues({ connectionConfig, integration }),
     credentials,
     secret,
     ...network,
+    fetch,
   });
+  if (!outcome.ok || isRequested) return outcome;
+  return { ok: true, tokens: { ...outcome.tokens, isUnproven: true } };
 }
 
 /**
@@ -95,7 +104,7 @@ export function createSendRefresh(given: {
         timeoutMs: isPatient ? 2 * limitMs : limitMs,
         signal: ended.signal,
       });
-      if (!isSent && outcome.ok)
+      if (outcome.ok && outcome.tokens.isUnproven)
         return confirmed(connection, { outcome, secret: token, fetch, signal: ended.signal });
       // Without a request, the outcome is a fault of the client's own key, such as an expired certificate.
       return isSent || !ended.signal.aborted ? outcome : undefined;
@@ -109,7 +118,7 @@ export function createSendRefresh(given: {
 
 /**
  * A token that no endpoint has issued, since the service signed it or has it from the import: the call that verifies
- * credentials says whether it is still accepted. Anything but a 401 proves nothing.
+ * credentials says whether it is still accepted. A response that is neither a success nor a 401 proves nothing.
  */
 async function confirmed(
   connection: Renewable,
@@ -134,7 +143,9 @@ async function confirmed(
     .catch(() => undefined);
   // The body is not used, and it may never end.
   over.abort();
-  if (answer?.status !== 401) return outcome;
+  if (answer === undefined) return outcome;
+  if (provesCredentials(answer.status)) return { ok: true, tokens: { ...outcome.tokens, isUnproven: false } };
+  if (answer.status !== 401) return outcome;
   return { ok: false, fault: { kind: 'dead_grant', error: 'invalid_token', httpStatus: 401 } };
 }
 

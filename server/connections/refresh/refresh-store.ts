@@ -134,6 +134,7 @@ export function createRefreshStore({
         lacksScopes:
           granted && missingScopesOf({ ...connection, scopesGranted: granted }, provider).length > 0,
       },
+      isUnproven: tokens.isUnproven === true,
       at: now(),
     });
     const left = keptAfter(connection, { lease, now: current.kept, used, given: tokens.refreshToken });

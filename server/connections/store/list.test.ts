@@ -334,7 +334,13 @@ test('a use is stored once a minute, by one of many nodes, and not for deleted c
   const at = new Date('2026-11-01T12:00:00Z');
   const later = (seconds: number) => new Date(at.getTime() + seconds * 1000);
   const nodes = Array.from({ length: 20 }, () => createLastUse(db));
-  const connection = (lastUsedAt?: Date) => ({ id, environmentId, lastUsedAt, isUnverified: false });
+  const connection = (lastUsedAt?: Date) => ({
+    id,
+    environmentId,
+    lastUsedAt,
+    isUnverified: false,
+    credentialsVersion: 1,
+  });
   for (const [index, node] of nodes.entries()) node.record(connection(), later(index / 100));
   await Promise.all(nodes.map((node) => node.settled()));
   const first = (await row('c1')).at!;
@@ -354,13 +360,71 @@ test('a use is stored once a minute, by one of many nodes, and not for deleted c
   await nodes[0]!.settled();
   assert.equal((await row('c3')).at, null);
   assert.deepEqual((await row('c1')).at, later(61));
+});
 
-  // Imported again within this minute.
-  await db.query('update connection set is_unverified = true where id = $1', [id]);
-  nodes[0]!.record({ ...connection(later(61)), isUnverified: true }, later(70));
-  await nodes[0]!.settled();
-  const [used] = await db.query('select is_unverified from connection where id = $1', [id]);
-  assert.deepEqual(used, { is_unverified: false });
+test('a proof verifies a connection in the write of its use, once for many calls and nodes', async () => {
+  const { db } = database;
+  await db.query(`
+    create table written (connection bigint not null);
+    create function count_write() returns trigger language plpgsql as $$
+      begin insert into written values (new.id); return null; end
+    $$;
+    create trigger count_write after update on connection for each row execute function count_write()`);
+  const at = new Date('2026-11-01T12:00:00Z');
+  const later = (seconds: number) => new Date(at.getTime() + seconds * 1000);
+  const begin = async (name: string) => {
+    const [row] = await db.query<{ id: number; credentialsVersion: number }>(
+      `update connection
+       set is_unverified = true, last_used_at = null
+       where connection_id = $1 and environment_id = $2
+       returning id, credentials_version as "credentialsVersion"`,
+      [name, environmentId],
+    );
+    await db.query('truncate written');
+    return () => ({ ...row!, environmentId, lastUsedAt: undefined, isUnverified: true });
+  };
+  const stored = async (name: string) => {
+    const [row] = await db.query(
+      `select
+         is_unverified as "isUnverified",
+         last_used_at as "lastUsedAt",
+         (select count(*)::integer from written where written.connection = connection.id) as writes
+       from connection
+       where connection_id = $1 and environment_id = $2`,
+      [name, environmentId],
+    );
+    return row;
+  };
+
+  const unproven = (await begin('c20'))();
+  const one = createLastUse(db);
+  for (let call = 0; call < 20; call += 1) one.record(unproven, later(call));
+  await one.settled();
+  assert.deepEqual(await stored('c20'), { isUnverified: true, lastUsedAt: at, writes: 1 });
+
+  // A proof that comes after the write of the use, and within its minute.
+  for (let call = 0; call < 20; call += 1) one.prove(unproven, later(30));
+  await one.settled();
+  assert.deepEqual(await stored('c20'), { isUnverified: false, lastUsedAt: later(30), writes: 2 });
+
+  const cached = await begin('c21');
+  const nodes = Array.from({ length: 20 }, () => createLastUse(db));
+  for (const node of nodes) {
+    const connection = cached();
+    node.record(connection, at);
+    node.prove(connection, at);
+    node.prove(connection, at);
+  }
+  await Promise.all(nodes.map((node) => node.settled()));
+  assert.deepEqual(await stored('c21'), { isUnverified: false, lastUsedAt: at, writes: 1 });
+
+  // Imported again since the call began.
+  const former = (await begin('c22'))();
+  one.record(former, at);
+  one.prove({ ...former, credentialsVersion: former.credentialsVersion - 1 }, later(1));
+  await one.settled();
+  assert.deepEqual(await stored('c22'), { isUnverified: true, lastUsedAt: later(1), writes: 1 });
+  await db.query('drop trigger count_write on connection');
 });
 
 test('pages by position join without a gap, also when connections of one moment are deleted between them', async () => {

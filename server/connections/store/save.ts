@@ -177,19 +177,21 @@ export async function replaceSettings(
 
 /**
  * Stores refreshed tokens if the credentials still have the version that was refreshed (compare and swap). False if
- * another writer was first. The caller writes the status in the same transaction (`recovered` of
+ * another writer was first. `isUnproven`: the provider has not accepted the credentials, so they do not verify the
+ * connection. The caller writes the status in the same transaction (`recovered` of
  * `health/status-transitions.ts`).
  */
 export async function swapCredentials(
   tx: Queryable,
-  given: { current: Connection; credentials: Credentials; grant: GrantFacts; at: Date },
+  given: { current: Connection; credentials: Credentials; grant: GrantFacts; isUnproven?: boolean; at: Date },
 ): Promise<boolean> {
-  const { current, credentials, grant, at } = given;
+  const { current, credentials, grant, isUnproven = false, at } = given;
   const swapped = await tx.run(
     tables
       .updateTable('connection')
       .set({
         ...credentialColumns(current.dataKey, { credentials, grant }),
+        ...(isUnproven && { is_unverified: sql<boolean>`is_unverified` }),
         ...(grant.refreshExpiresAt && { refresh_expires_at: grant.refreshExpiresAt }),
         credentials_version: sql`credentials_version + 1`,
         updated_at: at,

@@ -111,6 +111,23 @@ test('of twenty writers that swap the same credentials, one wins', async () => {
   assert.equal(stored.credentialsVersion, current.credentialsVersion + 1);
 });
 
+test('a swap verifies a connection, unless the provider has neither issued nor accepted the credentials', async () => {
+  const { id, ...place } = await makeConnection();
+  const at = new Date();
+  await database.db.query('update connection set is_unverified = true where id = $1', [id]);
+  for (const [isUnproven, isUnverified] of [
+    [true, true],
+    [false, false],
+    [true, false],
+  ] as const) {
+    const current = await getConnection(database.db, placeOf(place));
+    assert.ok(
+      await swapCredentials(database.db, { current, credentials: token('next'), grant: {}, isUnproven, at }),
+    );
+    assert.equal((await getConnection(database.db, placeOf(place))).isUnverified, isUnverified);
+  }
+});
+
 test('a fault counts only for the credentials that failed, and is news once', async () => {
   const current = await makeConnection();
   const note = () =>

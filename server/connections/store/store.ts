@@ -94,7 +94,7 @@ const headColumns = [
   'connection.has_own_client as hasOwnClient',
   /** Scopes that an API reported as missing, whatever the stored grant says. */
   'connection.scopes_lacking as scopesLacking',
-  /** The credentials were stored without a proof that the provider accepts them, and not used or refreshed since. */
+  /** The credentials were stored without a proof that the provider accepts them, and there is none since. */
   'connection.is_unverified as isUnverified',
   /** The end of `suspension`: both or none. */
   'connection.withheld_until as suspendedUntil',

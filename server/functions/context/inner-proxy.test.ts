@@ -74,6 +74,7 @@ async function open(t: TestContext, answer: RequestListener, { isCounted = false
           getIntegration: async () => connection.integration,
         },
         credentials: {
+          proven: () => {},
           current: () => undefined,
           fresh: async () => bearer('token-1'),
           renewed: async () => undefined,
