@@ -29,7 +29,7 @@ export const apiKey: AuthMode<ApiKeyCredentials> = {
   placement: [],
   definitionFaults: ({ placement, api }) =>
     // biome-ignore lint/suspicious/noTemplateCurlyInString: a template of definitions
-    placement.length === 0 && !api.base_url.includes('${credentials.apiKey}')
+    placement.length === 0 && api.base_url?.includes('${credentials.apiKey}') === false
       ? [[['placement'], 'an API_KEY provider says where the key goes']]
       : [],
   toWire: ({ type, apiKey }) => ({ type, apiKey }),

@@ -122,12 +122,13 @@ function requireSendable(name: string, template: string): void {
     throw new TemplateError(`names a header that may not carry credentials: it ${fault}`, nameOf(setting!));
 }
 
-/** The base address of the connection's API, without a trailing slash. Throws TemplateError. */
+/** The base address of the connection's API, without a trailing slash. Throws TemplateError and `unsupported_provider`. */
 export function apiBase(connection: Connection): string {
   return filledBase(connection.definition.api.base_url, connection);
 }
 
-function filledBase(template: string, connection: Connection): string {
+function filledBase(template: string | null, connection: Connection): string {
+  if (template === null) throw new AppError('unsupported_provider');
   const { definition } = connection;
   const filled = fillAddress(template, {
     values: allValues(connection),

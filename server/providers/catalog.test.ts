@@ -357,6 +357,20 @@ describe('a faulty catalogue', () => {
     assert.ok(faults.some((fault) => /^three\.yaml:\d/.test(fault)));
   });
 
+  test('is one that verifies credentials at an API without an address', (t) => {
+    const sound = SOUND.replace('https://api.example.com', 'none');
+    assert.deepEqual(
+      faultsOf(
+        folder(t, {
+          'a.yaml': sound,
+          'b.yaml': `${sound}verification: { path: /me }\n`,
+          'c.yaml': `${sound}verification: { path: /me, base_url: https://id.example.com }\n`,
+        }),
+      ),
+      ['b.yaml:8: verification.base_url: is required if the API has none'],
+    );
+  });
+
   test('is one whose placeholder is undeclared or has no pattern in a host', (t) => {
     const faults = faultsOf(
       folder(t, {

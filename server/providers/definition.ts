@@ -83,7 +83,11 @@ const paginateSchema = z.discriminatedUnion('type', [
 
 /** The API that the proxy calls: its address, the headers of a call, the form of its responses. */
 const apiSchema = z.strictObject({
-  base_url: z.string(),
+  /**
+   * `none`, read as null, if there is no HTTP API, as with a database: the proxy refuses calls, and the application connects on
+   * its own with the credentials.
+   */
+  base_url: z.string().transform((address) => (address === 'none' ? null : address)),
   /** `cut`: a caller's path that begins with the path of `base_url` is sent with it once, not twice. */
   repeated_base_path: z.enum(['cut']).optional(),
   /**
@@ -962,6 +966,8 @@ export function definitionSchema(modes: AuthModeTable) {
         'the request that verifies credentials has no body, so the body cannot contain credentials',
       );
     }
+    if (definition.verification && (definition.verification.base_url ?? definition.api.base_url) === null)
+      report(['verification', 'base_url'], 'is required if the API has none');
     for (const [index, name] of definition.scopes.default.entries()) {
       if (Object.hasOwn(definition.scopes.catalogue, name)) continue;
       report(['scopes', 'default', index], `"${name}" is not in the catalogue`);
@@ -1008,7 +1014,7 @@ export function templateFields(
 
 /** The addresses of a definition that are templates, with their paths in the definition. */
 export function addressesOf(definition: DefinitionFields): [string[], string][] {
-  const found: [string[], string | undefined][] = [
+  const found: [string[], string | null | undefined][] = [
     [['issuer', 'jwks_url'], definition.issuer?.jwks_url],
     [['authorization', 'url'], definition.authorization?.url],
     [['token', 'url'], definition.token?.url],
@@ -1024,7 +1030,7 @@ export function addressesOf(definition: DefinitionFields): [string[], string][] 
     [['verification', 'base_url'], definition.verification?.base_url],
     [['channels', 'base_url'], definition.channels?.base_url],
   ];
-  return found.filter((entry): entry is [string[], string] => entry[1] !== undefined);
+  return found.filter((entry): entry is [string[], string] => typeof entry[1] === 'string');
 }
 
 function textsOf(definition: DefinitionFields): Texts {

@@ -215,7 +215,7 @@ export function toWire(definition: ProviderDefinition, { logosUrl, redirectUri, 
       })),
     }),
     proxy: {
-      base_url: api.base_url,
+      ...(api.base_url !== null && { base_url: api.base_url }),
       ...(Object.keys(api.headers).length > 0 && { headers: api.headers }),
       ...(api.paginate && { paginate: api.paginate }),
       ...(verification && { verification: { method: verification.method, endpoints: [verification.path] } }),

@@ -84,7 +84,7 @@ test('each definition that cuts its base path has one, and both spellings lead t
     .filter(({ api }) => api.repeated_base_path === 'cut');
   assert.ok(cutting.some(({ name }) => name === 'asana'));
   for (const { api } of cutting) {
-    const base = baseOf(api.base_url.replace(/\$\{[^}]*\}/g, 'com'));
+    const base = baseOf(api.base_url!.replace(/\$\{[^}]*\}/g, 'com'));
     assert.notEqual(base.prefix, '');
     const at = (rawUrl: string) =>
       targetAt(base, { rawUrl, forbidQuery: new Set(), cutsBasePath: true }).path;
@@ -115,7 +115,7 @@ test('callers of these providers reach the address that its documentation has, b
     ['zoho-desk', ['/v1/tickets', '/api/v1/tickets'], 'https://desk.zoho.com/api/v1/tickets'],
   ] as const) {
     const { api } = catalog.get(name);
-    const base = baseOf(api.base_url.replace(/\$\{[^}]*\}/g, 'com'));
+    const base = baseOf(api.base_url!.replace(/\$\{[^}]*\}/g, 'com'));
     const cutsBasePath = api.repeated_base_path === 'cut';
     for (const path of paths) {
       const found = targetAt(base, { rawUrl: `/proxy${path}`, forbidQuery: new Set(), cutsBasePath });

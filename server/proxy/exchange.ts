@@ -492,7 +492,7 @@ function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest): Atte
   const address = addressOf(proxyRequest, credentials);
   const chosen = chosenBase(proxyRequest, address);
   const base = chosen ?? address.base();
-  const hasSecret = chosen === undefined && api.base_url.includes('${credentials.');
+  const hasSecret = chosen === undefined && api.base_url?.includes('${credentials.') === true;
   const { origin, path } = targetAt(base, {
     rawUrl: proxyRequest.rawUrl,
     forbidQuery: address.forbidQuery,

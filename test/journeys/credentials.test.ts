@@ -274,3 +274,29 @@ test('twenty deletions at once: one succeeds, one event', async () => {
   assert.ok(answers.every(({ status }) => status === 200 || status === 400));
   assert.equal((await eventsOf('connection.deleted')).length, 1);
 });
+
+test('credentials of a database are kept and shown, and calls to it are refused', async () => {
+  const made = await trellis.call('POST', '/integrations', {
+    body: { provider: 'postgres', unique_key: 'warehouse' },
+  });
+  assert.equal(made.status, 200, made.text);
+  const stored = await trellis.call('POST', '/connections', {
+    body: {
+      provider_config_key: 'warehouse',
+      connection_id: 'db',
+      credentials: { type: 'BASIC', username: 'ada', password: 'password-of-the-database' },
+      connection_config: { host: 'db.example.com', database: 'sales' },
+    },
+  });
+  assert.equal(stored.status, 201, stored.text);
+  const { body } = await trellis.call('GET', '/connections/db?provider_config_key=warehouse');
+  assert.deepEqual(
+    [body.connection_config, (body.credentials as { password: string }).password],
+    [{ host: 'db.example.com', database: 'sales' }, 'password-of-the-database'],
+  );
+  const call = { headers: { 'connection-id': 'db', 'provider-config-key': 'warehouse' } };
+  const { status, body: refusal } = await trellis.call('GET', '/proxy/anything', call);
+  assert.deepEqual([status, (refusal.error as { code: string }).code], [400, 'unsupported_provider']);
+  const { body: provider } = await trellis.call('GET', '/providers/postgres');
+  assert.deepEqual((provider.data as { proxy: object }).proxy, {});
+});

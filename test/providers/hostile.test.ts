@@ -97,7 +97,7 @@ function openFields(definition: ProviderDefinition) {
 
 function addressesOf({ authorization, token, refresh, revocation, userinfo, api }: ProviderDefinition) {
   const all = [authorization?.url, token?.url, refresh.url, revocation?.url, userinfo?.url, api.base_url];
-  return all.filter((template) => template !== undefined);
+  return all.filter((template) => typeof template === 'string');
 }
 
 const templated = oauthProviders
