@@ -35,7 +35,7 @@ export type Placed = {
 };
 
 /** A whole request of the connection, with its credentials. */
-type PlacedRequest = Placed & { readonly method: string; readonly url: string };
+export type PlacedRequest = Placed & { readonly method: string; readonly url: string };
 
 type Connection = {
   readonly definition: ProviderDefinition;

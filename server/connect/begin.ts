@@ -1,7 +1,7 @@
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { templateValues } from '../connections/store/reader.ts';
 import { requireOwnClientsSupported } from '../connections/store/save.ts';
-import { asAppError, recordClientVerdict } from '../connections/verify.ts';
+import { asAppError, recordClientResult } from '../connections/verify.ts';
 import { readConnectSettings } from '../environments/connect-settings.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { clientOf, type OAuthClient } from '../integrations/store.ts';
@@ -176,7 +176,7 @@ async function failedToBegin(
 ): Promise<ConnectFault> {
   const { db, log, activity } = deps;
   if (ownClient === undefined && provesClientFault(integration))
-    await recordClientVerdict(deps, { integration, fault });
+    await recordClientResult(deps, { integration, fault });
   const error = loggedFault(deps, { integration, ownClient, fault, step: 'begin' });
   const at = deps.now();
   const { key, isTest, provider } = integration;

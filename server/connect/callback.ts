@@ -5,7 +5,7 @@ import { signerOf } from '../auth-modes/place.ts';
 import { recordIssuedToken } from '../connections/revocation/issued-tokens.ts';
 import { whileExchanging } from '../connections/revocation/revocation-lock.ts';
 import { templateValues } from '../connections/store/reader.ts';
-import { asAppError, recordClientVerdict, testFailed, verify } from '../connections/verify.ts';
+import { asAppError, recordClientResult, testFailedError, verify } from '../connections/verify.ts';
 import { environmentKey } from '../environments/store.ts';
 import { AppError } from '../errors.ts';
 import { clientOf, type Integration } from '../integrations/store.ts';
@@ -141,12 +141,12 @@ async function refuseRejected(
   const { connectionConfig } = authorization;
   const fetch = fetchFor(integration);
   const tried = { integration, credentials, connectionConfig };
-  const verdict = await verify(tried, { fetch, timeoutMs: rejectionMs });
-  if (verdict.kind === 'accepted') return;
-  const facts = { integration: integration.key, step: 'verification', ...verdict };
-  if (verdict.kind === 'refused') {
+  const verification = await verify(tried, { fetch, timeoutMs: rejectionMs });
+  if (verification.kind === 'accepted') return;
+  const facts = { integration: integration.key, step: 'verification', ...verification };
+  if (verification.kind === 'refused') {
     log.warn(facts, 'an authorization failed');
-    throw testFailed(integration, verdict);
+    throw testFailedError(integration, verification);
   }
   log.info(facts, 'the credentials could not be verified');
 }
@@ -215,7 +215,7 @@ async function exchange(
   });
   const isVerdict = outcome.ok || provesClientFault(integration);
   if (!params.has('error') && ownClient === undefined && isVerdict) {
-    await recordClientVerdict(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
+    await recordClientResult(deps, { integration, fault: outcome.ok ? undefined : outcome.fault });
   }
   if (!outcome.ok) {
     const step = params.has('error') ? 'callback' : 'exchange';

@@ -15,8 +15,8 @@ import {
   firstTokenFailed,
   isUnverified,
   type NewCredentials,
-  recordClientVerdict,
-  testFailed,
+  recordClientResult,
+  testFailedError,
   verify,
 } from '../connections/verify.ts';
 import { AppError, type FieldError, fieldError } from '../errors.ts';
@@ -218,14 +218,14 @@ async function authorizationFrom(
   const first = await firstToken(tried, {
     fetch,
     now: deps.now(),
-    onClientVerdict: (fault) => recordClientVerdict(deps, { integration, fault }),
+    onClientResult: (fault) => recordClientResult(deps, { integration, fault }),
   });
   if (!first.ok) throw firstTokenFailed(tried, first.fault);
   const { credentials, grant } = first;
-  const verdict = await verify({ ...tried, credentials }, { fetch });
-  if (verdict.kind !== 'accepted') throw testFailed(integration, verdict);
+  const verification = await verify({ ...tried, credentials }, { fetch });
+  if (verification.kind !== 'accepted') throw testFailedError(integration, verification);
   return {
     credentials: () => credentials,
-    grant: { ...grant, isUnverified: isUnverified(first, verdict) },
+    grant: { ...grant, isUnverified: isUnverified(first, verification) },
   };
 }

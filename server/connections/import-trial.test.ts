@@ -37,8 +37,8 @@ async function importOf(
     return new Response(token === undefined ? null : JSON.stringify(token), { status });
   };
   const given = { integration, credentials, connectionConfig: {} };
-  const onClientVerdict = async (fault?: TokenFault) => void said.push(fault?.error ?? 'accepted');
-  const tried = tryImported(given, { fetch, now, onClientVerdict });
+  const onClientResult = async (fault?: TokenFault) => void said.push(fault?.error ?? 'accepted');
+  const tried = tryImported(given, { fetch, now, onClientResult });
   const outcome = await tried.then(
     ({ credentials }) => credentials,
     (error: AppError) => error,

@@ -29,10 +29,10 @@ import {
   type FirstTokenDeps,
   firstToken,
   firstTokenFailed,
-  isJudged,
+  isDefinitive,
   isUnverified,
   type NewCredentials,
-  testFailed,
+  testFailedError,
   verify,
 } from './verify.ts';
 
@@ -136,22 +136,22 @@ export async function tryImported(
   try {
     const first = await firstToken(given, deps);
     if (!first.ok) {
-      if (isJudged(first.fault)) throw firstTokenFailed(given, first.fault);
+      if (isDefinitive(first.fault)) throw firstTokenFailed(given, first.fault);
       return untried;
     }
     const { credentials, grant } = first;
-    const verdict = await verify({ ...given, credentials }, { fetch });
-    if (verdict.kind !== 'refused')
+    const verification = await verify({ ...given, credentials }, { fetch });
+    if (verification.kind !== 'refused')
       return {
         credentials,
-        grant: { ...grant, isUnverified: isUnverified(first, verdict) },
+        grant: { ...grant, isUnverified: isUnverified(first, verification) },
       };
     if (isRenewable(credentials) && refreshTokenOf(credentials) !== undefined)
       return {
         credentials: { ...credentials, expires_at: now.toISOString() },
         grant: { ...grant, isUnverified: true },
       };
-    throw testFailed(given.integration, verdict);
+    throw testFailedError(given.integration, verification);
   } catch (error) {
     throw settingError(error);
   }

@@ -8,7 +8,7 @@ import type { Credentials } from '../auth-modes/modes.ts';
 import { AppError } from '../errors.ts';
 import type { Integration } from '../integrations/store.ts';
 import type { Fetch } from '../outbound/outbound.ts';
-import { testFailed, verify } from './verify.ts';
+import { testFailedError, verify } from './verify.ts';
 
 const seen: { path: string | undefined; headers: IncomingHttpHeaders }[] = [];
 let answer: (response: ServerResponse) => void;
@@ -128,7 +128,7 @@ test('the report of a refusal contains no secret', () => {
     { kind: 'unproven', status: undefined },
     { kind: 'unproven', status: 500 },
   ] as const) {
-    const error = testFailed(integration, verdict);
+    const error = testFailedError(integration, verdict);
     assert.equal(error.code, 'connection_test_failed');
     assert.deepEqual(error.payload, { status: verdict.status ?? null, refused: verdict.kind === 'refused' });
     assert.ok(!error.message.includes(secret));

@@ -7,9 +7,8 @@ import {
   ownClientOf,
   renewalOf,
 } from '../auth-modes/modes.ts';
-import { signedHeaders, verificationRequest } from '../auth-modes/place.ts';
+import { verificationRequest } from '../auth-modes/place.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
-import { refusalBehind } from '../auth-modes/token-response.ts';
 import type { Db, Queryable } from '../db/pool.ts';
 import { AppError, type FieldError } from '../errors.ts';
 import { clearFault, clientFault, isOfClient, keepsFromRefresh, recordFault } from '../integrations/fault.ts';
@@ -20,6 +19,7 @@ import { TemplateError } from '../providers/template.ts';
 import { provesCredentials } from './health/api-faults.ts';
 import { isExpired } from './refresh/refresh-due.ts';
 import { requestToken } from './refresh/refresh-request.ts';
+import { verificationStatus } from './refresh/verification-status.ts';
 import { type ConnectionReader, templateValues } from './store/reader.ts';
 import type { GrantFacts } from './store/save.ts';
 
@@ -55,7 +55,7 @@ export async function verify(
   const { provider: definition, client } = integration;
   const request = verificationRequest({ definition, credentials, values, client });
   if (request === undefined) return { kind: 'accepted' };
-  const status = await statusOf(request, { fetch, timeoutMs });
+  const status = await verificationStatus(request, { fetch, signal: AbortSignal.timeout(timeoutMs) });
   if (status === undefined) return { kind: 'unproven', status };
   if (provesCredentials(status)) return { kind: 'accepted', status };
   // RFC 6750 §3.1: a valid token gets 403 if it lacks a scope, or if the API is disabled.
@@ -66,14 +66,14 @@ export async function verify(
 /** Nothing proves that the provider accepts the credentials: there was neither a token request nor a successful call. */
 export function isUnverified(
   { credentials, isIssued }: Pick<FirstToken & { ok: true }, 'credentials' | 'isIssued'>,
-  verdict: Verification,
+  verification: Verification,
 ): boolean {
-  const isCalled = verdict.kind === 'accepted' && verdict.status !== undefined;
+  const isCalled = verification.kind === 'accepted' && verification.status !== undefined;
   return !isIssued && !isCalled && credentials.type !== 'NONE';
 }
 
 /** The error for credentials that were not accepted. Has neither the credentials nor the provider's text. */
-export function testFailed(
+export function testFailedError(
   { provider: { display_name: provider } }: Integration,
   { kind, status }: Exclude<Verification, { kind: 'accepted' }>,
 ): AppError {
@@ -88,39 +88,10 @@ export function testFailed(
 }
 
 /**
- * The status of the response; undefined without a response. Does not wait for the body. Throws AppError if the
- * address is not allowed, because the operator must see that.
- */
-async function statusOf(
-  request: NonNullable<ReturnType<typeof verificationRequest>>,
-  { fetch, timeoutMs }: { fetch: Fetch; timeoutMs: number },
-): Promise<number | undefined> {
-  const over = new AbortController();
-  try {
-    const { method, url, clientCertificate } = request;
-    const response = await fetch(url, {
-      method,
-      clientCertificate,
-      headers: await signedHeaders(request),
-      redirect: 'manual',
-      signal: AbortSignal.any([over.signal, AbortSignal.timeout(timeoutMs)]),
-    });
-    return response.status;
-  } catch (error) {
-    const refusal = refusalBehind(error);
-    if (refusal !== undefined) throw refusal;
-    return undefined;
-  } finally {
-    // The body is not used, and it may never end.
-    over.abort();
-  }
-}
-
-/**
  * Records what the token endpoint says about the integration's client during a connect or an import: `fault` refuses
  * the client, undefined means that the provider accepts it again. Never throws.
  */
-export async function recordClientVerdict(
+export async function recordClientResult(
   given: { db: Db; reader: Pick<ConnectionReader, 'forgetIntegration'>; log: Logger; now: () => Date },
   { integration, fault }: { integration: Integration; fault: TokenFault | undefined },
 ): Promise<void> {
@@ -160,8 +131,8 @@ type FirstToken =
 export type FirstTokenDeps = {
   fetch: Fetch;
   now: Date;
-  /** Called with the provider's verdict on the integration's client; undefined: accepted. */
-  onClientVerdict: (fault: TokenFault | undefined) => Promise<void>;
+  /** Called with the fault for which the provider refused the integration's client; undefined: accepted. */
+  onClientResult: (fault: TokenFault | undefined) => Promise<void>;
 };
 
 /**
@@ -170,7 +141,7 @@ export type FirstTokenDeps = {
  */
 export async function firstToken(
   given: NewCredentials,
-  { fetch, now, onClientVerdict }: FirstTokenDeps,
+  { fetch, now, onClientResult }: FirstTokenDeps,
 ): Promise<FirstToken> {
   const { credentials } = given;
   const account = accountIn(given);
@@ -180,7 +151,7 @@ export async function firstToken(
   const renewal = renewalOf(credentials);
   const secret = renewal.secretOf(credentials) ?? '';
   const outcome = await requestToken({ ...given, credentials }, { secret, fetch, now });
-  if (usesIntegrationClient(credentials)) await onClientVerdict(outcome.ok ? undefined : outcome.fault);
+  if (usesIntegrationClient(credentials)) await onClientResult(outcome.ok ? undefined : outcome.fault);
   if (!outcome.ok) return outcome;
   const { tokens } = outcome;
   const scopesGranted = tokens.scopes && [...tokens.scopes];
@@ -204,8 +175,8 @@ function usesIntegrationClient(credentials: Credentials): boolean {
   return grantTypeOf(credentials) === 'client_credentials' && ownClientOf(credentials) === undefined;
 }
 
-/** The provider judged the request, so a repetition would not help. */
-export function isJudged({ kind }: TokenFault): boolean {
+/** The provider examined the request and refused it, so a repetition would not help. */
+export function isDefinitive({ kind }: TokenFault): boolean {
   return kind !== 'transient' && kind !== 'protocol';
 }
 
@@ -221,17 +192,17 @@ export function firstTokenFailed(
   };
   const said = fault.error === undefined ? '' : ` (${fault.error})`;
   const isOfIntegration = usesIntegrationClient(credentials) || fault.kind === 'client_misconfigured';
-  if (isJudged(fault) && isOfIntegration) {
+  if (isDefinitive(fault) && isOfIntegration) {
     const message = `${provider} refuses the client or a setting of the integration${said}.`;
     return new AppError('integration_misconfigured', message, { status: 400, payload });
   }
   const hasClientForm = Object.hasOwn(modeNamed(credentials.type).form?.fields ?? {}, 'client_secret');
   const refused = hasClientForm ? 'this client ID and secret' : 'these credentials';
-  const message = isJudged(fault)
+  const message = isDefinitive(fault)
     ? `${provider} refused ${refused}${said}.`
     : `${provider} issued no token when the credentials were tested${said}, so their validity is unknown.`;
   return new AppError('connection_test_failed', message, {
-    payload: { ...payload, refused: isJudged(fault) },
+    payload: { ...payload, refused: isDefinitive(fault) },
   });
 }
 

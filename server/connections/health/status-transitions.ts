@@ -51,7 +51,7 @@ export type StatusTransitions = {
   /** The access token has expired and there is no refresh token. */
   lacksRefreshToken(connection: LiveConnection): Promise<AppError | undefined>;
   /**
-   * A refresh failed without a verdict on the connection. The third failure in a row queues
+   * A refresh failed, and the connection itself was not refused. The third failure in a row queues
    * `connection.refresh_delayed`, once until a refresh succeeds.
    */
   delayed(connection: LiveConnection, fault: TokenFault): Promise<AppError>;
@@ -79,14 +79,14 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
   const { db, log, reader, now = () => new Date() } = given;
   async function refused(connection: LiveConnection, fault: TokenFault): Promise<AppError | undefined> {
     const cause = causeOf(fault, { connection, provider: connection.integration.provider, at: now() });
-    if (cause !== undefined) return endByVerdict(connection, { cause, fault });
+    if (cause !== undefined) return endByRejection(connection, { cause, fault });
     // A refusal of a connection's own client does not concern the integration's client.
     if (fault.kind !== 'client_misconfigured' || connection.hasOwnClient) return delayed(connection, fault);
     return isOfOneGrant(fault) ? notAllowed(connection, fault) : misconfigured(connection, fault);
   }
 
   /** A provider that judges a grant has accepted the client (RFC 6749 §5.2). */
-  async function endByVerdict(
+  async function endByRejection(
     connection: LiveConnection,
     { cause, fault }: { cause: Cause; fault: TokenFault },
   ): Promise<AppError | undefined> {
@@ -201,7 +201,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
       [connection.id, connection.environmentId],
     );
     if (before?.isSuspended) await resume(tx, { ...connection, at });
-    // A verdict on a connection's own client does not concern the integration's client.
+    // A refusal of a connection's own client does not concern the integration's client.
     if (!connection.hasOwnClient)
       await clearFault(tx, { integration: connection.integration, at, proof: 'client' });
     const attempts = before?.outage?.attempts ?? 0;
@@ -229,7 +229,7 @@ export function createStatusTransitions(given: HealthDeps): StatusTransitions {
     delayed,
     recovered,
     blockedByIntegration,
-    replyLost: (connection, fault) => endByVerdict(connection, { cause: 'refresh_reply_lost', fault }),
+    replyLost: (connection, fault) => endByRejection(connection, { cause: 'refresh_reply_lost', fault }),
     lacksRefreshToken: (connection) => end(connection, { cause: 'no_refresh_token', evidence: {} }),
   };
 }

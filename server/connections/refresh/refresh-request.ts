@@ -1,12 +1,13 @@
 import { type RenewableCredentials, renewalOf } from '../../auth-modes/modes.ts';
 import type { Network, TokenOutcome } from '../../auth-modes/oauth2-request.ts';
-import { signedHeaders, verificationRequest } from '../../auth-modes/place.ts';
+import { verificationRequest } from '../../auth-modes/place.ts';
 import type { Queryable } from '../../db/pool.ts';
 import { clientOf, type Integration } from '../../integrations/store.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
 import { provesCredentials } from '../health/api-faults.ts';
 import { type LiveConnection, templateValues } from '../store/reader.ts';
 import { type Lease, limitMsOf, replacesTokens, stretchLease } from './lease.ts';
+import { verificationStatus } from './verification-status.ts';
 
 /**
  * One request of a refresh, under a lease.
@@ -134,18 +135,11 @@ async function confirmed(
   const { provider: definition, client } = integration;
   const request = verificationRequest({ definition, credentials, values, client });
   if (request === undefined) return outcome;
-  const { method, url, clientCertificate } = request;
-  const headers = await signedHeaders(request);
-  const over = new AbortController();
-  const signal = AbortSignal.any([over.signal, network.signal, AbortSignal.timeout(confirmMs)]);
-  const answer = await network
-    .fetch(url, { method, headers, clientCertificate, redirect: 'manual', signal })
-    .catch(() => undefined);
-  // The body is not used, and it may never end.
-  over.abort();
-  if (answer === undefined) return outcome;
-  if (provesCredentials(answer.status)) return { ok: true, tokens: { ...outcome.tokens, isUnproven: false } };
-  if (answer.status !== 401) return outcome;
+  const signal = AbortSignal.any([network.signal, AbortSignal.timeout(confirmMs)]);
+  const status = await verificationStatus(request, { fetch: network.fetch, signal }).catch(() => undefined);
+  if (status === undefined) return outcome;
+  if (provesCredentials(status)) return { ok: true, tokens: { ...outcome.tokens, isUnproven: false } };
+  if (status !== 401) return outcome;
   return { ok: false, fault: { kind: 'dead_grant', error: 'invalid_token', httpStatus: 401 } };
 }
 

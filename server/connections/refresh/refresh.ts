@@ -165,7 +165,7 @@ export function createRefresh({
     return inTime(current, Math.max(giveUpAt, performance.now() + storeMs));
   }
 
-  /** Undefined if the lease has ended or the credentials were replaced before a verdict. */
+  /** Undefined if the lease has ended or the credentials were replaced before the provider accepted or refused a token. */
   async function runUnder(
     first: Lease,
     given: { connection: Renewable; secret: string; giveUpAt: number; report: ReportFault },
@@ -174,7 +174,7 @@ export function createRefresh({
     const refused = new Set<string>();
     let lease = first;
     let token = secret;
-    let verdict: TokenFault | undefined;
+    let refusal: TokenFault | undefined;
     let isResponsePending = first.isResponsePending;
     for (let lost = 0; ; ) {
       const outcome = await request(connection, { token, lease, giveUpAt });
@@ -186,7 +186,7 @@ export function createRefresh({
       const { fault } = outcome;
       report(fault);
       isResponsePending ||= isOutcomeUnknown(fault);
-      // Without the lease there is no verdict: another node has taken over, or the credentials were replaced.
+      // Without the lease the fault has no effect: another node has taken over, or the credentials were replaced.
       const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
       if (extended === undefined) {
         await endLease(db, { ...lease, connection, lease, isResponsePending, notBefore: undefined });
@@ -194,7 +194,7 @@ export function createRefresh({
       }
       lease = extended;
       if (fault.kind === 'dead_grant') {
-        verdict ??= fault;
+        refusal ??= fault;
         refused.add(token);
       } else if (lost + 1 < maxLost && maySendAgain(fault, { connection, lease, giveUpAt })) {
         lost += 1;
@@ -202,7 +202,7 @@ export function createRefresh({
       } else return fail(connection, { lease, fault, isResponsePending });
       const left = [secret, ...openKept(connection, lease.keptTokens)];
       const next = left.find((other) => !refused.has(other));
-      if (next === undefined) return fail(connection, { lease, fault: verdict ?? fault, isResponsePending });
+      if (next === undefined) return fail(connection, { lease, fault: refusal ?? fault, isResponsePending });
       token = next;
     }
   }

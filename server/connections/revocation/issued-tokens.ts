@@ -291,12 +291,12 @@ async function deleteUnneeded(
          issued_token.id,
          issued_token.issued_at,
          coalesce(issued_token.superseded_at, connection.deleted_at) as unused_since,
-         issued_token.superseded_at is null and connection.account_id is not null as is_held
+         issued_token.superseded_at is null and connection.account_id is not null as is_needed
        from issued_token
        left join connection on connection.id = issued_token.connection
        where issued_token.holder = $1
      ), oldest as (
-       select issued_at, id from known where is_held order by issued_at, id limit 1
+       select issued_at, id from known where is_needed order by issued_at, id limit 1
      )
      delete from issued_token
      using known

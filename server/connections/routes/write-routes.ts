@@ -16,7 +16,7 @@ import { type ConnectionReader, placeOf } from '../store/reader.ts';
 import { changeMetadata } from '../store/save.ts';
 import { auditConnection, findConnection } from '../store/store.ts';
 import { endUserInput, tagsInput, tagsOf } from '../store/tags.ts';
-import { recordClientVerdict } from '../verify.ts';
+import { recordClientResult } from '../verify.ts';
 import { connectionId, connectionWire, credentialsToWire, toWire } from './wire.ts';
 
 export type WriteDeps = RevocationDeps & {
@@ -92,7 +92,7 @@ export function importRoute(app: App, deps: WriteDeps): void {
         {
           fetch: fetchFor({ isTest: integration.isTest }),
           now: now(),
-          onClientVerdict: (fault) => recordClientVerdict(deps, { integration, fault }),
+          onClientResult: (fault) => recordClientResult(deps, { integration, fault }),
         },
       );
       const given = {
