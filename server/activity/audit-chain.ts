@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import { type OutboxEntry, readOutbox } from '../db/dataset-outbox.ts';
+import type { OutboxEntry } from '../db/dataset-outbox.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
-import { placeAll, type Sequence } from '../db/sequencer.ts';
+import { maxPlaced, placeAll, type Sequence } from '../db/sequencer.ts';
 import type { RetainedTotals } from './audit.ts';
 
 /**
@@ -63,13 +63,10 @@ function canonicalJson(value: unknown): string {
   return `{${members.map(([name, one]) => `${JSON.stringify(name)}:${canonicalJson(one)}`).join(',')}}`;
 }
 
-/** Entries of one step. */
-const maxChained = 1_000;
-
 /** The audit log's positions and chain: see `Sequence`. */
 export const auditSequence: Sequence = {
   name: 'audit',
-  async place(tx, { lastPosition, from, hasOutbox }) {
+  async place(tx, { lastPosition, from, sent: read }) {
     const own = await tx.query<ChainedEntry>(
       `select ${chainedColumns}
        from audit
@@ -77,15 +74,14 @@ export const auditSequence: Sequence = {
        order by audit.id
        limit $2
        for update skip locked`,
-      [from, maxChained],
+      [from, maxPlaced],
     );
-    const read = hasOutbox ? await readOutbox(tx, { sequence: 'audit', from, limit: maxChained }) : [];
     const sent = await findUncopied(tx, read);
     const waiting = inOrder(own, sent);
-    const entries = waiting.splice(0, maxChained);
+    const entries = waiting.splice(0, maxPlaced);
     const left = new Set(waiting.map(({ outboxId }) => outboxId));
     const copied = read.filter(({ id }) => !left.has(id));
-    if (entries.length === 0) return { count: 0, isMore: read.length === maxChained, copied };
+    if (entries.length === 0) return { count: 0, isMore: read.length === maxPlaced, copied };
     let chain = (await headOf(tx)).chain;
     const placed = entries.map((entry, index) => {
       const position = lastPosition + 1 + index;
@@ -102,7 +98,7 @@ export const auditSequence: Sequence = {
     );
     await addRetained(tx, entries);
     await tx.query(`update sequencer set chain = $1 where name = 'audit'`, [chain]);
-    const isMore = entries.length === maxChained || read.length === maxChained;
+    const isMore = entries.length === maxPlaced || read.length === maxPlaced;
     return { count: entries.length, isMore, copied };
   },
 };

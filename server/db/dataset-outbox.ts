@@ -65,12 +65,21 @@ export async function readOutbox(
   return oldest.sort((one, other) => one.ordinal - other.ordinal).slice(0, of.limit);
 }
 
-/** Removes entries. Several nodes may do it at once. */
+/** IDs of transactions are comparable on one machine alone. On a cluster `written_in` has the highest ID in each entry. */
+export const clusterTransaction = '18446744073709551615';
+
+/**
+ * Removes entries after the commit of their copies. Several nodes may do it at once. False if they stay, because a restore
+ * point of the cluster is being made: that of the coordinator first, and then those of the workers. A restore would lose
+ * an entry that was copied after the first and removed before the others.
+ */
 export async function removeFromOutbox(
   q: Queryable,
   of: { sequence: SequenceName; from: string; entries: readonly OutboxEntry[] },
-): Promise<void> {
-  if (of.entries.length === 0) return;
+): Promise<boolean> {
+  const [one] = of.entries;
+  if (one === undefined) return true;
+  if (one.writtenIn === clusterTransaction && (await isRestorePointBeingMade(q))) return false;
   // On a cluster `writtenIn` is 2^64 - 1, which is too large for a `number`.
   let last = 0n;
   for (const { writtenIn } of of.entries) {
@@ -90,4 +99,19 @@ export async function removeFromOutbox(
       of.entries.map(({ id }) => id),
     ],
   );
+  return true;
+}
+
+/** `citus_create_restore_point` holds this lock from before the first point until after the last one. */
+async function isRestorePointBeingMade(q: Queryable): Promise<boolean> {
+  const held = await q.query(
+    `select
+     from pg_locks
+     where locktype = 'relation'
+       and database = (select oid from pg_database where datname = current_database())
+       and relation = to_regclass('pg_catalog.pg_dist_transaction')
+       and mode = 'ExclusiveLock'
+       and granted`,
+  );
+  return held.length > 0;
 }

@@ -195,8 +195,8 @@ test('periodic steps look at a slow outbox now and then, and find its entries', 
   const found = Promise.withResolvers<void>();
   const sequence: Sequence = {
     name: 'audit',
-    async place(_, { hasOutbox }) {
-      if (hasOutbox) found.resolve();
+    async place(_, { sent }) {
+      if (sent.length > 0) found.resolve();
       return { count: 0, isMore: false };
     },
   };
@@ -235,4 +235,21 @@ test('rows get their positions while the outbox cannot be read, as when a worker
   } finally {
     await placing.stop();
   }
+});
+
+test('rows get their positions while a statement about the outbox does not end, as when a worker of a cluster is frozen', async () => {
+  const sequence = sequenceOf();
+  await placeAll(database.db, sequence);
+  await other.transaction(async (tx) => {
+    await tx.query('lock table dataset_outbox in access exclusive mode');
+    for (let round = 0; round < 3; round += 1) {
+      await write();
+      assert.equal(await placeAll(database.db, sequence), true);
+      assert.equal(await waiting(), 0);
+    }
+    const [statements] = await tx.query(
+      `select count(*) as waiting from pg_locks where relation = 'dataset_outbox'::regclass and not granted`,
+    );
+    assert.deepEqual(statements, { waiting: 1 }, 'a statement waits beside another');
+  });
 });

@@ -1,5 +1,6 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { type Repetition, repeatEvery } from '../concurrency.ts';
-import { type OutboxEntry, removeFromOutbox } from './dataset-outbox.ts';
+import { type OutboxEntry, readOutbox, removeFromOutbox } from './dataset-outbox.ts';
 import { type Db, mayPass, type Tx } from './pool.ts';
 
 /**
@@ -15,12 +16,14 @@ export type Sequence = {
   readonly name: SequenceName;
   /**
    * Gives the positions after `lastPosition` to the oldest rows without one, without a gap. It locks these rows: a row that
-   * is deleted meanwhile would leave a gap. With `hasOutbox`, it also copies what waits in `dataset_outbox` and is not copied
-   * yet. No waiting row was written before `from`.
+   * is deleted meanwhile would leave a gap. It also copies `sent`, the oldest entries of `dataset_outbox`, as far as they are
+   * not copied yet. No waiting row was written before `from`.
    */
-  place(tx: Tx, at: { lastPosition: number; from: string; hasOutbox: boolean }): Promise<Placed>;
+  place(tx: Tx, at: { lastPosition: number; from: string; sent: readonly OutboxEntry[] }): Promise<Placed>;
 };
 export type SequenceName = 'audit' | 'event';
+/** The maximum number of rows in one step. */
+export const maxPlaced = 1_000;
 export type Placed = {
   /** The number of rows that got a position. */
   count: number;
@@ -40,6 +43,8 @@ type Memory = {
   looks: number;
   /** When periodic steps look at the outbox next, in ms of a monotonic clock. */
   outboxDueMs: number;
+  /** The number of statements about the outbox that did not end in time and still run. */
+  lateOnes: number;
   round: Promise<boolean> | undefined;
   nextRound: Promise<boolean> | undefined;
 };
@@ -53,6 +58,13 @@ const looksUntilAll = 100;
  * reads all shards, and takes some tens of milliseconds.
  */
 const outboxShare = 20;
+/**
+ * A worker of a cluster may be frozen, and then statements about the outbox last as long. After this time a step goes on
+ * without the outbox, and so do all steps until the statement has ended: no second one waits beside it.
+ */
+const outboxWithinMs = 5_000;
+/** Entries that were read earlier may have been copied since, and their copies removed. */
+const maxReadAgeMs = 60_000;
 /** A node that holds a lock for longer is frozen or disconnected. */
 const lockTimeoutMs = 2_000;
 /** After this time the server ends the transaction of such a node. */
@@ -111,22 +123,61 @@ async function step(
   }: { sequence: Sequence; lock: 'for update' | 'for update skip locked'; isPeriodic: boolean },
 ): Promise<Placed> {
   const none = { count: 0, isMore: false };
-  const { from, isWaiting, hasOutbox } = await look(db, { name: sequence.name, isPeriodic });
+  const { name } = sequence;
+  const { from, isWaiting, hasOutbox } = await look(db, { name, isPeriodic });
   if (!isWaiting) return none;
+  const readAtMs = performance.now();
+  // Not in the transaction: it would hold the sequence while a worker does not answer.
+  const sent = hasOutbox ? await findSent(db, { name, from }) : [];
   const done = await db.transaction(async (tx) => {
-    const lastPosition = await lockSequence(tx, { name: sequence.name, lock });
-    if (lastPosition === undefined) return undefined;
-    const placed = await sequence.place(tx, { lastPosition, from, hasOutbox });
+    const lastPosition = await lockSequence(tx, { name, lock });
+    if (lastPosition === undefined || performance.now() - readAtMs > maxReadAgeMs) return undefined;
+    const placed = await sequence.place(tx, { lastPosition, from, sent });
     if (placed.count > 0) {
       await tx.query('update sequencer set last_position = last_position + $1 where name = $2', [
         placed.count,
-        sequence.name,
+        name,
       ]);
     }
     return placed;
   });
-  await removeFromOutbox(db, { sequence: sequence.name, from, entries: done?.copied ?? [] });
-  return done ?? none;
+  if (done === undefined) return none;
+  const { copied: entries = [] } = done;
+  const isRemoved = await aboutOutbox(memoryOf(db, name), () =>
+    removeFromOutbox(db, { sequence: name, from, entries }),
+  );
+  // Otherwise the next step would read the same entries at once.
+  return isRemoved ? done : { ...done, isMore: false };
+}
+
+async function findSent(
+  db: Db,
+  { name, from }: { name: SequenceName; from: string },
+): Promise<readonly OutboxEntry[]> {
+  const read = () => readOutbox(db, { sequence: name, from, limit: maxPlaced });
+  return (await aboutOutbox(memoryOf(db, name), read).catch(undefinedIfPassing)) ?? [];
+}
+
+/** Undefined if the statement does not end in time; see `outboxWithinMs`. */
+async function aboutOutbox<T>(memory: Memory, run: () => Promise<T>): Promise<T | undefined> {
+  const running = run();
+  const over = new AbortController();
+  const late = pause(outboxWithinMs, undefined, { signal: over.signal }).then(() => {
+    memory.lateOnes += 1;
+    const ended = () => {
+      memory.lateOnes -= 1;
+    };
+    running.then(ended, ended);
+    return undefined;
+  });
+  late.catch(() => {});
+  return Promise.race([running, late]).finally(() => over.abort());
+}
+
+/** A worker of a cluster may be away. */
+function undefinedIfPassing(error: unknown): undefined {
+  if (!mayPass(error)) throw error;
+  return undefined;
 }
 
 /**
@@ -175,19 +226,15 @@ async function look(
   const sinceMs = performance.now();
   const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
   memory.looks += 1;
-  if (isPeriodic && sinceMs < memory.outboxDueMs) return findOldest(db, { name, from, sent: 'null::xid8' });
-  try {
-    const found = await findOldest(db, { name, from, sent: oldestSent(name) });
-    // A look without the outbox does not set it: it could be after an entry of the outbox that waits.
-    memory.from = found.from;
-    return found;
-  } catch (error) {
-    if (!mayPass(error)) throw error;
-    // A worker of a cluster may be away. Other rows do not wait for it.
-    return findOldest(db, { name, from, sent: 'null::xid8' });
-  } finally {
-    memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
-  }
+  const lookAtOwn = () => findOldest(db, { name, from, sent: 'null::xid8' });
+  if (memory.lateOnes > 0 || (isPeriodic && sinceMs < memory.outboxDueMs)) return lookAtOwn();
+  const lookAtAll = () => findOldest(db, { name, from, sent: oldestSent(name) });
+  const found = await aboutOutbox(memory, lookAtAll).catch(undefinedIfPassing);
+  memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
+  if (found === undefined) return lookAtOwn();
+  // A look without the outbox does not set it: it could be after an entry of the outbox that waits.
+  memory.from = found.from;
+  return found;
 }
 
 /** `sent` is SQL for the transaction of the oldest entry of the outbox. */
@@ -231,6 +278,7 @@ function memoryOf(db: Db, name: SequenceName): Memory {
     from: beginning,
     looks: 0,
     outboxDueMs: 0,
+    lateOnes: 0,
     round: undefined,
     nextRound: undefined,
   };

@@ -57,19 +57,24 @@ export function withWorkers(first: Db, options: WorkerOptions): WorkersDb {
   }
 
   async function urlOf(machine: Machine): Promise<string> {
-    if (options.urls === undefined) return addressOf(options.url, machine);
-    if (!urlsByGroup.has(machine.group)) {
-      const groups = await Promise.allSettled(options.urls.map((url) => groupAt(poolAt(url))));
-      for (const [n, group] of groups.entries())
-        if (group.status === 'fulfilled') urlsByGroup.set(group.value, options.urls[n] as string);
-    }
-    const url = urlsByGroup.get(machine.group);
-    if (url !== undefined) return url;
-    const message = 'No address of TRELLIS_RECORDS_DATABASE_URLS leads to the worker of these records.';
-    throw new AppError('unavailable', message, { retryAfterS: 5 });
+    const { urls } = options;
+    if (urls === undefined) return addressOf(options.url, machine);
+    const known = urlsByGroup.get(machine.group);
+    if (known !== undefined) return known;
+    const answers = urls.map(async (url) => {
+      const group = await groupAt(poolAt(url));
+      urlsByGroup.set(group, url);
+      if (group !== machine.group) throw new Error('the address of another worker');
+      return url;
+    });
+    // Other addresses may not answer for a long time.
+    return Promise.any(answers).catch((cause) => {
+      const message = 'No address of TRELLIS_RECORDS_DATABASE_URLS leads to the worker of these records.';
+      throw new AppError('unavailable', message, { cause, retryAfterS: 5 });
+    });
   }
 
-  async function workerOf(datasetId: number): Promise<Db> {
+  async function machineOf(datasetId: number): Promise<Machine> {
     let machine = (await currentMap()).machines.get(await shardOf(datasetId));
     if (machine === undefined) {
       // The shard was split.
@@ -78,7 +83,7 @@ export function withWorkers(first: Db, options: WorkerOptions): WorkersDb {
       machine = (await currentMap()).machines.get(await shardOf(datasetId));
     }
     if (machine === undefined) throw new Error(`dataset ${datasetId} has no shard`);
-    return machine.group === coordinatorGroup ? first : poolAt(await urlOf(machine));
+    return machine;
   }
 
   async function shardOf(datasetId: number): Promise<number> {
@@ -96,14 +101,15 @@ export function withWorkers(first: Db, options: WorkerOptions): WorkersDb {
   }
 
   async function on<T>(datasetId: number, work: (worker: Db) => Promise<T>): Promise<T> {
-    const worker = await workerOf(datasetId);
+    const machine = await machineOf(datasetId);
+    const worker = machine.group === coordinatorGroup ? first : poolAt(await urlOf(machine));
     try {
       return await work(worker);
     } catch (error) {
       const isOwn = error instanceof AppError && error.code !== 'unavailable';
       if (!isOwn && map !== undefined && performance.now() - map.readAtMs > minValidMs) {
         map = undefined;
-        urlsByGroup.clear();
+        urlsByGroup.delete(machine.group);
       }
       throw isMoved(error) ? movedError(error) : error;
     }

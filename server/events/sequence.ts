@@ -1,9 +1,6 @@
-import { readOutbox } from '../db/dataset-outbox.ts';
-import type { Sequence } from '../db/sequencer.ts';
+import { maxPlaced, type Sequence } from '../db/sequencer.ts';
 import { fanOut } from './fan-out.ts';
 
-/** The maximum number of events in one step. */
-const maxEvents = 1_000;
 /**
  * The approximate number of deliveries in one step: a tenth of a second of work, for which readers of the feed wait.
  */
@@ -15,8 +12,7 @@ const maxDeliveries = 2_500;
  */
 export const eventSequence: Sequence = {
   name: 'event',
-  async place(tx, { lastPosition, from, hasOutbox }) {
-    const read = hasOutbox ? await readOutbox(tx, { sequence: 'event', from, limit: maxEvents }) : [];
+  async place(tx, { lastPosition, from, sent: read }) {
     // Some events may be removed with their environment meanwhile. Locked events stay, and only these get a position.
     // Between events from the outbox and others, the time decides: each has the latest time of those before it.
     const [found] = await tx.query<{ count: number; seen: number; left: string[] }>(
@@ -83,7 +79,7 @@ export const eventSequence: Sequence = {
       [
         lastPosition,
         from,
-        maxEvents,
+        maxPlaced,
         maxDeliveries,
         read.map(({ id }) => id),
         read.map(({ entry }) => entry),
@@ -95,7 +91,7 @@ export const eventSequence: Sequence = {
     const waiting = new Set(left);
     const copied = read.filter(({ id }) => !waiting.has(id));
     if (count > 0) await fanOut(tx, { afterPosition: lastPosition, upTo: lastPosition + count });
-    const isMore = count < seen || seen === maxEvents || read.length === maxEvents;
+    const isMore = count < seen || seen === maxPlaced || read.length === maxPlaced;
     return { count, isMore, copied };
   },
 };

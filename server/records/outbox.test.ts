@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { placeEntries } from '../../test/support/audit.ts';
-import { isDirect } from '../../test/support/citus.ts';
+import { isCluster, isDirect } from '../../test/support/citus.ts';
 import { normal } from '../../test/support/portable-statements.ts';
 import { onEachStatement } from '../../test/support/recorder.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
@@ -286,6 +286,24 @@ test('a backup from between commit, copy and removal has each entry once after i
   } finally {
     await restored.drop();
   }
+});
+
+test('an entry that is copied while a restore point of the cluster is made is removed afterwards', {
+  skip: isCluster ? false : 'needs a Citus cluster: npm run test:citus',
+}, async () => {
+  const { calls } = await fresh();
+  const before = await arrived();
+  await bench.db.transaction(async (tx) => {
+    // As `citus_create_restore_point` does.
+    await tx.query('lock table pg_dist_transaction in exclusive mode');
+    await calls.prune(await calls.cursorOf(20));
+    await placeEntries(bench.db);
+    assert.deepEqual(since((await arrived()).audit, before.audit), ['records.pruned 20']);
+    assert.equal((await waiting()).length, 1);
+  });
+  await placeEntries(bench.db);
+  assert.deepEqual(since((await arrived()).audit, before.audit), ['records.pruned 20']);
+  await assertWhole();
 });
 
 test('entries of datasets and others come in the order of their writes', async () => {

@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Db, openDb } from '../../server/db/pool.ts';
+import { readClusterStatus } from '../../server/ops/cluster/status.ts';
 import { type Calls, openCalls, type Rates, ratesOf, recoveryMs } from './calls.ts';
 import { type EventLoad, openEventLoad } from './event-load.ts';
 import type { Fault } from './faults.ts';
@@ -201,7 +202,11 @@ async function settle(db: Db, calls: Calls): Promise<string[]> {
   // A lease of a run lasts 20 s, one of a delivery 30; a retry of a run comes after 20 s, one of a delivery after 45.
   for (let look = 0; ; look += 1) {
     const [row] = await db.query<Record<string, number>>(open);
-    const left = Object.entries(row!).filter(([, count]) => count > 0);
+    const { workers } = await readClusterStatus(db);
+    const inDoubt = workers.reduce((sum, worker) => sum + (worker.inDoubt ?? 1), 0);
+    const left = Object.entries({ ...row, 'transactions in doubt': inDoubt }).filter(
+      ([, count]) => count > 0,
+    );
     if (left.length === 0) return [];
     if (look === 240) return left.map(([of, count]) => `${count} ${of} were left`);
     await calls.make('rest', { method: 'GET', path: '/ready' });

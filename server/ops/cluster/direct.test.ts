@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { after, before, type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isCluster } from '../../../test/support/citus.ts';
@@ -309,6 +310,35 @@ test('addresses of the settings are matched with the workers that they lead to',
     const { group } = await placeOf(calls);
     assert.equal(place?.port, workers.find((worker) => worker.group === group)?.port);
   }
+});
+
+test('an address that accepts connections and sends nothing delays no dataset of another worker', {
+  skip,
+}, async () => {
+  const all = await spread(1);
+  const sockets = new Set<Socket>();
+  const silent = createServer((socket) => void sockets.add(socket));
+  await new Promise<void>((resolve) => silent.listen(0, '127.0.0.1', resolve));
+  const { port } = silent.address() as AddressInfo;
+  const url = urlOf(bench.target);
+  const first = openDb({ url });
+  await using db = withWorkers(first, {
+    url,
+    urls: [urlAt({ host: '127.0.0.1', port }), urlAt(workers[1]!)],
+    open: (at) => openDb({ url: at }, { workerOf: first.database }),
+  });
+  const [away, other] = (await Promise.all(all.map((calls) => calls.row()))).map(({ id }) => id);
+  const read = (id: number) =>
+    db.records!(id).query('select from record where dataset_id = $1 limit 1', [id]);
+  let isRefused = false;
+  const refused = assert.rejects(read(away!), { code: 'unavailable' }).finally(() => {
+    isRefused = true;
+  });
+  for (let n = 0; n < 5; n += 1) assert.equal((await read(other!)).length, 1);
+  assert.equal(isRefused, false, 'the dataset of the other worker waited for the silent address');
+  silent.close();
+  for (const socket of sockets) socket.destroy();
+  await refused;
 });
 
 test('the doctor reports workers that do not accept the nodes', { skip }, async () => {

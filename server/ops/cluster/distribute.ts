@@ -1,4 +1,5 @@
 /** Distributes the records over the workers of a Citus cluster, by the ids of their datasets. */
+import { clusterTransaction } from '../../db/dataset-outbox.ts';
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 
 /** The tables, each with the column that has the dataset's id. The shards of one dataset are on one worker. */
@@ -16,9 +17,6 @@ export const distributedTables = [
 const shardCount = 32;
 /** A running service holds locks of the tables for less than that. */
 const lockTimeoutMs = 10_000;
-/** IDs of transactions are comparable on one machine alone. On a cluster `written_in` has the highest ID in each entry. */
-const lastTransaction = '18446744073709551615';
-
 const references = ['prune', 'tracked', 'consumer'] as const;
 
 /**
@@ -59,8 +57,8 @@ const before = [
   // Their columns are those of the new keys.
   'drop index prune_dataset',
   'drop index tracked_place',
-  `update dataset_outbox set written_in = '${lastTransaction}'`,
-  `alter table dataset_outbox alter column written_in set default '${lastTransaction}'`,
+  `update dataset_outbox set written_in = '${clusterTransaction}'`,
+  `alter table dataset_outbox alter column written_in set default '${clusterTransaction}'`,
 ];
 
 const after = references.map(
