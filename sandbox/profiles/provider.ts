@@ -95,28 +95,13 @@ class ProfileProvider {
   /** `fields` is a JSON body. */
   async answer(call: Call, { fields }: { fields: Record<string, unknown> | undefined }): Promise<Reply> {
     const { endpoints } = this.#setting;
-    const isJson = fields !== undefined;
     const isPost = call.request.method === 'POST';
-    const at = (endpoint: string | undefined) => {
-      if (endpoint === undefined) return false;
-      const { host, pathname, search } = new URL(endpoint);
-      return host === call.url.host && pathname === call.url.pathname && call.url.search.startsWith(search);
-    };
-    if (at(endpoints.authorization) && !isPost) return this.#authorize(call.url.searchParams);
-    const isToken = at(endpoints.token) || at(endpoints.refresh);
-    if (isPost && (isToken || at(endpoints.revocation))) {
-      const isOpen = at(endpoints.revocation) && this.#profile.revocationAuth === 'none';
-      if (isJson !== (this.#profile.tokenRequest === 'json')) return this.#refuse('invalid_request');
-      if (typeof fields?.[this.#profile.endsBy?.param ?? ''] === 'string')
-        return this.#refuse('invalid_request');
-      if (!isOpen && !(await this.#isClient(call))) return this.#refuse('invalid_client');
-      if (at(endpoints.revocation)) return this.#revoke(call.form);
-      if (call.form.get('grant_type') === 'refresh_token')
-        return at(endpoints.refresh) ? this.#refresh(call.form) : this.#refuse('unsupported_grant_type');
-      if (call.form.get('grant_type') === 'client_credentials') return this.#grantToClient(call.form);
-      return at(endpoints.token) ? this.#exchange(call.form) : this.#refuse('unsupported_grant_type');
-    }
-    if (at(endpoints.userinfo)) {
+    if (isAt(call, endpoints.authorization) && !isPost) return this.#authorize(call.url.searchParams);
+    const isOfToken = [endpoints.token, endpoints.refresh, endpoints.revocation].some((one) =>
+      isAt(call, one),
+    );
+    if (isPost && isOfToken) return this.#answerClient(call, fields);
+    if (isAt(call, endpoints.userinfo)) {
       const bearer = call.request.headers.authorization?.replace(/^Bearer /, '');
       return this.#isLive(bearer) ? json(200, this.#profile.userinfo) : json(401, { error: 'invalid_token' });
     }
@@ -127,6 +112,27 @@ class ProfileProvider {
         : json(401, { error: 'no token' });
     }
     return json(404, { error: 'not_found' });
+  }
+
+  /** A request of the client at the endpoints for tokens, refreshes and revocation. */
+  async #answerClient(call: Call, fields: Record<string, unknown> | undefined): Promise<Reply> {
+    const { endpoints } = this.#setting;
+    const { tokenRequest, endsBy, revocationAuth } = this.#profile;
+    const isRevocation = isAt(call, endpoints.revocation);
+    const isJson = fields !== undefined;
+    if (isJson !== (tokenRequest === 'json')) return this.#refuse('invalid_request');
+    // In JSON the parameter is a number.
+    if (endsBy !== undefined && typeof fields?.[endsBy.param] === 'string')
+      return this.#refuse('invalid_request');
+    const needsClient = !(isRevocation && revocationAuth === 'none');
+    if (needsClient && !(await this.#isClient(call))) return this.#refuse('invalid_client');
+    if (isRevocation) return this.#revoke(call.form);
+    if (call.form.get('grant_type') === 'refresh_token')
+      return isAt(call, endpoints.refresh)
+        ? this.#refresh(call.form)
+        : this.#refuse('unsupported_grant_type');
+    if (call.form.get('grant_type') === 'client_credentials') return this.#grantToClient(call.form);
+    return isAt(call, endpoints.token) ? this.#exchange(call.form) : this.#refuse('unsupported_grant_type');
   }
 
   #authorize(query: URLSearchParams): Reply {
@@ -374,6 +380,12 @@ function lifeOf({ life }: Profile, now: Date): Record<string, unknown> {
     case 'absent':
       return {};
   }
+}
+
+function isAt({ url }: Call, endpoint: string | undefined): boolean {
+  if (endpoint === undefined) return false;
+  const { host, pathname, search } = new URL(endpoint);
+  return host === url.host && pathname === url.pathname && url.search.startsWith(search);
 }
 
 /** The granted scopes: all requested ones except the last, if there are several. */
