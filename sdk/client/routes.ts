@@ -243,7 +243,7 @@ export type Schemas = {
   RotateSigningKeyRequest: { overlap_hours?: number };
   Run: { integration_id: string; id: string; provider_config_key: string; connection_id: string | null; account_email: string | null; function: string; version: number; kind: "sync" | "webhook" | "action" | "on-event"; variant: string; trigger: string; state: "waiting" | "running" | "succeeded" | "failed" | "cancelled"; cancel_requested: boolean; attempt: number; most_attempts: number; queued_at: string; not_before: string; started_at: string | null; ended_at: string | null; error: { code: string; message: string; payload?: unknown } | null; counts: Record<string, Schemas['RunCounts']>; earlier_attempts: ({ attempt: number; ended_at: string; error: { code: string; message: string } })[] };
   RunCounts: { added: number; updated: number; deleted: number; unchanged: number };
-  RunLine: { position: number; at: string; level: string; message: string; deleted: boolean };
+  RunLine: { position: number; attempt: number; at: string; level: string; message: string; deleted: boolean };
   RunReference: { id: string; state: "waiting" | "running" | "succeeded" | "failed" | "cancelled" };
   SaveRecordsRequest: { model: Schemas['Model']; variant?: Schemas['Variant']; records: (unknown)[]; ignore_fields?: (string)[]; changed_fields?: boolean; restore?: "always" | "on_change" };
   SaveRecordsResponse: { counts: { added: number; updated: number; unchanged: number; restored: number }; keys: { added: (string)[]; updated: (string)[]; restored: (string)[] }; duplicates: (string)[]; changed_fields?: Record<string, (string)[]> };

@@ -110,7 +110,7 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     assert.equal(await page.getByRole('link', { name: /^proxy/ }).count(), 0);
     await open('?from=2020-01-01T00:00:00.000Z&to=2020-01-02T00:00:00.000Z');
     await page.getByRole('heading', { name: 'No match' }).waitFor();
-    await page.getByText('A range with an end').waitFor();
+    await page.getByText('Fixed time range').waitFor();
     await picture(page, 'activity-nothing-fits');
     await open('?from=2020-01-02T00:00:00.000Z&to=2020-01-01T00:00:00.000Z');
     await page.getByText('The end is before the start.').waitFor();

@@ -197,7 +197,7 @@ describe('the playground', { skip: skipBrowser }, () => {
     await send();
     await page
       .getByRole('alert')
-      .getByText(/No whole answer came/)
+      .getByText(/There is no complete response/)
       .waitFor();
     await picture(page, 'playground-broken-off');
     await page.getByRole('button', { name: 'Try again' }).click();

@@ -112,7 +112,11 @@ export async function exportList(
   const headers = { ...given.headers, accept: acceptOf[format] };
   const response = await request(route, { ...given, headers });
   return response.blob().catch(() => {
-    throw new Fault({ code: 'cut_off', message: 'The export broke off before its end.', status: 0 });
+    throw new Fault({
+      code: 'cut_off',
+      message: 'The export ended early: the connection was lost.',
+      status: 0,
+    });
   });
 }
 

@@ -10,6 +10,10 @@ const flushMs = 1_000;
 const linesAtOnce = 100;
 /** Positions for each attempt. A run that was given back keeps its attempt, and writes after its earlier lines. */
 const positionsOfAttempt = 100_000;
+
+/** The attempt that wrote the line at a position. */
+export const attemptAt = (position: number): number => Math.floor(position / positionsOfAttempt);
+
 /** The maximum number of lines, the last ones, for the activity log. */
 const maxRecent = 50;
 

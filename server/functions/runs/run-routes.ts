@@ -9,6 +9,7 @@ import { integrationKey } from '../../integrations/wire.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { functionName } from '../deploys/definition.ts';
 import { functionType, kindOf } from '../wire.ts';
+import { attemptAt } from './run-log.ts';
 import { cancelRun, getRun, listRuns, type RunView, runKinds, runStates } from './runs.ts';
 import { goneText, keyReader, openError, openLine, type RunError } from './sealed-output.ts';
 
@@ -57,6 +58,7 @@ const runWire = z.object({
 });
 const lineWire = z.object({
   position: z.number(),
+  attempt: z.number(),
   at: z.string(),
   level: z.string(),
   message: z.string(),
@@ -168,6 +170,7 @@ export function runRoutes(app: App, { db, vault, now, poke, open }: RunRoutesDep
       return {
         lines: lines.map(({ at, isDeleted, ...line }) => ({
           ...line,
+          attempt: attemptAt(line.position),
           at: at.toISOString(),
           deleted: isDeleted,
         })),

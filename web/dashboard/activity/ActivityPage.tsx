@@ -290,7 +290,7 @@ function OperationsList({
         {mayGrow ? (
           <Liveness state={tail.state} isPaused={isPaused} />
         ) : (
-          <Dimmed>{search.cursor !== undefined ? 'Older operations' : 'A range with an end'}</Dimmed>
+          <Dimmed>{search.cursor !== undefined ? 'Older operations' : 'Fixed time range'}</Dimmed>
         )}
         {mayGrow && (
           <Button

@@ -63,7 +63,7 @@ function TokenCard({ token, health: { status } }: Pick<Connection, 'token' | 'he
         Token
       </Title>
       {token === null || token.expires_at === null ? (
-        <Dimmed>Trellis knows no expiry of these credentials.</Dimmed>
+        <Dimmed>These credentials have no known expiry.</Dimmed>
       ) : (
         <Stack gap="xs">
           <LifeBar from={token.refreshed_at} until={token.expires_at} isActive={isActive} />

@@ -74,7 +74,7 @@ export function ReplayDialog({ endpoints, onClose }: { endpoints: Endpoint[]; on
           />
         </Group>
         <Text size="xs" c="dimmed">
-          In your time zone. Without an end, the range ends now.
+          In your time zone. If there is no end, the current time is used.
         </Text>
         <Checkbox
           label="Only undelivered events"

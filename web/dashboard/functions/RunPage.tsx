@@ -1,32 +1,26 @@
 import {
   Badge,
-  Box,
   Button,
   Card,
   Group,
   Timeline as Line,
-  Select,
   SimpleGrid,
   Skeleton,
   Stack,
-  Text,
-  TextInput,
   Title,
 } from '@mantine/core';
 import { notifications } from '@mantine/notifications';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { useNavigate, useParams } from '@tanstack/react-router';
-import { type ReactNode, useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import { Copyable } from '../../ui/Copyable.tsx';
-import { CopyButton } from '../../ui/CopyButton.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
-import { IconPlayerStop, IconRepeat, IconSearch, IconTrash } from '../../ui/icons.tsx';
+import { IconPlayerStop, IconRepeat, IconTrash } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
-import { counted } from '../../ui/size.ts';
 import { TimelineLine } from '../../ui/TimelineLine.tsx';
 import { exactTime, useNow } from '../../ui/time.ts';
 import { AnchorLink, BackLink, connectionPage, datasetPage, functionPage, runPage } from '../links.tsx';
@@ -37,9 +31,7 @@ import {
   type FunctionType,
   type HeldDelete,
   isOver,
-  linesQuery,
   type Run,
-  type RunLine,
   runQuery,
   runsQuery,
   syncsQuery,
@@ -47,6 +39,7 @@ import {
 } from './queries.ts';
 import { RunCalls } from './RunCalls.tsx';
 import { RunError } from './RunError.tsx';
+import { RunLog } from './RunLog.tsx';
 import { RunTrend } from './RunTrend.tsx';
 import { RunBadge } from './StateBadge.tsx';
 import { AllowDeletesDialog } from './SyncActs.tsx';
@@ -391,157 +384,3 @@ function stepsOf(run: Run, nowMs: number): Step[] {
   steps.push({ key: 'ended', title: label, at: ended, color, ...(text && { text }) });
   return steps;
 }
-
-/** The number of lines shown first, from the end: more than a screen, and few enough to render quickly. */
-const step = 500;
-/** The last lines of a run may arrive shortly after its end. */
-const lateMs = 1_500;
-const levels = { warn: ['warn', 'error'], error: ['error'] } as const;
-const levelColors: Record<string, string> = { error: 'red', warn: 'yellow', info: 'teal', debug: 'gray' };
-/** The positions of each attempt start at a multiple of this. */
-const positionsOfAttempt = 100_000;
-
-/** The log of a run, updated live. */
-export function RunLog({ run }: { run: Run }) {
-  const environment = useEnvironment();
-  const queries = useQueryClient();
-  const over = isOver(run);
-  const query = useQuery({
-    ...linesQuery(environment, run.id, queries),
-    refetchInterval: over ? false : 1_000,
-  });
-  const { refetch } = query;
-  const isCutOff = query.fetchStatus === 'paused' || query.failureCount > 0;
-  useEffect(() => {
-    if (!over) return;
-    const timer = setTimeout(() => void refetch(), lateMs);
-    return () => clearTimeout(timer);
-  }, [over, refetch]);
-  const [level, setLevel] = useState<keyof typeof levels>();
-  const [text, setText] = useState('');
-  const fitting = (query.data ?? []).filter(
-    (line) =>
-      (level === undefined || levels[level].some((one) => one === line.level)) &&
-      line.message.toLowerCase().includes(text.toLowerCase()),
-  );
-  return (
-    <Card component="section" aria-label="Log">
-      <Group justify="space-between" mb="sm" gap="xs">
-        <Group gap="xs">
-          <Title order={2}>Log</Title>
-          {!over && (
-            <Badge color={isCutOff ? 'yellow' : 'teal'} variant="dot">
-              {isCutOff ? 'The service cannot be reached' : 'Live'}
-            </Badge>
-          )}
-        </Group>
-        {query.data !== undefined && query.data.length > 0 && (
-          <Group gap="xs">
-            <TextInput
-              size="xs"
-              w={170}
-              aria-label="Search the log"
-              placeholder="Search the log"
-              leftSection={<IconSearch size={14} />}
-              value={text}
-              onChange={({ currentTarget: { value } }) => setText(value)}
-            />
-            <Select
-              size="xs"
-              w={150}
-              aria-label="Level"
-              placeholder="All levels"
-              clearable
-              data={[
-                { value: 'warn', label: 'Warnings and errors' },
-                { value: 'error', label: 'Errors' },
-              ]}
-              value={level ?? null}
-              onChange={(next) => setLevel((next ?? undefined) as keyof typeof levels | undefined)}
-            />
-            {(level !== undefined || text !== '') && (
-              <Text size="xs" c="dimmed" role="status">
-                {fitting.length.toLocaleString()} of {counted(query.data.length, 'line')}
-              </Text>
-            )}
-            <CopyButton value={fitting.map(textOf).join('\n')} what="the log" />
-          </Group>
-        )}
-      </Group>
-      <Loaded query={query} loading={<LoadingRows rows={1} height={120} />}>
-        {(lines) => {
-          if (fitting.length > 0) return <Lines lines={fitting} isLive={!over} />;
-          return (
-            <Dimmed>
-              {lines.length > 0
-                ? 'No line matches.'
-                : over
-                  ? 'The run wrote no log lines.'
-                  : 'No log lines yet.'}
-            </Dimmed>
-          );
-        }}
-      </Loaded>
-    </Card>
-  );
-}
-
-function Lines({ lines, isLive }: { lines: RunLine[]; isLive: boolean }) {
-  const [max, setMost] = useState(step);
-  const box = useRef<HTMLDivElement>(null);
-  const follows = useRef(isLive);
-  const last = lines.at(-1)?.position;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: moved where a line has come
-  useLayoutEffect(() => {
-    const { current } = box;
-    if (current !== null && follows.current) current.scrollTop = current.scrollHeight;
-  }, [last]);
-  const hidden = Math.max(0, lines.length - max);
-  const shown = lines.slice(hidden);
-  return (
-    <Stack gap="xs">
-      {hidden > 0 && (
-        <Button variant="default" size="compact-sm" w="fit-content" onClick={() => setMost(max * 4)}>
-          Show earlier ({counted(hidden, 'line')})
-        </Button>
-      )}
-      <Box
-        ref={box}
-        className="log"
-        role="log"
-        aria-label="Lines"
-        tabIndex={0}
-        onScroll={({ currentTarget: { scrollTop, scrollHeight, clientHeight } }) => {
-          follows.current = isLive && scrollHeight - scrollTop - clientHeight < 24;
-        }}
-      >
-        {shown.map((line, at) => (
-          <div key={line.position} className="log-line">
-            {attemptOf(line) !== attemptOf(shown[at - 1] ?? line) && (
-              <div className="log-break">Attempt {attemptOf(line)}</div>
-            )}
-            <span className="log-time">{timeOf(line.at)}</span>
-            <span
-              className="log-level"
-              style={{ color: `var(--mantine-color-${levelColors[line.level] ?? 'gray'}-light-color)` }}
-            >
-              {line.level}
-            </span>
-            <span className="log-text">{line.message}</span>
-          </div>
-        ))}
-      </Box>
-    </Stack>
-  );
-}
-
-const attemptOf = ({ position }: RunLine): number => Math.floor(position / positionsOfAttempt);
-const clock = new Intl.DateTimeFormat(undefined, {
-  hour: '2-digit',
-  minute: '2-digit',
-  second: '2-digit',
-  fractionalSecondDigits: 3,
-  hour12: false,
-});
-const timeOf = (at: string): string => clock.format(new Date(at));
-const textOf = ({ at, level, message }: RunLine): string => `${at} ${level} ${message}`;

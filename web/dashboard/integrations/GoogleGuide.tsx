@@ -61,7 +61,7 @@ export function GoogleSteps({ provider }: { provider: Provider }) {
         <Stack gap={6}>
           <span>In the same client, as an authorized JavaScript origin:</span>
           <Copyable value={installation.origin} what="the JavaScript origin" />
-          <span>It may take five minutes until Google knows a new address everywhere.</span>
+          <span>It may take five minutes until Google accepts a new address.</span>
         </Stack>
       ),
     },

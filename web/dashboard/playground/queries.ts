@@ -117,7 +117,7 @@ function toFault(error: unknown): never {
   if (error instanceof Fault || (error instanceof DOMException && error.name === 'AbortError')) throw error;
   throw new Fault({
     code: 'broken_off',
-    message: 'No whole answer came: the connection broke off, or the service does not answer.',
+    message: 'There is no complete response: the connection was lost, or the service does not respond.',
     status: 0,
   });
 }

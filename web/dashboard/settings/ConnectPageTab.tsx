@@ -210,7 +210,7 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
               <Select
                 label="Theme"
                 data={[
-                  { value: 'system', label: "Like the user's system" },
+                  { value: 'system', label: "Same as the user's system" },
                   { value: 'light', label: 'Always light' },
                   { value: 'dark', label: 'Always dark' },
                 ]}
@@ -231,7 +231,7 @@ function ConnectPageForm({ settings }: { settings: Settings }) {
               <TextInput
                 label="Font"
                 description="A font that your users' devices have"
-                placeholder="Like the user's system"
+                placeholder="Same as the user's system"
                 maxLength={48}
                 disabled={!isAllowed}
                 {...form.getInputProps('font')}
