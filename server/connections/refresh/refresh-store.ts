@@ -22,6 +22,8 @@ import type { Renewable } from './refresh-request.ts';
 
 /** The provider's answer to a refresh, and the refresh token that was used. */
 export type RefreshAnswer = { lease: Lease; tokens: Tokens; used: string };
+/** `isStored`: by another try. Then the grant may have newer tokens, and this one must not add its own to them. */
+type Attempt = RefreshAnswer & { isStored: () => boolean };
 
 /** How long an answer stays in memory if the database does not store it: it may be the only valid token. */
 const longestStoreMs = 24 * 3_600_000;
@@ -33,8 +35,10 @@ const longestStoreMs = 24 * 3_600_000;
  */
 const tryMs = 1_000;
 const longestPauseMs = 400;
-/** Each sixth try gets more time, for a database that is slow but responds. */
-const patientEach = 6;
+/**
+ * The time limit of the try that runs beside the others after the first failure, for a database that is slow but responds.
+ * On an overloaded machine the others alone stored an answer after up to 84 s.
+ */
 const patientTryMs = 10_000;
 /**
  * After so many failed tries while the database responds, every other pair of tries stores only the refresh token.
@@ -67,6 +71,9 @@ export function createRefreshStore({
   return async function store(connection, given) {
     const giveUpAt = performance.now() + longestStoreMs;
     let refusal: unknown;
+    let isStored = false;
+    const answer = { connection, ...given, isStored: () => isStored };
+    let patient: Promise<boolean> | undefined;
     for (let tries = 1, refusals = 0; ; tries += 1) {
       // Two tries each, so that both go over a fresh and a pooled connection.
       const isWhole = refusal === undefined || (mayPass(refusal) && tries % 4 < 2);
@@ -74,12 +81,10 @@ export function createRefreshStore({
       const [way, otherWay] =
         tries % 2 === 1 ? (['pooled', 'fresh'] as const) : (['fresh', 'pooled'] as const);
       try {
-        await db.transactionWithin((tx) => put(tx, { connection, ...given }), {
-          ms: tries % patientEach === 0 ? patientTryMs : tryMs,
-          connectMs: tryMs,
-          connection: way,
-        });
-        if (isWhole) return;
+        await db.transactionWithin((tx) => put(tx, answer), { ms: tryMs, connection: way });
+        const isComplete = isWhole || isStored;
+        isStored = true;
+        if (isComplete) return;
         break;
       } catch (error) {
         if (performance.now() > giveUpAt) throw error;
@@ -91,7 +96,21 @@ export function createRefreshStore({
         refusals = (await isLeaseHeld(connection, given, otherWay)) ? refusals + 1 : 0;
         if (refusals >= maxRefusals) refusal ??= error;
       }
-      await pause(Math.min(50 * 2 ** (tries - 1), longestPauseMs));
+      if (refusal === undefined)
+        patient ??= db
+          .transactionWithin((tx) => storeAll(tx, answer), { ms: patientTryMs, connection: 'pooled' })
+          .then(
+            () => {
+              isStored = true;
+              return true;
+            },
+            () => {
+              patient = undefined;
+              return false;
+            },
+          );
+      await Promise.race([patient, pause(Math.min(50 * 2 ** (tries - 1), longestPauseMs))]);
+      if (isStored) return;
     }
     throw refusal;
   };
@@ -116,10 +135,11 @@ export function createRefreshStore({
 
   async function storeAll(
     tx: Tx,
-    { connection, ...given }: RefreshAnswer & { connection: Renewable },
+    { connection, ...given }: Attempt & { connection: Renewable },
   ): Promise<void> {
-    const { lease, tokens, used } = given;
+    const { lease, tokens, used, isStored } = given;
     const current = await lockGrant(tx, { connection, lease });
+    if (isStored()) return;
     if (current?.version !== connection.credentialsVersion) return storeToken(tx, { connection, ...given });
     const previous = connection.credentials;
     const granted = tokens.scopes && [...tokens.scopes];
@@ -146,9 +166,10 @@ export function createRefreshStore({
   /** Stores only the refresh token, if the other credentials are outdated or cannot be stored. */
   async function storeToken(
     tx: Tx,
-    { connection, lease, tokens, used }: RefreshAnswer & { connection: LiveConnection },
+    { connection, lease, tokens, used, isStored }: Attempt & { connection: LiveConnection },
   ): Promise<void> {
     const current = await lockGrant(tx, { connection, lease });
+    if (isStored()) return;
     const token = tokens.refreshToken;
     const failures = lease.failures + 1;
     const notBefore = new Date(now().getTime() + unstorableMs);

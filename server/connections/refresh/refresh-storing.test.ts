@@ -178,7 +178,10 @@ test('callers get an error for a response that the database does not accept, and
   await t().bench.db.query('drop function refuse cascade');
   await one.credentials.settled();
   t().time += hour;
-  await t().fresh(t().node());
+  const other = t().node();
+  // A busy machine may need longer than the patience of this caller.
+  await codeOf(t().fresh(other));
+  await other.credentials.settled();
   assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
 });
 
@@ -208,6 +211,24 @@ test('of an answer that the database does not take, though it is there, the refr
   await t().bench.db.query('drop function refuse cascade');
   t().time += 61_000;
   await t().fresh(other);
+  assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
+});
+
+test('an answer is stored whole by a database that needs more time for it than most tries have', async () => {
+  await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000 });
+  const { db } = t().bench;
+  await db.query(
+    `create function take_time() returns trigger language plpgsql as
+       $$ begin perform pg_sleep(2); return new; end $$`,
+  );
+  await db.query(
+    `create trigger take_time before update on connection for each row
+       when (old.access_expires_at is distinct from new.access_expires_at) execute function take_time()`,
+  );
+  assert.match((await t().fresh(t().node())).access_token, /^access~/);
+  await db.query('drop function take_time cascade');
+  t().time += hour;
+  await t().fresh(t().node());
   assert.deepEqual([t().grant.asked, t().grant.accepted], [2, 2]);
 });
 
