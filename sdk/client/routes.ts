@@ -162,6 +162,7 @@ export type Schemas = {
   ListConnectSessionsResponse: { data: (Schemas['ListedConnectSession'])[]; next_before: string | null; next_cursor: string | null };
   ListConnectionsResponse: { connections: (Schemas['ListedConnection'])[]; total?: number; next_cursor: string | null };
   ListConsumersResponse: { consumers: (Schemas['Consumer'])[]; next_cursor: string | null };
+  ListDatasetsOfConnectionsResponse: { datasets: ({ model: string; variant: string; records: number; pruned: number; payload_bytes: number; last_modified_at: string | null; delete_tracking: "open" | "held" | null; connection: number; consumers: ({ name: string; behind: number })[] })[]; next_cursor: string | null };
   ListDatasetsResponse: { datasets: (Schemas['Dataset'])[]; next_cursor: string | null };
   ListDeliveriesResponse: { deliveries: (Schemas['ListedDelivery'])[]; next_before: number | null; next_cursor: string | null };
   ListEndpointsResponse: { endpoints: (Schemas['WebhookEndpoint'])[]; next_after: string | null; next_cursor: string | null };
@@ -378,6 +379,7 @@ export type Routes = {
   "GET /records/consumers": { path: Record<string, never>; query: { cursor?: string; limit?: number }; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: undefined; answer: Schemas['ListConsumersResponse'] };
   "GET /records/consumers/{name}": { path: { name: string }; query: { model: Schemas['Model']; variant?: Schemas['Variant'] }; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: undefined; answer: Schemas['Consumer'] };
   "GET /records/datasets": { path: Record<string, never>; query: { cursor?: string; limit?: number }; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: undefined; answer: Schemas['ListDatasetsResponse'] };
+  "GET /records/datasets/of-connections": { path: Record<string, never>; query: { connection_ids: string; cursor?: string; limit?: number }; headers: Record<string, never>; body: undefined; answer: Schemas['ListDatasetsOfConnectionsResponse'] };
   "GET /records/export": { path: Record<string, never>; query: { model: Schemas['Model']; variant?: Schemas['Variant']; cursor?: string; unless_emptied?: "true" | "false" }; headers: { "integration-id"?: string; "connection-id": string; "provider-config-key"?: string }; body: undefined; answer: undefined };
   "GET /records/retention": { path: Record<string, never>; query: { cursor?: string; limit?: number }; headers: Record<string, never>; body: undefined; answer: Schemas['ListRetentionPoliciesResponse'] };
   "GET /scripts/config": { path: Record<string, never>; query: { format?: "nango" | "openai" }; headers: Record<string, never>; body: undefined; answer: Schemas['GetFunctionsConfigResponse'] };

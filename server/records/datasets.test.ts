@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { placeEntries } from '../../test/support/audit.ts';
+import { recordStatements } from '../../test/support/recorder.ts';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../test/support/records.ts';
 import { destroyConnection } from '../connections/store/save.ts';
 import { AppError } from '../errors.ts';
-import { listDatasets } from './datasets.ts';
+import { listDatasets, listDatasetsOf } from './datasets.ts';
+import { acknowledge } from './retention/consumers.ts';
 import { destroyLeftovers } from './retention/destroy.ts';
 import { emptyDataset } from './write/delete.ts';
 
@@ -59,6 +61,118 @@ test('datasets are listed with exact counts and the cursors of their first and l
   const { firstCursor, lastCursor, ...empty } = account;
   assert.deepEqual([firstCursor, lastCursor, empty.lastModifiedAt], [undefined, undefined, null]);
   assert.deepEqual(empty.ignoreFields, ['a', 'b']);
+});
+
+test('the datasets of several connections are listed with their consumers, and none of another environment', async () => {
+  const [one, other, empty, deleted] = [
+    await bench.connect(),
+    await bench.connect(),
+    await bench.connect(),
+    await bench.connect(),
+  ];
+  const calls = datasetCalls(bench.db, one);
+  await calls.save(rows(1, 5));
+  await datasetCalls(bench.db, one, { variant: 'other' }).save(rows(1, 2));
+  await datasetCalls(bench.db, other).save(rows(1, 3));
+  await datasetCalls(bench.db, deleted).save(rows(1, 3));
+  for (const [name, position] of [
+    ['late', 2],
+    ['ready', 5],
+  ] as const)
+    await acknowledge(bench.db, {
+      connection: one.id,
+      model: 'Row',
+      variant: 'base',
+      name,
+      cursor: await calls.cursorOf(position),
+      by: 'service',
+      now: new Date(),
+    });
+  await destroyConnection(bench.db, { id: deleted.id, at: new Date() });
+  const [row] = await bench.db.query<{ environmentId: number }>(
+    'select environment_id as "environmentId" from connection where id = $1',
+    [one.id],
+  );
+  const { environmentId } = row!;
+  const connections = [other, one, empty, deleted].map(({ id }) => id);
+  const listed = await listDatasetsOf(bench.db, { environmentId, connections });
+  assert.deepEqual(
+    listed.map(({ connection, variant, records, consumers }) => [connection, variant, records, consumers]),
+    [
+      [
+        one.id,
+        'base',
+        5,
+        [
+          { name: 'late', behind: 3 },
+          { name: 'ready', behind: 0 },
+        ],
+      ],
+      [one.id, 'other', 2, []],
+      [other.id, 'base', 3, []],
+    ],
+  );
+  const [whole] = await listDatasets(bench.db, one.id);
+  const { connection: _connection, consumers: _consumers, ...counts } = listed[0]!;
+  assert.partialDeepStrictEqual(whole, counts);
+  assert.deepEqual(await listDatasetsOf(bench.db, { environmentId: environmentId + 1, connections }), []);
+});
+
+test('a page of ten connections of 10,000 costs what it shows', async () => {
+  const { db } = bench;
+  const { id } = await bench.connect();
+  await db.query(
+    `insert into connection (environment_id, integration_id, connection_id, data_key)
+     select environment_id, integration_id, 'many-' || n, gen_random_uuid()
+     from connection
+     cross join generate_series(1, 10000) as n
+     where id = $1`,
+    [id],
+  );
+  await db.query(`
+    insert into dataset (connection, model, variant, last_seq, records)
+    select id, 'Row', variant, 5, 5
+    from connection
+    cross join unnest(array['base', 'other']) as variant
+    where connection_id like 'many-%'`);
+  await db.query(`
+    insert into record (dataset_id, seq, first_seen_at, last_modified_at, size, hash, external_id)
+    select dataset.id, n, now(), now(), 1, '\\x00', 'r' || n
+    from dataset
+    join connection on connection.id = dataset.connection
+    cross join generate_series(1, 5) as n
+    where connection_id like 'many-%'`);
+  await db.query(`
+    insert into consumer (dataset_id, name, seq, acknowledged_at)
+    select dataset.id, 'reader', 5 - 2 * (dataset.id % 2), now()
+    from dataset
+    join connection on connection.id = dataset.connection
+    where connection_id like 'many-%'`);
+  await db.query('vacuum analyze connection, dataset, record, consumer');
+  const found = await db.query<{ id: number; environmentId: number }>(`
+    select id, environment_id as "environmentId"
+    from connection
+    where connection_id like 'many-%' and id % 900 = 0
+    limit 10`);
+  assert.equal(found.length, 10);
+  const recorder = recordStatements();
+  const connections = found.map(({ id }) => id);
+  const listed = await listDatasetsOf(db, { environmentId: found[0]!.environmentId, connections });
+  recorder.end();
+  assert.equal(listed.length, 20);
+  const statements = recorder.sent.filter(({ text }) => /\bfrom (connection|dataset|consumer)\b/.test(text));
+  assert.equal(statements.length, 3);
+  for (const { text, values, planning } of statements) {
+    const rows = await db.transaction(async (tx) => {
+      if (planning !== undefined) await tx.query(planning);
+      return tx.query<Record<string, string>>(`explain (analyze, buffers) ${text}`, [...values]);
+    });
+    const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+    const [, hit = '0'] = /shared hit=(\d+)/.exec(plan) ?? [];
+    const [, read = '0'] = /shared (?:hit=\d+ )?read=(\d+)/.exec(plan) ?? [];
+    const blocks = Number(hit) + Number(read);
+    assert.ok(blocks > 0 && blocks < 150, plan);
+  }
 });
 
 test('a setting that is not named stays as it is', async () => {

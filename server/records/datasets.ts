@@ -76,6 +76,66 @@ export async function listDatasets(db: Db, connection: number): Promise<DatasetV
   return rows.map(toView);
 }
 
+export type DatasetOfConnection = Pick<
+  DatasetView,
+  'model' | 'variant' | 'records' | 'pruned' | 'payloadBytes' | 'lastModifiedAt' | 'isTracking' | 'heldAt'
+> & {
+  connection: number;
+  /** By name; `behind` is the number of records that changed after the consumer's cursor. */
+  consumers: { name: string; behind: number }[];
+};
+
+/** Lists all datasets of these connections of the environment, by connection, model and variant. */
+export async function listDatasetsOf(
+  db: Db,
+  { environmentId, connections }: { environmentId: number; connections: readonly number[] },
+): Promise<DatasetOfConnection[]> {
+  const found = await db.query<{ id: number }>(
+    'select id from connection where environment_id = $1 and id = any($2) and deleted_at is null',
+    [environmentId, connections],
+  );
+  if (found.length === 0) return [];
+  return db.transaction(async (tx) => {
+    await planByIndexAlone(tx);
+    const datasets = await tx.query<Omit<DatasetOfConnection, 'consumers'> & { id: number }>(
+      `select
+         connection,
+         id,
+         model,
+         variant,
+         records,
+         pruned,
+         payload_bytes as "payloadBytes",
+         case
+           when isfinite(last_modified_at) then (last_modified_at at time zone 'UTC')::text
+         end as "lastModifiedAt",
+         tracked_from is not null as "isTracking",
+         held_at as "heldAt"
+       from dataset
+       where connection = any($1)
+       order by connection, model collate "C", variant collate "C"`,
+      [found.map(({ id }) => id)],
+    );
+    const consumers = await tx.query<{ datasetId: number; name: string; behind: number }>(
+      `select
+         dataset_id as "datasetId",
+         name,
+         (select count(*)
+          from record
+          where record.dataset_id = consumer.dataset_id and record.seq > consumer.seq) as behind
+       from consumer
+       where dataset_id = any($1)
+       order by name`,
+      [datasets.map(({ id }) => id)],
+    );
+    const byDataset = Map.groupBy(consumers, ({ datasetId }) => datasetId);
+    return datasets.map(({ id, ...dataset }) => ({
+      ...dataset,
+      consumers: (byDataset.get(id) ?? []).map(({ name, behind }) => ({ name, behind })),
+    }));
+  });
+}
+
 /** Settings that are undefined stay as they are. */
 export type DatasetSettings = {
   /** Names of fields that a save ignores in its comparison, unless the save names other fields. */

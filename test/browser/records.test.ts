@@ -303,4 +303,20 @@ describe('the records pages in a browser', { skip: skipBrowser }, () => {
     await row.getByRole('link', { name: 'Town' }).click();
     await page.waitForURL(/\/Town$/);
   });
+
+  test('a page of ten connections takes two calls', async () => {
+    for (let n = 0; n < 11; n += 1) await connect(dashboard.trellis, { integration: 'many' });
+    const asked: string[] = [];
+    page.on('request', (request) => {
+      const { pathname } = new URL(request.url());
+      if (/^\/(records|connections)(\/|$)/.test(pathname)) asked.push(pathname);
+    });
+    await open('');
+    await page.getByRole('link', { name: 'Older' }).waitFor();
+    await page.getByText('No records').filter({ visible: true }).first().waitFor();
+    assert.equal(await rows().count(), 10);
+    assert.deepEqual(asked.slice(0, 2), ['/connections', '/records/datasets/of-connections']);
+    // The page asks again every ten seconds.
+    assert.equal(new Set(asked).size, 2);
+  });
 });

@@ -18,6 +18,8 @@ export type Scenario = {
 };
 export type Fixture = {
   connectionId: string;
+  /** Its `id`. */
+  connectionRow: number;
   headers: Record<string, string>;
   cursor: string;
   operationId: string;

@@ -147,6 +147,13 @@ export const scenarios: Record<string, Scenario> = withEarlierNames({
     foreign: 400,
   },
   'GET /records/datasets': { request: ofConnection('/records/datasets'), right: 200, foreign: 400 },
+  'GET /records/datasets/of-connections': {
+    request: ({ connectionRow }) => ({
+      path: `/records/datasets/of-connections?connection_ids=${connectionRow}`,
+    }),
+    right: 200,
+    foreign: 200,
+  },
   'PATCH /records/datasets': {
     request: ofConnection('/records/datasets', () => ({ model: 'M', ignore_fields: ['fetched_at'] })),
     right: 200,
@@ -352,6 +359,8 @@ export const scenarios: Record<string, Scenario> = withEarlierNames({
 /** A connection with a record, and an integration that `dev` alone has: what the requests name. */
 export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const { connectionId, headers } = await connect(trellis);
+  const { body: listed } = await trellis.call('GET', `/connections?connectionId=${connectionId}`);
+  const [{ id: connectionRow }] = listed.connections as [{ id: number }];
   const devOnly = { provider: 'google-sheet', unique_key: 'dev-only' };
   await trellis.call('POST', '/integrations/quickstart', { body: devOnly });
   await trellis.call('POST', '/providers', { body: { name: 'own-dev-only', definition: ownDefinition } });
@@ -378,6 +387,7 @@ export async function prepareScenarios(trellis: TestTrellis): Promise<Fixture> {
   const ofFunctions = await prepareFunctions(trellis, { connectionId, headers });
   return {
     connectionId,
+    connectionRow,
     headers,
     cursor,
     operationId,

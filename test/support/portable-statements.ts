@@ -15,6 +15,9 @@ export const allowed: Record<string, string> = {
   'from dataset where connection = $1 and variant = $2 and tracking_id':
     'finds datasets by the names of their models',
   'from dataset where connection = $1 order by model': 'lists the datasets of a connection',
+  'from dataset where connection = any($1) order by connection, model':
+    'lists the datasets of a page of connections',
+  'behind from consumer where dataset_id = any($1)': 'lists the consumers of a page of connections',
   'from dataset cross join lateral ( select * from consumer': 'lists the consumers of a connection',
   'records from dataset where connection = any($1)': 'counts the records of the syncs of a page',
   'from dataset where connection = any($1) and held_count': 'lists the held deletions of the syncs of a page',

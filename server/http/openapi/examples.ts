@@ -258,6 +258,9 @@ const fieldsByName: Record<string, Field> = {
     'Only records whose last change is one of `added`, `updated`, `deleted`, separated by commas.',
     'added,updated',
   ),
+  connection_ids: described('The `id` of up to 50 connections, separated by commas.', '1,2'),
+  'datasets.connection': described('The `id` of the connection.', 1),
+  consumers: example([{ name: 'billing', behind: 0 }]),
   ids: described('Only these records; may be repeated, up to 100.', ['row-1'], 'row-1'),
   modified_after: described('Only records that changed at this time or later: ISO 8601.', time),
   unless_emptied: described(

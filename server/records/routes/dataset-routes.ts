@@ -5,7 +5,13 @@ import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { readCursor } from '../cursor.ts';
 import { type DatasetName, readDataset } from '../dataset.ts';
-import { type DatasetView, listDatasets, setDatasetSettings } from '../datasets.ts';
+import {
+  type DatasetOfConnection,
+  type DatasetView,
+  listDatasets,
+  listDatasetsOf,
+  setDatasetSettings,
+} from '../datasets.ts';
 import { removerOf } from '../retention/receipt.ts';
 import { rowBytes } from '../rows.ts';
 import {
@@ -34,6 +40,24 @@ const datasetWire = z.object({
 });
 nameSchemas({ Dataset: datasetWire });
 
+const datasetOfConnectionWire = datasetWire
+  .pick({
+    model: true,
+    variant: true,
+    records: true,
+    pruned: true,
+    payload_bytes: true,
+    last_modified_at: true,
+    delete_tracking: true,
+  })
+  .extend({
+    connection: z.number(),
+    consumers: z.array(z.object({ name: z.string(), behind: z.number() })),
+  });
+
+/** Connections of one page of the list of connections. */
+const maxConnections = 50;
+
 /** The datasets of a connection, their settings, and the estimate of a prune. */
 export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): void {
   app.get(
@@ -54,6 +78,39 @@ export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): v
     async (request) => {
       const { id } = await connectionOf(connections, request);
       return { datasets: (await listDatasets(db, id)).map(toWire) };
+    },
+  );
+
+  app.get(
+    '/records/datasets/of-connections',
+    {
+      config: { access: { by: 'key', scope: 'records:read' } },
+      schema: {
+        operationId: 'listDatasetsOfConnections',
+        list: { items: 'datasets', by: 'whole' },
+        summary: 'Datasets of several connections',
+        description:
+          'The datasets of these connections, with the consumers of each. Unknown connections are left out. `behind`: the ' +
+          'number of records after the cursor of the consumer.',
+        querystring: z.strictObject({
+          connection_ids: z
+            .string()
+            .regex(/^\d{1,15}(,\d{1,15})*$/, 'must be IDs of connections, with commas')
+            .transform((ids) => ids.split(',').map(Number))
+            .pipe(z.array(z.number()).max(maxConnections)),
+        }),
+        response: { 200: z.object({ datasets: z.array(datasetOfConnectionWire) }) },
+      },
+    },
+    async ({ caller: { environmentId }, query }) => {
+      const datasets = await listDatasetsOf(db, { environmentId, connections: query.connection_ids });
+      return {
+        datasets: datasets.map(({ connection, consumers, ...dataset }) => ({
+          connection,
+          ...countsToWire(dataset),
+          consumers,
+        })),
+      };
     },
   );
 
@@ -128,21 +185,27 @@ export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): v
 }
 
 function toWire(dataset: DatasetView): z.input<typeof datasetWire> {
+  return {
+    ...countsToWire(dataset),
+    deleted: dataset.deleted,
+    first_cursor: dataset.firstCursor ?? null,
+    last_cursor: dataset.lastCursor ?? null,
+    ignore_fields: dataset.ignoreFields,
+    keep_previous: dataset.keepPrevious,
+    mass_delete: { share: dataset.massDeleteShare, number: dataset.massDeleteNumber },
+  };
+}
+
+function countsToWire(dataset: Omit<DatasetOfConnection, 'connection' | 'consumers'>) {
   const { lastModifiedAt, isTracking, heldAt } = dataset;
   return {
     model: dataset.model,
     variant: dataset.variant,
     records: dataset.records,
-    deleted: dataset.deleted,
     pruned: dataset.pruned,
     payload_bytes: dataset.payloadBytes,
-    first_cursor: dataset.firstCursor ?? null,
-    last_cursor: dataset.lastCursor ?? null,
     last_modified_at: lastModifiedAt === null ? null : isoTime(lastModifiedAt),
-    ignore_fields: dataset.ignoreFields,
-    keep_previous: dataset.keepPrevious,
-    mass_delete: { share: dataset.massDeleteShare, number: dataset.massDeleteNumber },
-    delete_tracking: heldAt !== null ? 'held' : isTracking ? 'open' : null,
+    delete_tracking: heldAt !== null ? ('held' as const) : isTracking ? ('open' as const) : null,
   };
 }
 

@@ -1,5 +1,5 @@
 import { Stack, Text } from '@mantine/core';
-import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
+import { keepPreviousData, useQuery } from '@tanstack/react-query';
 import { useNavigate, useSearch } from '@tanstack/react-router';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { EmptyState } from '../../ui/EmptyState.tsx';
@@ -11,14 +11,13 @@ import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { counted, formatSize } from '../../ui/size.ts';
 import { accountName, endUserText } from '../connections/EndUser.tsx';
-import { type Connection, connectionsQuery, datasetsQuery } from '../connections/queries.ts';
+import type { Connection } from '../connections/queries.ts';
 import { AnchorLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { CursorPager, defined, hasNoEntries } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { DatasetLink } from './DatasetsTab.tsx';
-import { type Consumer, consumersQuery, type Dataset } from './queries.ts';
+import { type ListedDataset, recordsOverviewQuery } from './queries.ts';
 
-/** Few, because each connection is asked for its datasets. */
 const pageSize = 10;
 
 /** The datasets of all connections, newest connections first. */
@@ -27,7 +26,7 @@ export function RecordsPage() {
   const { search, cursor } = useSearch({ from: '/$environment/records' });
   const navigate = useNavigate({ from: '/$environment/records' });
   const connections = useQuery({
-    ...connectionsQuery(environment, { ...defined({ search, cursor }), limit: pageSize }),
+    ...recordsOverviewQuery(environment, { ...defined({ search, cursor }), limit: pageSize }),
     placeholderData: keepPreviousData,
     refetchInterval: 10_000,
   });
@@ -63,12 +62,12 @@ export function RecordsPage() {
         />
       )}
       <Loaded query={connections}>
-        {({ connections: found, next_cursor: next }) =>
+        {({ connections: found, datasets, next_cursor: next }) =>
           found.length === 0 && cursor === undefined ? (
             <Empty isFiltered={search !== undefined} />
           ) : (
             <Stack>
-              <Datasets connections={found} />
+              <Datasets connections={found} datasets={datasets} />
               <CursorPager
                 onFirst={
                   cursor === undefined
@@ -90,28 +89,23 @@ const maxShown = 5;
 /** A row for each dataset, and one for a connection without records. */
 type Listed = {
   connection: Connection;
-  dataset?: Dataset;
-  consumers: Consumer[];
+  dataset?: ListedDataset;
   /** How many datasets the connection has. */
   total: number;
   /** The first row of the connection, which names its account. */
   isFirst: boolean;
 };
 
-function Datasets({ connections }: { connections: Connection[] }) {
-  const environment = useEnvironment();
-  const datasets = useQueries({ queries: connections.map((one) => datasetsQuery(environment, atOf(one))) });
-  const consumers = useQueries({ queries: connections.map((one) => consumersQuery(environment, atOf(one))) });
-  const waiting = datasets.find(({ data }) => data === undefined);
-  if (waiting !== undefined) return <Loaded query={waiting}>{() => null}</Loaded>;
+function Datasets({ connections, datasets }: { connections: Connection[]; datasets: ListedDataset[] }) {
+  const byConnection = Map.groupBy(datasets, ({ connection }) => connection);
   return (
     <ListTable
-      rows={connections.flatMap((connection, index): Listed[] => {
-        const all = datasets[index]?.data ?? [];
+      rows={connections.flatMap((connection): Listed[] => {
+        const all = byConnection.get(connection.id) ?? [];
         const shown = all
           .toSorted((a, b) => Date.parse(b.last_modified_at ?? '0') - Date.parse(a.last_modified_at ?? '0'))
           .slice(0, maxShown);
-        const of = { connection, total: all.length, consumers: consumers[index]?.data ?? [], isFirst: true };
+        const of = { connection, total: all.length, isFirst: true };
         return shown.length === 0
           ? [of]
           : shown.map((dataset, row) => ({ ...of, dataset, isFirst: row === 0 }));
@@ -159,9 +153,8 @@ function Datasets({ connections }: { connections: Connection[] }) {
           title: 'Consumers',
           visibleFrom: 'md',
           className: 'wrap',
-          cell: ({ dataset, consumers: all }) =>
-            all
-              .filter(({ model, variant }) => model === dataset?.model && variant === dataset.variant)
+          cell: ({ dataset }) =>
+            dataset?.consumers
               .map(
                 ({ name, behind }) =>
                   `${name}: ${behind === 0 ? 'up to date' : `${behind.toLocaleString()} behind`}`,

@@ -42,6 +42,27 @@ const headersOf = ({ integration, id }: At) => ({ 'connection-id': id, 'integrat
 /** The prefix of the query keys that a change of records makes stale. */
 const keyOf = (environment: string, { integration, id }: At) => [environment, 'records', integration, id];
 
+export type ListedDataset = Answer<'GET /records/datasets/of-connections'>['datasets'][number];
+
+/** A page of connections, and all datasets of these connections. */
+export const recordsOverviewQuery = (environment: string, query: Query<'GET /connections'>) =>
+  queryOptions({
+    queryKey: [environment, 'records', 'overview', query],
+    queryFn: async ({ signal }) => {
+      const page = await call('GET /connections', { environment, signal, query });
+      const connection_ids = page.connections.map(({ id }) => id).join();
+      const { datasets } =
+        connection_ids === ''
+          ? { datasets: [] }
+          : await call('GET /records/datasets/of-connections', {
+              environment,
+              signal,
+              query: { connection_ids },
+            });
+      return { ...page, datasets };
+    },
+  });
+
 /** A page of a dataset, after a cursor. */
 export const recordsQuery = (
   environment: string,
