@@ -119,26 +119,6 @@ describe('connecting in a browser', { skip: skipBrowser }, () => {
     await page.close();
   });
 
-  test('a connect link leads through the provider to a page that names the account and closes', async () => {
-    const { connect_link: link } = await newSession();
-    const application = await browser.newPage();
-    const [page] = await Promise.all([
-      application.waitForEvent('popup'),
-      application.evaluate(`void open(${JSON.stringify(link)})`),
-    ]);
-    const before = (await connections()).length;
-    const [popup] = await Promise.all([
-      page.waitForEvent('popup'),
-      page.getByRole('button', { name: /^Continue to Google/ }).click(),
-    ]);
-    await consent(popup);
-    await page.getByRole('heading', { name: 'Google Sheets is connected' }).waitFor();
-    await page.getByText('ada@example.com').waitFor();
-    assert.equal((await connections()).length, before + 1);
-    await Promise.all([page.waitForEvent('close'), page.getByRole('button', { name: 'Close' }).click()]);
-    await application.close();
-  });
-
   test('two tabs of one browser do not take each other for done or failed', async () => {
     const context = await browser.newContext();
     const begin = async () => {

@@ -4,6 +4,7 @@ import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
 import { type Choice, type Choices, Fault, type Session, submitForm } from './queries.ts';
 import { type TextKey, type Translate, useLanguage, useTranslate } from './texts.ts';
+import { useHeading } from './use-heading.ts';
 import { Hints } from './Waiting.tsx';
 
 /** One integration: the end user, the requested permissions, and the button that starts. */
@@ -26,6 +27,7 @@ export function Begin({
   onOther: (() => void) | undefined;
 }) {
   const t = useTranslate();
+  const heading = useHeading();
   const [form, setForm] = useState<Form>({ values: {}, wrong: {}, refusal: undefined });
   const [isSending, setSending] = useState(false);
   const { display_name: name, provider_display_name: provider, account } = choice;
@@ -53,7 +55,7 @@ export function Begin({
     <section>
       <div className="head">
         <ChoiceLogo choice={choice} />
-        <h1>
+        <h1 ref={heading} tabIndex={-1}>
           {t(choices.reconnect ? 'reconnectTitle' : 'connectTitle', { name })} {choice.test && <TestBadge />}
         </h1>
       </div>

@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { IconChevronRight, IconSearch } from '../ui/icons.tsx';
 import type { Choice, Choices } from './queries.ts';
 import { useTranslate } from './texts.ts';
+import { useHeading } from './use-heading.ts';
 
 /** A list up to this length has no search field. */
 const fewChoices = 6;
@@ -11,6 +12,7 @@ const atOnce = 100;
 
 export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: (key: string) => void }) {
   const t = useTranslate();
+  const heading = useHeading();
   const [search, setSearch] = useState('');
   const [max, setMost] = useState(atOnce);
   const wanted = search.trim().toLowerCase();
@@ -21,7 +23,9 @@ export function ChoiceList({ choices, onChoose }: { choices: Choices; onChoose: 
   );
   return (
     <section>
-      <h1>{t('chooseTitle')}</h1>
+      <h1 ref={heading} tabIndex={-1}>
+        {t('chooseTitle')}
+      </h1>
       <Audience choices={choices} />
       {choices.choices.length > fewChoices && (
         <TextInput

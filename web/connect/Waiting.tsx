@@ -1,6 +1,7 @@
 import { Button, Loader } from '@mantine/core';
 import type { AuthorizationFlow } from './authorization-flow.ts';
 import { useTranslate } from './texts.ts';
+import { useHeading } from './use-heading.ts';
 
 /** Shown while the user is at the provider. If the session has expired meanwhile, no new flow can start. */
 export function Waiting({
@@ -18,11 +19,14 @@ export function Waiting({
   onBack?: () => void;
 }) {
   const t = useTranslate();
+  const heading = useHeading();
   return (
     <section className="notice">
       <div role="status" className="notice">
         {is === 'away' ? <Loader size={40} aria-hidden /> : <span className="mark warning">!</span>}
-        <h1>{t(`${titles[is]}Title`)}</h1>
+        <h1 ref={heading} tabIndex={-1}>
+          {t(`${titles[is]}Title`)}
+        </h1>
         <p className="soft">{onAgain ? t(`${titles[is]}Text`, { provider }) : t('lateText')}</p>
       </div>
       {is === 'blocked' ? (

@@ -114,7 +114,9 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
     ...newestConnectionQuery(environment, begun),
     refetchInterval: ({ state }) => (isNew(state.data?.id, begun.before) ? false : 1_500),
   });
-  if (newest && isNew(newest.id, begun.before)) {
+  const isConnected = newest !== undefined && newest !== null && isNew(newest.id, begun.before);
+  const main = useMainButton(isConnected ? 'done' : 'waiting');
+  if (isConnected) {
     return (
       <Stack>
         <ConnectedNotice title="Connected" missing={newest.health.missing_scopes}>
@@ -127,7 +129,7 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
           >
             Open the connection
           </ButtonLink>
-          <Button onClick={onDone} data-autofocus>
+          <Button onClick={onDone} ref={main}>
             Done
           </Button>
         </Group>
@@ -155,6 +157,7 @@ function Waiting({ begun, onDone }: { begun: Begun; onDone: () => void }) {
           target="_blank"
           rel="noopener"
           leftSection={<IconExternalLink size={16} />}
+          ref={main}
         >
           Open
         </Button>
@@ -187,6 +190,14 @@ function ConnectedNotice({
       {children}
     </Alert>
   );
+}
+
+/** The main button of each phase of a dialog. It receives the focus, because it replaces the button that had it. */
+function useMainButton(phase: string) {
+  const main = useRef<HTMLButtonElement & HTMLAnchorElement>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: each phase has a main button of its own
+  useEffect(() => main.current?.focus(), [phase]);
+  return main;
 }
 
 /** A link to copy, or to send by e-mail. */
@@ -268,10 +279,7 @@ function ReconnectProgress({
   }, [missingCount, environment, queries]);
   const isOver = progress !== undefined && isLinkOver(progress, nowMs);
   const phase = missing !== undefined ? 'done' : isOver ? 'ended' : 'waiting';
-  // The link arrives after the dialog opened, and an element that replaces a focused button takes its focus.
-  const main = useRef<HTMLButtonElement & HTMLAnchorElement>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: each phase has a main button of its own
-  useEffect(() => main.current?.focus(), [phase]);
+  const main = useMainButton(phase);
   const unanswered = isError && (
     <Alert color="yellow" icon={<IconAlertTriangle size={18} />} role="alert">
       The service does not respond. This page tries again.

@@ -9,6 +9,7 @@ import { IconRefresh } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { useFocusIfLost } from '../../ui/use-focus-if-lost.ts';
 import { sentence } from '../../ui/words.ts';
 import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
@@ -54,6 +55,7 @@ export function ConnectionPage() {
     refetchInterval: isBeingDeleted ? false : 5_000,
   });
   const { data: connection } = query;
+  const body = useFocusIfLost<HTMLDivElement>(connection?.health.state);
   return (
     <Page
       title={connection === undefined ? at.id : accountName(connection)}
@@ -87,7 +89,7 @@ export function ConnectionPage() {
     >
       <Loaded query={query} loading={<LoadingTabs />}>
         {(loaded) => (
-          <Stack gap="lg">
+          <Stack gap="lg" ref={body} tabIndex={-1} className="unmarked">
             <HealthAlerts at={at} connection={loaded} />
             <PageTabs
               open={tab}

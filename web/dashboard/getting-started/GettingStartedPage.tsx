@@ -20,6 +20,7 @@ import { IconAlertTriangle, IconCheck } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useNow } from '../../ui/time.ts';
+import { useFocusIfLost } from '../../ui/use-focus-if-lost.ts';
 import { failureText } from '../connections/failure-text.ts';
 import { openTab } from '../connections/open-tab.ts';
 import {
@@ -184,8 +185,9 @@ function Steps({ progress }: { progress: Progress }) {
   const steps = stepsOf(progress).map((step, index) => ({ ...step, ...texts[index]! }));
   const doneCount = steps.filter(({ isDone }) => isDone).length;
   const current = steps.findIndex(({ isDone }) => !isDone);
+  const list = useFocusIfLost<HTMLDivElement>(doneCount);
   return (
-    <Stack gap="sm" maw={820}>
+    <Stack gap="sm" maw={820} ref={list} tabIndex={-1} className="unmarked">
       <Group gap="sm">
         <Bar value={(doneCount / steps.length) * 100} flex={1} aria-label="Steps done" />
         <Dimmed role="status">

@@ -10,6 +10,7 @@ import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconEyeOff, IconPlayerPlay, IconPlugConnected, IconSend } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
+import { useFocusIfLost } from '../../ui/use-focus-if-lost.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { type Connection, connectionQuery, connectionsQuery } from '../connections/queries.ts';
 import { ButtonLink, GuideLink } from '../links.tsx';
@@ -105,10 +106,10 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
   };
 
   // On a narrow page, the response is below the form.
-  const outcome = useRef<HTMLDivElement>(null);
+  const outcome = useFocusIfLost<HTMLDivElement>(state.is);
   useEffect(() => {
     if (state.is !== 'idle') outcome.current?.scrollIntoView({ block: 'nearest' });
-  }, [state.is]);
+  }, [state.is, outcome]);
 
   return (
     <Grid gap="lg">
@@ -150,7 +151,13 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
           </Stack>
         </Card>
       </Grid.Col>
-      <Grid.Col span={{ base: 12, lg: 7 }} ref={outcome} style={{ scrollMarginTop: 72 }}>
+      <Grid.Col
+        span={{ base: 12, lg: 7 }}
+        ref={outcome}
+        tabIndex={-1}
+        className="unmarked"
+        style={{ scrollMarginTop: 72 }}
+      >
         <Outcome state={state} onRetry={send} />
       </Grid.Col>
     </Grid>
