@@ -1,7 +1,8 @@
 import { Button, type ButtonProps, Group, Modal, type ModalProps, Stack } from '@mantine/core';
-import { type FormEvent, type ReactNode, useEffect } from 'react';
+import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
 import { FaultNotice } from './FaultNotice.tsx';
 import { focusInvalid } from './focus-invalid.ts';
+import { useUnsaved } from './unsaved.ts';
 
 type End = {
   /** The text of the button that acts. */
@@ -64,20 +65,34 @@ function markFirstField(body: HTMLElement | null): void {
     ?.setAttribute('data-autofocus', 'true');
 }
 
-/** A dialog with a form: its fields, and the buttons that close and submit it. A field with an error gets the focus. */
+/**
+ * A dialog with a form: its fields, and the buttons that close and submit it. A field with an error gets the focus. While
+ * `isDirty`, the user is asked before the dialog closes. Then the focus returns to the element that had it before.
+ */
 export function FormDialog({
   title,
   size = 'md',
+  isDirty,
   onSubmit,
   children,
   ...end
 }: End & {
   title: string;
   size?: NonNullable<ModalProps['size']>;
+  isDirty: boolean;
   onSubmit: (event?: FormEvent<HTMLFormElement>) => void;
   children: ReactNode;
 }) {
-  const { error } = end.attempt;
+  const { error, isPending } = end.attempt;
+  const leave = useUnsaved(isDirty && !isPending);
+  const onClose = () => leave(end.onClose);
+  const [opener] = useState(() => document.activeElement);
+  useEffect(
+    () => () => {
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus({ preventScroll: true });
+    },
+    [opener],
+  );
   useEffect(() => {
     if (error) focusInvalid();
   }, [error]);
@@ -86,11 +101,11 @@ export function FormDialog({
     focusInvalid();
   };
   return (
-    <Dialog opened onClose={end.onClose} size={size} title={title}>
+    <Dialog opened onClose={onClose} size={size} title={title}>
       <form onSubmit={submit}>
         <Stack>
           {children}
-          <DialogEnd {...end} />
+          <DialogEnd {...end} onClose={onClose} />
         </Stack>
       </form>
     </Dialog>

@@ -1,20 +1,22 @@
 import { Button, Group } from '@mantine/core';
 import { Dimmed } from './Dimmed.tsx';
+import { useUnsaved } from './unsaved.ts';
 
-/** The buttons of a form, enabled after a change; without permission, a text. */
+/** The buttons of a form, enabled after a change, which is not lost unasked; without permission, a text. */
 export function SaveBar({
   isDirty,
   isSaving,
   onUndo,
-  isAllowed,
+  isAllowed = true,
   otherwise,
 }: {
   isDirty: boolean;
   isSaving: boolean;
   onUndo: () => void;
-  isAllowed: boolean;
-  otherwise: string;
+  isAllowed?: boolean;
+  otherwise?: string;
 }) {
+  useUnsaved(isDirty && !isSaving);
   if (!isAllowed) {
     return <Dimmed>{otherwise}</Dimmed>;
   }

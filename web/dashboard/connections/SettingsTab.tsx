@@ -26,6 +26,7 @@ import { IconPlus, IconTrash } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { LoadingRows } from '../../ui/Loading.tsx';
 import { counted } from '../../ui/size.ts';
+import { useUnsaved } from '../../ui/unsaved.ts';
 import type { Dataset } from '../records/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -117,6 +118,9 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
     },
     { stale: [[environment, 'connection']], after: (isSaved) => isSaved && onDone() },
   );
+  const leave = useUnsaved(
+    !save.isPending && typedIn(form.values.rows) !== typedIn(form.getInitialValues().rows),
+  );
   return (
     <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
       <Stack gap="xs">
@@ -157,7 +161,7 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
             Add a tag
           </Button>
           <Group gap="xs">
-            <Button variant="default" size="sm" onClick={onDone}>
+            <Button variant="default" size="sm" onClick={() => leave(onDone)}>
               Cancel
             </Button>
             <Button type="submit" size="sm" loading={save.isPending}>
@@ -168,6 +172,11 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
       </Stack>
     </form>
   );
+}
+
+/** The tags of the rows as a text; a row without a name or a value has none. */
+function typedIn(rows: { name: string; value: string }[]): string {
+  return JSON.stringify(rows.flatMap(({ name, value }) => (name + value === '' ? [] : [[name, value]])));
 }
 
 /** The metadata of a connection, edited as a whole. */
@@ -214,7 +223,8 @@ function MetadataEditor({
   onDone: () => void;
 }) {
   const environment = useEnvironment();
-  const [draft, setDraft] = useState(JSON.stringify(metadata, null, 2));
+  const [opened] = useState(JSON.stringify(metadata, null, 2));
+  const [draft, setDraft] = useState(opened);
   const read = useFresh(at);
   const { isChanged, isUnseen } = useChangedMeanwhile(metadata, async () => (await read()).metadata);
   const save = useChange(
@@ -226,6 +236,7 @@ function MetadataEditor({
     { stale: [[environment, 'connection']], after: (isSaved) => isSaved && onDone() },
   );
   const parsed = objectOf(draft);
+  const leave = useUnsaved(draft !== opened && !save.isPending);
   return (
     <Stack gap="sm">
       <JsonInput
@@ -240,7 +251,7 @@ function MetadataEditor({
       {save.isError && <FaultNotice error={save.error} />}
       {isChanged && !save.isPending && <ChangedMeanwhile subject="metadata" onDiscard={onDone} />}
       <Group justify="flex-end" gap="xs">
-        <Button variant="default" size="sm" onClick={onDone}>
+        <Button variant="default" size="sm" onClick={() => leave(onDone)}>
           Cancel
         </Button>
         <Button

@@ -407,6 +407,7 @@ function EndpointDialog({
       act={endpoint === undefined ? 'Add endpoint' : 'Save'}
       attempt={urlError ? { ...save, isError: false } : save}
       button={{ disabled: hasNoMail }}
+      isDirty={form.isDirty()}
       onClose={onClose}
       onSubmit={form.onSubmit((given) => save.mutate(given))}
     >

@@ -377,6 +377,7 @@ function CreateDialog({
       size={isTest ? 'md' : 'lg'}
       act="Add"
       attempt={{ ...create, isError: create.isError && Object.keys(clientErrors(create.error)).length === 0 }}
+      isDirty={form.isDirty()}
       onClose={onClose}
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >

@@ -36,6 +36,7 @@ export function NewDefinitionDialog({ onClose }: { onClose: (name?: string) => v
       size="xl"
       act="Add"
       attempt={{ ...create, isError: create.isError && linesOf(create.error).length === 0 }}
+      isDirty={form.isDirty()}
       onClose={() => onClose()}
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >
@@ -99,6 +100,7 @@ function EditDialog({ name, text, onClose }: { name: string; text: string; onClo
         size="xl"
         act="Save"
         attempt={{ ...replace, isError: replace.isError && linesOf(replace.error).length === 0 }}
+        isDirty={form.isDirty()}
         onClose={onClose}
         onSubmit={form.onSubmit((values) => replace.mutate(values))}
       >

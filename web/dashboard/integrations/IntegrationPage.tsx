@@ -32,6 +32,7 @@ import { Logo } from '../../ui/Logo.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { upTo } from '../../ui/size.ts';
+import { useUnsaved } from '../../ui/unsaved.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { postCall } from '../call-code.ts';
 import { ConnectDialog } from '../connections/ConnectDialog.tsx';
@@ -244,6 +245,7 @@ function EditorForm({
   });
   const isChanged = newest.updated_at !== integration.updated_at && !save.isPending;
   const isUntouched = !form.isDirty();
+  useUnsaved(!isUntouched && !save.isPending);
   useEffect(() => {
     if (isChanged && isUntouched) onShow(newest);
   }, [isChanged, isUntouched, newest, onShow]);

@@ -29,6 +29,7 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { SaveBar } from '../../ui/SaveBar.tsx';
 import { formatSize } from '../../ui/size.ts';
 import { useNow } from '../../ui/time.ts';
 import { CodeButton } from '../CodeButton.tsx';
@@ -332,16 +333,7 @@ export function SettingsTab({
           </Stack>
         </Card>
         {save.isError && <FaultNotice error={save.error} />}
-        {mayWrite && (
-          <Group justify="flex-end">
-            <Button variant="default" disabled={!form.isDirty()} onClick={() => form.reset()}>
-              Undo
-            </Button>
-            <Button type="submit" disabled={!form.isDirty()} loading={save.isPending}>
-              Save
-            </Button>
-          </Group>
-        )}
+        {mayWrite && <SaveBar isDirty={form.isDirty()} isSaving={save.isPending} onUndo={form.reset} />}
       </Stack>
     </form>
   );

@@ -227,6 +227,7 @@ function PolicyDialog({
       act="Set the policy"
       attempt={save}
       button={{ color: 'red', disabled: doesNothing || place === null }}
+      isDirty={form.isDirty()}
       onClose={onClose}
       onSubmit={form.onSubmit(() => save.mutate())}
     >

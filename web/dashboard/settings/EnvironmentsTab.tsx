@@ -153,6 +153,7 @@ function EnvironmentDialog({
       title={former === undefined ? 'Create an environment' : `Rename ${former}`}
       act={former === undefined ? 'Create environment' : 'Rename environment'}
       attempt={save}
+      isDirty={form.isDirty()}
       onClose={onClose}
       onSubmit={form.onSubmit((values) => save.mutate(values))}
     >

@@ -160,6 +160,7 @@ function VariableDialog({
       title={name === undefined ? 'Add a variable' : `Set ${name}`}
       act="Save"
       attempt={mutation}
+      isDirty={form.isDirty()}
       onClose={close}
       onSubmit={form.onSubmit((given) => mutation.mutate(given, { onSuccess: close }))}
     >

@@ -48,6 +48,7 @@ import { NoSuchEnvironmentPage } from './NoSuchPage.tsx';
 import { pages } from './pages.ts';
 import { commandKey, useShortcuts, useSingleKeys } from './shortcuts.ts';
 import { useSignOut } from './sign-out.ts';
+import { UnsavedGuard } from './UnsavedGuard.tsx';
 
 // Loaded when they are first opened.
 const Commands = lazy(async () => ({ default: (await import('./Commands.tsx')).Commands }));
@@ -138,7 +139,9 @@ function Frame() {
       {isNavigating && <div className="navigating" />}
       <LostConnection />
       <AppShell.Main id="main" ref={main} tabIndex={-1}>
-        <Outlet />
+        <UnsavedGuard>
+          <Outlet />
+        </UnsavedGuard>
       </AppShell.Main>
       <Suspense>
         {searches > 0 && <Commands calls={searches} onShortcuts={list} />}

@@ -1,0 +1,154 @@
+// Slow: it drives Chromium.
+
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { Page } from 'playwright-core';
+import { skipBrowser } from '../support/browser.ts';
+import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { connect } from '../support/trellis.ts';
+
+/** A form with input that is not saved asks before it is closed, and before its page or the tab is left. */
+describe('unsaved input in a browser', { skip: skipBrowser }, () => {
+  let dashboard: TestDashboard;
+  let page: Page;
+  let connectionId: string;
+
+  before(async () => {
+    dashboard = await openDashboard();
+    ({ connectionId } = await connect(dashboard.trellis));
+    const made = await dashboard.trellis.call('POST', '/providers', {
+      body: { name: 'own-crm', definition: 'extends: private-api-key\ndisplay_name: Our CRM\n' },
+    });
+    assert.equal(made.status, 200, made.text);
+    ({ page } = await dashboard.openAs('owner'));
+  });
+  after(() => dashboard?.close());
+  const open = async (path: string) => void (await page.goto(`${dashboard.trellis.baseUrl}/app/dev${path}`));
+  const press = (name: string) => page.getByRole('button', { name, exact: true }).click();
+  const question = () => page.getByRole('dialog', { name: 'Discard unsaved changes?' });
+  const focused = (name: string, role: 'button' | 'textbox' | 'link' = 'button') =>
+    page.getByRole(role, { name, exact: true }).and(page.locator(':focus')).waitFor();
+
+  const isNotAsked = async () => assert.equal(await question().count(), 0);
+
+  const dialogs = [
+    ['an endpoint', '/events?tab=endpoints', 'Add an endpoint', 'Description'],
+    ['an environment', '/settings?tab=environments', 'Create an environment', 'Name'],
+    ['a variable', '/settings?tab=variables', 'Add a variable', 'Value'],
+    ['a provider', '/integrations/new?define=own-crm', undefined, 'Definition'],
+    ['a new integration', '/integrations/new?provider=private-api-key', undefined, 'Integration ID'],
+  ] as const;
+  for (const [what, path, opener, field] of dialogs) {
+    test(`the dialog of ${what} asks only after something was typed`, async () => {
+      await open(path);
+      const dialog = () => page.getByRole('dialog').filter({ hasNot: page.getByText('not saved') });
+      const input = () => dialog().getByRole('textbox', { name: field, exact: true });
+      if (opener !== undefined) {
+        await press(opener);
+        await input().waitFor();
+        await page.keyboard.press('Escape');
+        await dialog().waitFor({ state: 'detached' });
+        await focused(opener);
+        await press(opener);
+      }
+      const before = await input().inputValue();
+      await input().focus();
+      await page.keyboard.press('End');
+      await page.keyboard.type('typed');
+      await page.keyboard.press('Escape');
+      await focused('Keep editing');
+      if (what === 'an endpoint') await picture(page, 'unsaved-dialog');
+      // Escape keeps the input, and the focus returns to the field.
+      await page.keyboard.press('Escape');
+      await question().waitFor({ state: 'detached' });
+      await focused(field, 'textbox');
+      assert.notEqual(await input().inputValue(), before);
+      await dialog().getByRole('button', { name: 'Cancel' }).click();
+      await focused('Keep editing');
+      await page.keyboard.press('Tab');
+      await focused('Discard changes');
+      await page.keyboard.press('Enter');
+      await question().waitFor({ state: 'detached' });
+      await dialog().waitFor({ state: 'detached' });
+      if (opener !== undefined) await focused(opener);
+    });
+  }
+
+  test('input that is typed and removed again is closed without a question', async () => {
+    await open('/settings?tab=environments');
+    await press('Create an environment');
+    await page.getByRole('textbox', { name: 'Name' }).fill('staging');
+    await page.getByRole('textbox', { name: 'Name' }).fill('');
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await isNotAsked();
+  });
+
+  test('a saved dialog closes without a question', async () => {
+    await press('Create an environment');
+    await page.getByRole('textbox', { name: 'Name' }).fill('staging');
+    await page.keyboard.press('Enter');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('cell', { name: 'staging', exact: true }).waitFor();
+    await isNotAsked();
+  });
+
+  const forms = [
+    ['an integration', '/integrations/of/google-sheet?tab=settings', undefined, 'Display name'],
+    ['the brand', '/settings?tab=connect-page', undefined, 'Name of your application'],
+    ['the addresses of official clients', '/events?tab=addresses', undefined, 'webhook_url'],
+    ['the tags of a connection', 'settings of the connection', 'Edit tags', 'Name of tag 1'],
+    ['the metadata of a connection', 'settings of the connection', 'Edit', 'Metadata as JSON'],
+  ] as const;
+  for (const [what, path, opener, field] of forms) {
+    test(`${what} is left only after a question`, async () => {
+      await open(path.startsWith('/') ? path : `/connections/google-sheet/${connectionId}?tab=settings`);
+      if (opener !== undefined) await press(opener);
+      const input = page.getByRole('textbox', { name: field, exact: true });
+      await input.waitFor();
+      const link = page.getByRole('link', { name: 'Home', exact: true });
+      await input.focus();
+      await page.keyboard.press('End');
+      await page.keyboard.type(' ');
+      await page.keyboard.type('typed');
+      const { href } = new URL(page.url());
+      await link.focus();
+      await page.keyboard.press('Enter');
+      await focused('Keep editing');
+      if (what === 'an integration') await picture(page, 'unsaved-page');
+      await page.keyboard.press('Enter');
+      await question().waitFor({ state: 'detached' });
+      assert.equal(page.url(), href);
+      await focused('Home', 'link');
+      assert.match(await input.inputValue(), /typed/);
+      // The tab is not closed or reloaded unasked either.
+      const asked = page.waitForEvent('dialog');
+      await page.evaluate('void setTimeout(() => location.reload())');
+      const dialog = await asked;
+      assert.equal(dialog.type(), 'beforeunload');
+      await dialog.dismiss();
+      assert.match(await input.inputValue(), /typed/);
+      await link.click();
+      await page.getByRole('button', { name: 'Discard changes' }).click();
+      await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+      await question().waitFor({ state: 'detached' });
+    });
+  }
+
+  test('the Back button asks, and a page that is saved is left without a question', async () => {
+    await open('/integrations');
+    await page.locator('main .fill-link').first().click();
+    await page.getByRole('tab', { name: 'Settings' }).click();
+    const name = page.getByRole('textbox', { name: 'Display name', exact: true });
+    await name.fill('Our sheets');
+    await page.goBack();
+    await focused('Keep editing');
+    await press('Keep editing');
+    await question().waitFor({ state: 'detached' });
+    await press('Save');
+    await page.getByText('Saved. The secret is stored encrypted.').waitFor();
+    await page.goBack();
+    await page.getByRole('tab', { name: 'Overview', selected: true }).waitFor();
+    await isNotAsked();
+  });
+});

@@ -1,0 +1,68 @@
+import { Stack, Text } from '@mantine/core';
+import { useBlocker } from '@tanstack/react-router';
+import { type ReactNode, useCallback, useMemo, useState } from 'react';
+import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
+import { UnsavedContext } from '../../ui/unsaved.ts';
+
+type Place = { pathname: string; search: object };
+const isSamePage = (one: Place, other: Place) =>
+  one.pathname === other.pathname && JSON.stringify(one.search) === JSON.stringify(other.search);
+
+/** Asks before unsaved input of the forms in it is lost: when a form is closed, the page is left, or the tab is closed. */
+export function UnsavedGuard({ children }: { children: ReactNode }) {
+  const [forms] = useState(() => new Set<string>());
+  const [closing, setClosing] = useState<{ form: string; close: () => void }>();
+  const isUnsaved = useCallback(() => forms.size > 0, [forms]);
+  const blocker = useBlocker({
+    shouldBlockFn: useCallback(
+      ({ current, next }: { current: Place; next: Place }) => isUnsaved() && !isSamePage(current, next),
+      [isUnsaved],
+    ),
+    enableBeforeUnload: isUnsaved,
+    withResolver: true,
+  });
+  const { proceed, reset } = blocker;
+  const isAsking = closing !== undefined || blocker.status === 'blocked';
+  const keepEditing = useCallback(() => {
+    // Escape reaches the dialog of the form next, which must not ask once more.
+    setTimeout(() => {
+      setClosing(undefined);
+      reset?.();
+    });
+  }, [reset]);
+  const discard = () => {
+    setClosing(undefined);
+    proceed?.();
+    if (closing === undefined) return;
+    // To close a form may change the address of the page.
+    forms.delete(closing.form);
+    closing.close();
+  };
+  const value = useMemo(
+    () => ({
+      forms,
+      isAsking,
+      ask: (form: string, close: () => void) => setClosing({ form, close }),
+      keepEditing,
+    }),
+    [forms, isAsking, keepEditing],
+  );
+  return (
+    <UnsavedContext value={value}>
+      {children}
+      <Dialog opened={isAsking} onClose={keepEditing} title="Discard unsaved changes?" zIndex={250}>
+        <Stack>
+          <Text size="sm">You have entered values that are not saved.</Text>
+          <DialogEnd
+            act="Discard changes"
+            cancel="Keep editing"
+            attempt={{ isPending: false, isError: false, error: undefined }}
+            button={{ color: 'red' }}
+            onClose={keepEditing}
+            onAct={discard}
+          />
+        </Stack>
+      </Dialog>
+    </UnsavedContext>
+  );
+}
