@@ -17,6 +17,7 @@ import { datasetCalls, openRecordBench, rows } from '../../../test/support/recor
 import { migrate } from '../../db/migrate.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
+import { databaseChecks } from '../doctor/database.ts';
 import { type ClusterState, checkCluster, requireSoundCluster } from './checks.ts';
 import { distributedTables, isDistributed } from './distribute.ts';
 import { readClusterStatus } from './status.ts';
@@ -134,6 +135,7 @@ test('a filled database is distributed whole, also after a kill at each step', {
     assert.equal(left?.bytes, 0);
     const { code, stdout } = await runCommand(['cluster', 'distribute'], { DATABASE_URL: urlOf(target) });
     assert.deepEqual([code, stdout], [0, 'The records were distributed already.\n']);
+    for (const check of databaseChecks(db, { isEmbedded: false, processes: 1 })) await check.run();
     const { workers } = await readClusterStatus(db);
     assert.deepEqual(
       workers.map(({ groups, isReachable, inDoubt }) => [groups, isReachable, inDoubt]),
