@@ -128,7 +128,11 @@ export function apiBase(connection: Connection): string {
 }
 
 function filledBase(template: string | null, connection: Connection): string {
-  if (template === null) throw new AppError('unsupported_provider');
+  if (template === null) {
+    const message =
+      'The provider has no HTTP API. Read the credentials with GET /connections/{id}, and connect with them.';
+    throw new AppError('unsupported_provider', message);
+  }
   const { definition } = connection;
   const filled = fillAddress(template, {
     values: allValues(connection),

@@ -355,4 +355,24 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     );
     assert.ok(status >= 400);
   });
+
+  test('the code of a connection to a database reads its credentials', async () => {
+    const { call } = dashboard.trellis;
+    const body = { provider: 'postgres', unique_key: 'warehouse' };
+    assert.equal((await call('POST', '/integrations', { body })).status, 200);
+    const imported = await call('POST', '/connections', {
+      body: {
+        provider_config_key: 'warehouse',
+        connection_id: 'db',
+        credentials: { type: 'BASIC', username: 'ada', password: 'password-of-the-database' },
+        connection_config: { host: 'db.example.com', port: '5433', database: 'sales' },
+      },
+    });
+    assert.equal(imported.status, 201, imported.text);
+    await open('/connections/warehouse/db');
+    await page.getByRole('button', { name: 'Code', exact: true }).click();
+    await page.getByText('Read the credentials').waitFor();
+    await page.getByText('/connections/db?integration_id=warehouse').first().waitFor();
+    assert.equal(await page.getByText('/proxy/').count(), 0);
+  });
 });

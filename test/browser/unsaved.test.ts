@@ -151,4 +151,24 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('tab', { name: 'Overview', selected: true }).waitFor();
     await isNotAsked();
   });
+
+  test('a sign-out asks while the session can still save the input', async () => {
+    const signOut = async () => {
+      await press('Your account');
+      await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    };
+    await open('/integrations/of/google-sheet?tab=settings');
+    await page.getByRole('textbox', { name: 'Display name', exact: true }).fill('Sheets of the team');
+    await signOut();
+    await focused('Keep editing');
+    await press('Keep editing');
+    await question().waitFor({ state: 'detached' });
+    await press('Save');
+    await page.getByText('Saved. The secret is stored encrypted.').waitFor();
+    await page.getByRole('textbox', { name: 'Display name', exact: true }).fill('Another name');
+    await signOut();
+    await press('Discard changes');
+    await page.getByRole('button', { name: 'Sign in', exact: true }).waitFor();
+    await isNotAsked();
+  });
 });

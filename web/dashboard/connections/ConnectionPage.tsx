@@ -15,6 +15,7 @@ import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { SyncsCard } from '../functions/SyncsTable.tsx';
+import { providerQuery } from '../integrations/queries.ts';
 import { AnchorLink, BackLink, integrationPage } from '../links.tsx';
 import { LoadingTabs, PageTabs } from '../PageTabs.tsx';
 import { suggestionsQuery } from '../playground/queries.ts';
@@ -79,7 +80,7 @@ export function ConnectionPage() {
         connection && (
           <>
             <CodeButton>
-              <ProxySnippets at={at} provider={connection.provider} />
+              <CallSnippets at={at} provider={connection.provider} />
             </CodeButton>
             {mayWrite && !isFaulty(connection.health) && <RefreshButton at={at} />}
             {mayWrite && <ReconnectButton at={at} connection={connection} />}
@@ -135,7 +136,23 @@ export function ConnectionPage() {
   );
 }
 
-/** A call of the provider's API through the proxy: the first suggestion of the playground. */
+/** A call of the provider's API, or of the credentials if it has none. */
+function CallSnippets({ at, provider }: { at: At; provider: string }) {
+  const { data } = useQuery(providerQuery(useEnvironment(), provider));
+  if (data?.proxy.base_url !== undefined) return <ProxySnippets at={at} provider={provider} />;
+  if (data === undefined) return null;
+  const query = new URLSearchParams({ integration_id: at.integration });
+  const url = `${location.origin}/connections/${encodeURIComponent(at.id)}?${query}`;
+  return (
+    <Snippets
+      title="Read the credentials"
+      scopes={['connections:credentials']}
+      call={{ method: 'GET', url, headers: [] }}
+    />
+  );
+}
+
+/** The first suggestion of the playground, through the proxy. */
 function ProxySnippets({ at, provider }: { at: At; provider: string }) {
   const { data: api } = useQuery(suggestionsQuery(provider));
   const suggestion = api?.calls[0];

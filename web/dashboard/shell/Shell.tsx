@@ -92,61 +92,61 @@ function Frame() {
       navbar={{ width: 248, breakpoint: 'sm', collapsed: { mobile: !isOpen } }}
       padding={{ base: 'md', md: 'lg' }}
     >
-      <a className="skip" href="#main">
-        Skip to the content
-      </a>
-      <AppShell.Header>
-        <Group h="100%" px="md" gap="sm" wrap="nowrap">
-          <Burger opened={isOpen} onClick={toggle} hiddenFrom="sm" size="sm" aria-label="Navigation" />
-          <Link to="/" aria-label="Trellis, to the start">
-            <Mark />
-          </Link>
-          <Text fw={650} visibleFrom="sm" aria-hidden>
-            Trellis
-          </Text>
-          <Box w={1} h={24} bg="var(--mantine-color-default-border)" visibleFrom="sm" />
-          <EnvironmentSwitch />
-          <Box flex={1} />
-          <Button
-            variant="default"
-            color="gray"
-            visibleFrom="sm"
-            size="sm"
-            leftSection={<IconSearch size={16} />}
-            rightSection={<Kbd size="xs">{commandKey} K</Kbd>}
-            onClick={search}
-          >
-            Search
-          </Button>
-          <Tooltip label="Search">
-            <ActionIcon
-              hiddenFrom="sm"
-              variant="subtle"
+      <UnsavedGuard>
+        <a className="skip" href="#main">
+          Skip to the content
+        </a>
+        <AppShell.Header>
+          <Group h="100%" px="md" gap="sm" wrap="nowrap">
+            <Burger opened={isOpen} onClick={toggle} hiddenFrom="sm" size="sm" aria-label="Navigation" />
+            <Link to="/" aria-label="Trellis, to the start">
+              <Mark />
+            </Link>
+            <Text fw={650} visibleFrom="sm" aria-hidden>
+              Trellis
+            </Text>
+            <Box w={1} h={24} bg="var(--mantine-color-default-border)" visibleFrom="sm" />
+            <EnvironmentSwitch />
+            <Box flex={1} />
+            <Button
+              variant="default"
               color="gray"
-              size="lg"
+              visibleFrom="sm"
+              size="sm"
+              leftSection={<IconSearch size={16} />}
+              rightSection={<Kbd size="xs">{commandKey} K</Kbd>}
               onClick={search}
-              aria-label="Search"
             >
-              <IconSearch size={18} />
-            </ActionIcon>
-          </Tooltip>
-          <UserMenu />
-        </Group>
-      </AppShell.Header>
-      <AppShell.Navbar p="sm">
-        <Navigation />
-      </AppShell.Navbar>
-      {isNavigating && <div className="navigating" />}
-      <LostConnection />
-      <AppShell.Main id="main" ref={main} tabIndex={-1}>
-        <UnsavedGuard>
+              Search
+            </Button>
+            <Tooltip label="Search">
+              <ActionIcon
+                hiddenFrom="sm"
+                variant="subtle"
+                color="gray"
+                size="lg"
+                onClick={search}
+                aria-label="Search"
+              >
+                <IconSearch size={18} />
+              </ActionIcon>
+            </Tooltip>
+            <UserMenu />
+          </Group>
+        </AppShell.Header>
+        <AppShell.Navbar p="sm">
+          <Navigation />
+        </AppShell.Navbar>
+        {isNavigating && <div className="navigating" />}
+        <LostConnection />
+        <AppShell.Main id="main" ref={main} tabIndex={-1}>
           <Outlet />
-        </UnsavedGuard>
-      </AppShell.Main>
-      <Suspense>
-        {searches > 0 && <Commands calls={searches} onShortcuts={list} />}
-        {lists > 0 && <ShortcutsDialog calls={lists} />}
-      </Suspense>
+        </AppShell.Main>
+        <Suspense>
+          {searches > 0 && <Commands calls={searches} onShortcuts={list} />}
+          {lists > 0 && <ShortcutsDialog calls={lists} />}
+        </Suspense>
+      </UnsavedGuard>
     </AppShell>
   );
 }

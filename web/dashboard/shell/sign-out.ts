@@ -1,16 +1,20 @@
 import { notifications } from '@mantine/notifications';
 import { onlineManager, useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
+import { useContext } from 'react';
+import { UnsavedContext } from '../../ui/unsaved.ts';
 import { signOut } from '../sign-in/queries.ts';
 
 export const signOutKey = ['sign-out'];
 
 /**
- * Ends the session and clears the data of its user. If it fails, a notification says that the session is still valid.
+ * Ends the session and clears the data of its user, who is asked before if there is unsaved input. If it fails, a notification
+ * says that the session is still valid.
  */
 export function useSignOut(): { leave: () => void; isLeaving: boolean } {
   const queries = useQueryClient();
   const navigate = useNavigate();
+  const { forms, ask } = useContext(UnsavedContext);
   const { mutate, isPending } = useMutation({
     mutationKey: signOutKey,
     mutationFn: async () => {
@@ -21,7 +25,8 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
     },
     networkMode: 'always',
     onSuccess: async () => {
-      await navigate({ to: '/sign-in', search: {} });
+      // The user has been asked. Without a session, the input could not be saved.
+      await navigate({ to: '/sign-in', search: {}, ignoreBlocker: true });
       queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
       queries.getMutationCache().clear();
     },
@@ -34,5 +39,6 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
         autoClose: false,
       }),
   });
-  return { leave: () => mutate(), isLeaving: isPending };
+  const leave = () => (forms.size > 0 ? ask('sign-out', mutate) : mutate());
+  return { leave, isLeaving: isPending };
 }
