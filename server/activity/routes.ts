@@ -126,12 +126,12 @@ export function activityRoutes(
         summary: 'Count operations by hour and status, or measure them by step',
         description:
           'Of the last 24 hours, or from `from` to `to`, at most 31 days. `hours` omits hours without operations. With ' +
-          '`step_s`, the response has `series` instead of `hours`: for each step, the number of operations, the number of ' +
-          `failed operations and the durations (p50, p95); at most ${maxSteps} steps, or ${maxDays} steps of a day. ` +
+          '`step_s`, the response has `series` instead of `hours`: for each step, the operations, the failed ones ' +
+          `and the durations (p50, p95); at most ${maxSteps} steps, or ${maxDays} steps of a day. ` +
           'With `by`, the response has `groups`: the same values for the whole time by integration, type, endpoint ' +
           `or function; at most ${maxGroups} groups, those with the most failures first. All values are exact, unless ` +
-          'a filter by connection or text, or a time before counts were kept, requires the entries themselves: a call ' +
-          'examines a limited number of entries, and a step with more entries is marked `sampled` and `at_least`.',
+          'a filter by connection or text, or a time before counts were kept, requires the entries: a step ' +
+          'with more entries than a call examines is marked `sampled` and `at_least`.',
         querystring: z.strictObject({
           ...filters,
           endpoint: z.coerce.number().int().min(1).max(Number.MAX_SAFE_INTEGER).optional(),

@@ -94,7 +94,7 @@ export function eventWebhooks(): Record<string, PathItem> {
           },
           responses: {
             '2XX': {
-              description: 'Received. After any other response, the event is sent again for three days.',
+              description: 'Received. Otherwise, the event is sent again for three days.',
             },
           },
         },

@@ -214,12 +214,16 @@ export function toWire(definition: ProviderDefinition, { logosUrl, redirectUri, 
         description,
       })),
     }),
-    proxy: {
-      ...(api.base_url !== null && { base_url: api.base_url }),
-      ...(Object.keys(api.headers).length > 0 && { headers: api.headers }),
-      ...(api.paginate && { paginate: api.paginate }),
-      ...(verification && { verification: { method: verification.method, endpoints: [verification.path] } }),
-    },
+    ...(api.base_url !== null && {
+      proxy: {
+        base_url: api.base_url,
+        ...(Object.keys(api.headers).length > 0 && { headers: api.headers }),
+        ...(api.paginate && { paginate: api.paginate }),
+        ...(verification && {
+          verification: { method: verification.method, endpoints: [verification.path] },
+        }),
+      },
+    }),
     ...formOf('connection_config', definition.connection_config),
     ...formOf('integration_config', definition.integration_config),
     ...formOf('credentials', definition.credentials),

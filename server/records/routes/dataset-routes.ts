@@ -90,8 +90,7 @@ export function datasetRoutes(app: App, { db, connections }: RecordRouteDeps): v
         list: { items: 'datasets', by: 'whole' },
         summary: 'Datasets of several connections',
         description:
-          'The datasets of these connections, with the consumers of each. Unknown connections are left out. `behind`: the ' +
-          'number of records after the cursor of the consumer.',
+          'With the consumers of each, and how many records each is `behind`. Unknown connections are left out.',
         querystring: z.strictObject({
           connection_ids: z
             .string()

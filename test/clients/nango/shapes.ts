@@ -60,7 +60,7 @@ export const provider = z.looseObject({
     'JWT',
     'NONE',
   ]),
-  proxy: z.looseObject({ base_url: z.string() }),
+  proxy: z.looseObject({ base_url: z.string() }).optional(),
 });
 /** What those of OAuth have besides. */
 export const oauthProvider = provider.extend({

@@ -139,7 +139,7 @@ export function ConnectionPage() {
 /** A call of the provider's API, or of the credentials if it has none. */
 function CallSnippets({ at, provider }: { at: At; provider: string }) {
   const { data } = useQuery(providerQuery(useEnvironment(), provider));
-  if (data?.proxy.base_url !== undefined) return <ProxySnippets at={at} provider={provider} />;
+  if (data?.proxy !== undefined) return <ProxySnippets at={at} provider={provider} />;
   if (data === undefined) return null;
   const query = new URLSearchParams({ integration_id: at.integration });
   const url = `${location.origin}/connections/${encodeURIComponent(at.id)}?${query}`;

@@ -17,8 +17,8 @@ export type Provider = {
   redirect_uri?: string;
   categories?: string[];
   docs?: string;
-  /** Without `base_url`, the provider has no HTTP API. */
-  proxy: { base_url?: string };
+  /** Absent if the provider has no HTTP API. */
+  proxy?: object;
   default_scopes?: string[];
   available_scopes?: string[];
   scopes?: Scope[];
