@@ -7,7 +7,7 @@ import { type RefObject, useEffect, useRef } from 'react';
 export function useHeading(): RefObject<HTMLHeadingElement | null> {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
-    if (navigator.userActivation.hasBeenActive) heading.current?.focus();
+    if (navigator.userActivation?.hasBeenActive) heading.current?.focus();
   }, []);
   return heading;
 }

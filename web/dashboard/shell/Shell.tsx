@@ -75,7 +75,7 @@ function Frame() {
   const isNavigating = useRouterState({ select: ({ isLoading }) => isLoading });
   const main = useRef<HTMLElement>(null);
   // A user who has just signed in has already used this document; a loaded one leaves the focus at its start.
-  const formerPath = useRef(navigator.userActivation.hasBeenActive ? '' : path);
+  const formerPath = useRef(navigator.userActivation?.hasBeenActive ? '' : path);
   useEffect(() => rememberEnvironment(environment), [environment]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new page closes the menu that led to it
   useEffect(close, [path]);
