@@ -1,4 +1,5 @@
 // In a process of its own: it measures memory.
+// Slow: it exports many rows.
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type ClientRequest, get, type IncomingMessage } from 'node:http';

@@ -1,5 +1,6 @@
 // Subscriptions at Microsoft Graph, Asana, Airtable and others: created, renewed and deleted; see sandbox/profiles/subscriptions.ts.
 // In a process of its own: it counts on messages that come later than its own statements.
+// Slow: some of its providers never respond.
 
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, describe, test } from 'node:test';

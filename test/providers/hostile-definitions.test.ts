@@ -1,4 +1,5 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: templates are what is tested
+// Slow: it makes ten thousand definitions.
 /**
  * Definitions and settings made at random, most of them hostile: no definition that is accepted sends a secret of the operator
  * to a host that a connection chose. `hostile.test.ts` does the same for the values of the definitions that ship.

@@ -1,3 +1,4 @@
+// Slow: it repeats a race many times.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { datasetCalls, openRecordBench, type RecordBench, rows } from '../../../test/support/records.ts';
