@@ -44,7 +44,7 @@ type Memory = {
   /** When periodic steps look at the outbox next, in ms of a monotonic clock. */
   outboxDueMs: number;
   /** The number of statements about the outbox that did not end in time and still run. */
-  lateOnes: number;
+  lateStatements: number;
   round: Promise<boolean> | undefined;
   nextRound: Promise<boolean> | undefined;
 };
@@ -161,17 +161,17 @@ async function findSent(
 /** Undefined if the statement does not end in time; see `outboxWithinMs`. */
 async function aboutOutbox<T>(memory: Memory, run: () => Promise<T>): Promise<T | undefined> {
   const running = run();
-  const over = new AbortController();
-  const late = pause(outboxWithinMs, undefined, { signal: over.signal }).then(() => {
-    memory.lateOnes += 1;
+  const timer = new AbortController();
+  const late = pause(outboxWithinMs, undefined, { signal: timer.signal }).then(() => {
+    memory.lateStatements += 1;
     const ended = () => {
-      memory.lateOnes -= 1;
+      memory.lateStatements -= 1;
     };
     running.then(ended, ended);
     return undefined;
   });
   late.catch(() => {});
-  return Promise.race([running, late]).finally(() => over.abort());
+  return Promise.race([running, late]).finally(() => timer.abort());
 }
 
 /** A worker of a cluster may be away. */
@@ -227,7 +227,7 @@ async function look(
   const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
   memory.looks += 1;
   const lookAtOwn = () => findOldest(db, { name, from, sent: 'null::xid8' });
-  if (memory.lateOnes > 0 || (isPeriodic && sinceMs < memory.outboxDueMs)) return lookAtOwn();
+  if (memory.lateStatements > 0 || (isPeriodic && sinceMs < memory.outboxDueMs)) return lookAtOwn();
   const lookAtAll = () => findOldest(db, { name, from, sent: oldestSent(name) });
   const found = await aboutOutbox(memory, lookAtAll).catch(undefinedIfPassing);
   memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
@@ -278,7 +278,7 @@ function memoryOf(db: Db, name: SequenceName): Memory {
     from: beginning,
     looks: 0,
     outboxDueMs: 0,
-    lateOnes: 0,
+    lateStatements: 0,
     round: undefined,
     nextRound: undefined,
   };

@@ -309,12 +309,18 @@ export class Exchange {
     };
   }
 
-  /** Reports the credentials of an unverified connection as proven if the provider has accepted them. */
+  /**
+   * Reports the credentials of an unverified connection as proven if the provider has accepted them. These prove nothing: a
+   * host that the operator allows besides the provider's, OPTIONS, which a server may answer without checking credentials,
+   * and the first call after a refresh, which is the proof of the new credentials.
+   */
   reportProof(status: number): void {
-    const { connection } = this.#proxyRequest;
-    // Refreshed credentials are proven by their refresh. A server may answer OPTIONS without checking credentials.
-    if (connection.isUnverified && connection.credentials === this.#credentials && this.method !== 'OPTIONS')
-      if (provesCredentials(status)) this.#state.credentials.proven(connection);
+    const { connection, override } = this.#proxyRequest;
+    if (!connection.isUnverified || connection.credentials !== this.#credentials) return;
+    const { other_base_urls: others } = connection.integration.provider.api;
+    const isProvider = !override || Object.hasOwn(others, override);
+    if (isProvider && this.method !== 'OPTIONS' && provesCredentials(status))
+      this.#state.credentials.proven(connection);
   }
 
   /** A watch for the response's body as the provider sent it; it never slows the response. Undefined: not needed. */

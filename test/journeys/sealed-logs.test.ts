@@ -8,7 +8,7 @@ import { actionCode, deployBody, flowConfig, syncCode } from '../support/functio
 import { openTrellis, type TestTrellis } from '../support/trellis.ts';
 
 type Json = Record<string, unknown>;
-type Line = { position: number; message: string; level: string; deleted: boolean };
+type Line = { position: number; attempt: number; message: string; level: string; deleted: boolean };
 type RunError = { code: string; message: string; payload?: unknown };
 const gone = 'Deleted with the connection.';
 /** What an account may hold; each test looks for it in every table. */
@@ -174,8 +174,8 @@ test('output and errors of code are returned to callers, are in no log in plain 
   assert.ok(JSON.stringify(whole.error.payload).includes(thrown));
   const { lines } = await linesOf(run.id);
   assert.deepEqual(
-    lines.map(({ message, deleted }) => [message, deleted]),
-    [...[0, 1, 2].map((n) => [`${logged} ${n}`, false]), [`${whole.error.code}: ${thrown}`, false]],
+    lines.map(({ message, deleted, attempt }) => [message, deleted, attempt]),
+    [...[0, 1, 2].map((n) => [`${logged} ${n}`, false, 1]), [`${whole.error.code}: ${thrown}`, false, 1]],
   );
   const { messages } = await operationOf(run.id);
   assert.deepEqual(

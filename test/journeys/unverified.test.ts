@@ -21,7 +21,7 @@ const api = createServer(({ headers, method, url = '' }, response) => {
 let trellis: TestTrellis;
 let another: Awaited<ReturnType<TestTrellis['serveAnother']>>;
 before(async () => {
-  await once(api.listen(0, '127.0.0.1'), 'listening');
+  await once(api.listen(0, '0.0.0.0'), 'listening');
   trellis = await openTrellis({ TRELLIS_OUTBOUND_ALLOW: '127.0.0.0/8' });
   another = await trellis.serveAnother();
   const { port } = api.address() as AddressInfo;
@@ -29,7 +29,10 @@ before(async () => {
     body: {
       provider: 'private-api-key',
       unique_key: 'api',
-      integration_config: { base_url: `http://127.0.0.1:${port}` },
+      integration_config: {
+        base_url: `http://127.0.0.1:${port}`,
+        allowed_base_urls: `http://127.0.0.2:${port}`,
+      },
     },
   });
   assert.equal(made.status, 200, made.text);
@@ -48,8 +51,17 @@ async function imported(id: string, apiKey = key): Promise<void> {
   const made = await trellis.call('POST', '/connections', { body });
   assert.equal(made.status, 201, made.text);
 }
-async function proxied(id: string, { status = 200, method = 'GET', from = trellis as Node, more = {} } = {}) {
-  const headers = { 'provider-config-key': 'api', 'connection-id': id, ...more };
+async function proxied(
+  id: string,
+  { status = 200, method = 'GET', from = trellis as Node, more = {}, isElsewhere = false } = {},
+) {
+  const { port } = api.address() as AddressInfo;
+  const headers = {
+    'provider-config-key': 'api',
+    'connection-id': id,
+    ...(isElsewhere && { 'base-url-override': `http://127.0.0.2:${port}` }),
+    ...more,
+  };
   return (await from.call(method, `/proxy/${status}`, { headers })).status;
 }
 async function listed(id: string) {
@@ -88,6 +100,7 @@ for (const [what, id, asked, expected] of [
   ['the provider does not know', 'unknown', { status: 404 }, 404],
   ['the provider cannot answer', 'broken', { status: 503 }, 503],
   ['needs no credentials', 'preflight', { method: 'OPTIONS' }, 200],
+  ['goes to another allowed host', 'elsewhere', { isElsewhere: true }, 200],
 ] as const) {
   test(`a call that ${what} leaves a connection unverified`, async () => {
     await imported(id, id === 'wrong-key' ? crypto.randomUUID() : key);

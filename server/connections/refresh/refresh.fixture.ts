@@ -40,9 +40,23 @@ class RefreshTest {
 
   readonly now = () => new Date(this.time);
 
-  /** Another node; `through` intercepts its requests to the provider. */
-  node({ through, target }: { through?: Fetch; target?: NodeSettings['target'] } = {}): RefreshNode {
-    const settings = { ...this.bench.settings, ...(target && { target }), name: String(this.#nodes.length) };
+  /** Another node; `through` intercepts its requests to the provider, `patienceMs` replaces that of `open`. */
+  node({
+    through,
+    target,
+    patienceMs = this.bench.settings.timing.patienceMs,
+  }: {
+    through?: Fetch;
+    target?: NodeSettings['target'];
+    patienceMs?: number;
+  } = {}): RefreshNode {
+    const { settings: given } = this.bench;
+    const settings = {
+      ...given,
+      ...(target && { target }),
+      name: String(this.#nodes.length),
+      timing: { ...given.timing, patienceMs },
+    };
     const opened = openRefreshNode(settings, { now: this.now, ...(through && { through }) });
     this.#nodes.push(opened);
     return opened;
