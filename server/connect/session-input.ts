@@ -11,7 +11,8 @@ import { anyAddress, text, webAddress } from '../http/text.ts';
 import { type Integration, type IntegrationReading, listIntegrations } from '../integrations/store.ts';
 import { integrationKey, readScopes } from '../integrations/wire.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';
-import { readFields } from '../providers/fields.ts';
+import { allowedBy, readFields } from '../providers/fields.ts';
+import { patternExpression } from '../providers/template.ts';
 import type { ConnectDefaults, SessionSettings } from './sessions.ts';
 
 /** The limit of integrations that a body may name in one place, and of errors in a response. */
@@ -250,7 +251,7 @@ export function paramFault(
   const rule =
     authorization && Object.hasOwn(authorization.browser_params, name) && authorization.browser_params[name];
   if (!rule) return 'is not a parameter that may be set for this provider';
-  return new RegExp(`^(?:${rule.pattern})$`, 'u').test(value) ? undefined : 'does not match the pattern';
+  return patternExpression(rule.pattern).test(value) ? undefined : allowedBy(rule.pattern);
 }
 
 /**

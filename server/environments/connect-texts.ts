@@ -2,7 +2,7 @@
 const keysByPlaceholder = {
   app: `
     theApplication language close loading back backToApp tryAgain finish chooseTitle search showMore
-    nothingTitle nothingText test testHelp for at connect howTo somethingElse optional needed doesNotFit show
+    nothingTitle nothingText test testHelp for at connect howTo somethingElse optional needed show
     apiKey username password client_id client_secret waitingTitle lateText closedTitle closedText blockedTitle
     blockedText showAgain hintUnverified hintTesters hintTestersText hintPolicy hintPolicyText hintAccount
     hintSetup hintBrowser hintBrowserText hintBusy hintBusyText hintNothing hintNothingText doneText partText
@@ -14,6 +14,7 @@ const keysByPlaceholder = {
     otherAccountText noAccountTitle otherBrowserTitle otherBrowserText failedTitle failedText goneTitle
     goneText otherThingTitle otherThingText
   `,
+  message: 'doesNotFit',
   search: 'nothingFits',
   name: 'connectTitle reconnectTitle doneTitle partTitle sheetText',
   provider: `

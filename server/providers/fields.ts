@@ -37,11 +37,45 @@ function valueFault(field: FormField, value: string): string | undefined {
   if (/[\u0000-\u001f\u007f]/.test(field.multiline ? value.replaceAll(/[\t\r\n]/g, '') : value))
     return 'must not contain control characters';
   if (field.pattern !== undefined && !patternExpression(field.pattern).test(value))
-    return 'does not match the pattern';
+    return allowedBy(field.pattern, field);
   if (field.format !== undefined && !FORMATS[field.format].test(value))
-    return `is not a valid ${FORMAT_NAMES[field.format]}`;
+    return `must be ${FORMAT_NAMES[field.format]}${exampleOf(field)}`;
   const fault = field.format === 'header_name' ? credentialHeaderFault(value) : undefined;
   return fault && `names a header that may not carry credentials: it ${fault}`;
+}
+
+const listed = (type: 'conjunction' | 'disjunction', items: string[]) =>
+  new Intl.ListFormat('en', { type }).format(items);
+const exampleOf = ({ example }: Pick<FormField, 'example'>) =>
+  example === undefined ? '' : `, as in ${example}`;
+
+/**
+ * What values a pattern allows, for the message about another one. A pattern that is neither a choice of words nor a set of
+ * characters is described by its example.
+ */
+export function allowedBy(pattern: string, { example }: Pick<FormField, 'example'> = {}): string {
+  const words = pattern.split('|');
+  if (words.length > 1 && words.every((word) => /^(?:[\w-]|\\\.)+$/.test(word))) {
+    const choices = words.map((word) => word.replaceAll('\\', ''));
+    return `must be ${listed('disjunction', choices)}`;
+  }
+  // Single characters follow the ranges; a set with other ranges or escapes is not described.
+  const [, ranges, others, min, max = min] =
+    /^\[((?:A-Z|a-z|0-9|\\[dw])*)([^\\\]^-]*-?)\](?:\+|\{(\d+)(?:,(\d+))?\})$/.exec(pattern) ?? [];
+  if (ranges === undefined || others === undefined)
+    return example === undefined ? `must match ${pattern}` : `must have the form of ${example}`;
+  const isWord = ranges.includes('\\w');
+  const [isCapital, isSmall] = [isWord || ranges.includes('A-Z'), isWord || ranges.includes('a-z')];
+  const kinds = [
+    ...(isCapital || isSmall
+      ? [isCapital && isSmall ? 'letters' : isSmall ? 'small letters' : 'capital letters']
+      : []),
+    ...(/0-9|\\/.test(ranges) ? ['digits'] : []),
+    ...(isWord ? ['_'] : []),
+    ...others,
+  ];
+  const length = min === undefined ? '' : `, ${min === max ? min : `${min} to ${max}`} in all`;
+  return `must contain only ${listed('conjunction', kinds)}${length}${exampleOf({ example })}`;
 }
 
 type Format = NonNullable<FormField['format']>;
@@ -54,10 +88,10 @@ const FORMATS: Record<Format, RegExp> = {
   header_name: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/,
 };
 const FORMAT_NAMES: Record<Format, string> = {
-  hostname: 'host name',
-  uri: 'http(s) address without user name, query or fragment',
-  uuid: 'UUID',
-  email: 'e-mail address',
-  path: 'path',
-  header_name: 'header name',
+  hostname: 'a host name',
+  uri: 'an http(s) address without user name, query or fragment',
+  uuid: 'a UUID',
+  email: 'an e-mail address',
+  path: 'a path',
+  header_name: 'a header name',
 };

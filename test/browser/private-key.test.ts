@@ -44,7 +44,7 @@ describe('the connect page of a private key', { skip: skipBrowser }, () => {
     await key.fill(pem.replace(/^(.*\n).*\n/, '$1'));
     const connect = page.getByRole('button', { name: 'Connect', exact: true });
     await connect.click();
-    await page.getByText('This value is not valid. (is damaged or incomplete').waitFor();
+    await page.getByText('This value is not valid: is damaged or incomplete').waitFor();
     await picture(page, 'connect-private-key');
     await key.fill(pem);
     assert.equal(await key.inputValue(), pem);

@@ -219,15 +219,10 @@ function readRefusal(
 ): Pick<Form, 'wrong' | 'refusal'> {
   const { code, fields, message, payload } =
     error instanceof Fault ? error : { code: 'unknown', fields: [], message: '', payload: undefined };
-  const known = new Map(choice.fields.map((field) => [field.name, field]));
   const wrong = Object.fromEntries(
     fields
-      .filter(({ path }) => known.has(path))
-      // The reason that a key is refused is not obvious.
-      .map(({ path, message }) => [
-        path,
-        known.get(path)?.multiline ? `${t('doesNotFit')} (${message})` : t('doesNotFit'),
-      ]),
+      .filter(({ path }) => choice.fields.some(({ name }) => name === path))
+      .map(({ path, message }) => [path, t('doesNotFit', { message })]),
   );
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
   const isUntested = (payload as { refused?: boolean } | undefined)?.refused === false;

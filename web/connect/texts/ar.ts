@@ -34,7 +34,7 @@ export const ar: Texts = {
   somethingElse: 'ربط حساب آخر',
   optional: 'اختياري',
   needed: 'هذا الحقل مطلوب.',
-  doesNotFit: 'هذه القيمة غير صالحة.',
+  doesNotFit: 'هذه القيمة غير صالحة: {message}.',
   show: 'إظهار القيمة أو إخفاؤها',
   apiKey: 'مفتاح API',
   apiKeyHelp: 'تجد المفتاح في إعدادات حسابك في {provider}.',

@@ -36,7 +36,7 @@ export const de: Texts = {
   somethingElse: 'Ein anderes Konto verbinden',
   optional: 'optional',
   needed: 'Füllen Sie dieses Feld aus.',
-  doesNotFit: 'Dieser Wert ist ungültig.',
+  doesNotFit: 'Dieser Wert ist ungültig: {message}.',
   show: 'Eingabe anzeigen oder verbergen',
   apiKey: 'API-Schlüssel',
   apiKeyHelp: 'Sie finden ihn in den Einstellungen Ihres Kontos bei {provider}.',

@@ -35,7 +35,7 @@ export const en = {
   somethingElse: 'Connect another account',
   optional: 'optional',
   needed: 'This field is required.',
-  doesNotFit: 'This value is not valid.',
+  doesNotFit: 'This value is not valid: {message}.',
   show: 'Show or hide the value',
   apiKey: 'API key',
   apiKeyHelp: 'The key is in the settings of your {provider} account.',

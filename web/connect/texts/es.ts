@@ -36,7 +36,7 @@ export const es: Texts = {
   somethingElse: 'Conectar otra cuenta',
   optional: 'opcional',
   needed: 'Este campo es obligatorio.',
-  doesNotFit: 'Este valor no es válido.',
+  doesNotFit: 'Este valor no es válido: {message}.',
   show: 'Mostrar u ocultar el valor',
   apiKey: 'Clave de API',
   apiKeyHelp: 'La encontrará en los ajustes de su cuenta de {provider}.',

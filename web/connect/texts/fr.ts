@@ -36,7 +36,7 @@ export const fr: Texts = {
   somethingElse: 'Connecter un autre compte',
   optional: 'facultatif',
   needed: 'Ce champ est obligatoire.',
-  doesNotFit: 'Cette valeur n’est pas valide.',
+  doesNotFit: 'Cette valeur n’est pas valide : {message}.',
   show: 'Afficher ou masquer la saisie',
   apiKey: 'Clé d’API',
   apiKeyHelp: 'Vous la trouverez dans les paramètres de votre compte {provider}.',

@@ -36,7 +36,7 @@ export const ja: Texts = {
   somethingElse: '別のアカウントを接続',
   optional: '任意',
   needed: 'この項目は必須です。',
-  doesNotFit: 'この値は無効です。',
+  doesNotFit: 'この値は無効です: {message}。',
   show: '入力内容の表示を切り替える',
   apiKey: 'APIキー',
   apiKeyHelp: '{provider}アカウントの設定にあります。',
