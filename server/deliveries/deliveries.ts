@@ -46,6 +46,10 @@ const columns = `
   delivery.last_attempt as "lastAttempt",
   delivery.settled_at as "settledAt"`;
 
+/** Reads a block once; a join reads the index anew for each delivery, but ends with a page of those of a type. */
+const eventsOfLooked = `
+  event as materialized (select * from event where id = any(array(select event_id from looked))),`;
+
 /**
  * The deliveries before `before`, newest first, without those of deleted endpoints. `next` is the `before` of the next page;
  * undefined: this is the last one. With a type, a page may be short or empty although more pages follow.
@@ -89,6 +93,7 @@ export async function listDeliveries(
        order by delivery.id desc
        limit $3
      ),
+     ${type === undefined ? eventsOfLooked : ''}
      edge as (select count(*)::integer as looked, min(id) as oldest from looked)
      select edge.*, found.*
      from edge

@@ -120,9 +120,7 @@ export function overviewRoutes(app: App, { db, vault, now, open }: OverviewDeps)
         function: query.function,
         connectionId: query.connection_id,
       };
-      const found = await listSyncs(db, { ...filter, state, vault, after, limit: limit + 1 });
-      const syncs = found.slice(0, limit);
-      const next = found.length > limit ? (syncs.at(-1)?.id ?? null) : null;
+      const { syncs, next } = await listSyncs(db, { ...filter, state, vault, after, limit });
       return { syncs, counts: await countSyncs(db, filter), next_after: next };
     },
   );

@@ -31,16 +31,17 @@ test('lists, counts and the jobs of each minute read few blocks, however many sy
     `insert into run
        (id, environment_id, function_id, version_id, connection_id, sync_id, kind, trigger, state, ended_at)
      select
-       gen_random_uuid(), $1, function_id, version_id, connection_id, sync.id, 'sync', 'schedule',
+       lpad(to_hex(hashint8extended(sync.id, 0)), 32, '0')::uuid, $1, function_id, version_id, connection_id, sync.id, 'sync', 'schedule',
        case when sync.id % 5000 = 7 then 'failed' when sync.id % 5000 = 8 then 'cancelled' else 'succeeded' end, now()
      from sync
-     join function on function.id = function_id`,
+     join function on function.id = function_id
+     order by 1`,
     [bench.environment.id],
   );
   await bench.db.query('vacuum analyze');
   const { db, reads } = countingBlocks(bench.db);
   const environmentId = bench.environment.id;
-  const all = { environmentId, vault: bench.one.vault, after: 0, limit: 10 };
+  const all = { environmentId, vault: bench.one.vault, after: 0, limit: 25 };
   for (const state of [undefined, ...syncStates]) await listSyncs(db, { ...all, state });
   await listSyncs(db, { ...all, function: 'others' });
   await listSyncs(db, { ...all, connectionId: 'c29000' });
@@ -53,10 +54,23 @@ test('lists, counts and the jobs of each minute read few blocks, however many sy
   });
   await countSyncs(db, { environmentId, function: 'others' });
   await listFailingSyncs(db, { environmentId, limit: 100 });
-  for (const state of [undefined, ...runStates]) await listRuns(db, { environmentId, state, limit: 10 });
+  for (const state of [undefined, ...runStates]) await listRuns(db, { environmentId, state, limit: 50 });
   const failing = { environmentId, hasFailingSync: true };
-  await listConnections(db, { vault: all.vault, filter: failing, sort: 'created', limit: 25, page: 0 });
+  await listConnections(db, { vault: all.vault, filter: failing, sort: 'created', limit: 50, page: 0 });
+  for (const { blocks, plan } of reads) assert.ok(blocks < 150, plan);
   await bringNearer(db, bench.now());
   await runSweepJob({ db, now: bench.now, keptDays: 14 }).run({}, new AbortController().signal);
   for (const { blocks, plan } of reads) assert.ok(blocks < 250, plan);
+});
+
+test('a page is short where a connection was just deleted, and the next one follows it', async () => {
+  const page = { environmentId: bench.environment.id, vault: bench.one.vault, function: 'rows', limit: 2 };
+  const { syncs: first, next } = await listSyncs(bench.db, { ...page, after: 0 });
+  const [gone, kept] = first;
+  assert.equal(next, kept!.id);
+  await bench.db.query(
+    'update connection set deleted_at = now(), data_key = null where id = (select connection_id from sync where id = $1)',
+    [gone!.id],
+  );
+  assert.deepEqual(await listSyncs(bench.db, { ...page, after: 0 }), { syncs: [kept], next });
 });

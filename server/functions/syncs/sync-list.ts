@@ -122,7 +122,8 @@ async function valuesOf(q: Queryable, filter: SyncFilter): Promise<Values | unde
 type SyncRow = {
   id: number;
   integrationKey: string;
-  connectionId: string;
+  /** Null if the connection is deleted. */
+  connectionId: string | null;
   accountEmail: string | null;
   function: string;
   isEnabled: boolean;
@@ -141,8 +142,12 @@ type SyncRow = {
   connection: number;
   models: string[];
 };
+type LiveRow = SyncRow & { connectionId: string };
 
-/** The syncs after `after`, in the order of their creation. */
+/**
+ * The syncs after `after`, in the order of their creation. `next` is the `after` of the next page; null: this is the last one.
+ * A page is short if a connection was deleted in the last minute.
+ */
 export async function listSyncs(
   q: Queryable,
   {
@@ -152,20 +157,45 @@ export async function listSyncs(
     vault,
     ...filter
   }: SyncFilter & { state?: SyncState | undefined; vault: Vault; after: number; limit: number },
-): Promise<ListedSync[]> {
+): Promise<{ syncs: ListedSync[]; next: number | null }> {
   const values = await valuesOf(q, filter);
-  if (values === undefined) return [];
-  const rows = await q.query<SyncRow>(
-    `select
+  if (values === undefined) return { syncs: [], next: null };
+  // An index scan for an array reads a block once; a nested loop reads the index anew for each row.
+  const found = await q.query<SyncRow>(
+    `with found as materialized (
+       select
+         sync.*,
+         current.id as "currentId",
+         current.state as "currentState",
+         ${stateSql} as "is"
+       from sync
+       ${joinRuns}
+       where ${ofValues(values)} and sync.id > $3 and ${state === undefined ? 'true' : `${candidates[state]} and ${stateSql} = '${state}'`}
+       order by ${orderOf(values, 'sync')}
+       limit $4
+     ),
+     of_function as materialized (
+       select function.*, integration.key as integration, version.definition
+       from function
+       join function_version version on version.id = function.version_id
+       join integration on integration.id = function.integration_id
+       where function.id = any(array(select function_id from found))
+     ),
+     live as materialized (
+       select id, connection_id, account_email, data_key
+       from connection
+       where id = any(array(select connection_id from found)) and deleted_at is null
+     )
+     select
        found.id,
-       integration.key as "integrationKey",
-       "connectionId",
-       "accountEmail",
+       integration as "integrationKey",
+       live.connection_id as "connectionId",
+       account_email as "accountEmail",
        function.name as function,
        function.is_enabled as "isEnabled",
        variant,
        "is",
-       version.definition ->> 'frequency' as "frequencyText",
+       definition ->> 'frequency' as "frequencyText",
        frequency_s as "frequencyS",
        next_at as "nextAt",
        last_succeeded_at as "lastSucceededAt",
@@ -174,28 +204,12 @@ export async function listSyncs(
        "currentId",
        "currentState",
        to_jsonb(last) as last,
-       case when last.error is not null then (select wrapped from data_key where id = "dataKey") end as "wrappedKey",
+       case when last.error is not null then (select wrapped from data_key where id = live.data_key) end as "wrappedKey",
        found.connection_id as connection,
-       version.definition -> 'models' as models
-     from (
-       select
-         sync.*,
-         connection.data_key as "dataKey",
-         connection.connection_id as "connectionId",
-         connection.account_email as "accountEmail",
-         current.id as "currentId",
-         current.state as "currentState",
-         ${stateSql} as "is"
-       from sync
-       join connection on connection.id = sync.connection_id and connection.deleted_at is null
-       ${joinRuns}
-       where ${ofValues(values)} and sync.id > $3 and ${state === undefined ? 'true' : `${candidates[state]} and ${stateSql} = '${state}'`}
-       order by ${orderOf(values, 'sync')}
-       limit $4
-     ) as found
-     join function on function.id = found.function_id
-     join function_version version on version.id = function.version_id
-     join integration on integration.id = function.integration_id
+       definition -> 'models' as models
+     from found
+     join of_function function on function.id = found.function_id
+     left join live on live.id = found.connection_id
      left join lateral (
        select run.id, run.state, run.ended_at, run.error
        from run
@@ -206,14 +220,16 @@ export async function listSyncs(
        limit 1
      ) as last on true
      order by ${orderOf(values, 'found')}`,
-    [...values, after, limit],
+    [...values, after, limit + 1],
   );
   const keys = keyReader(vault);
+  const page = found.slice(0, limit);
+  const rows = page.filter((row): row is LiveRow => row.connectionId !== null);
   const held = await listHeldDeletes(
     q,
     rows.map(({ connection }) => connection),
   );
-  return rows.map((row) => {
+  const syncs = rows.map((row) => {
     const own = held.filter(
       ({ connection, variant, model }) =>
         connection === row.connection && variant === row.variant && row.models.includes(model),
@@ -221,6 +237,7 @@ export async function listSyncs(
     const held_deletes = own.map(({ connection: _, variant: __, ...one }) => one);
     return { ...toWire(row, keys), ...(own.length > 0 && { held_deletes }) };
   });
+  return { syncs, next: found.length > limit ? (page.at(-1)?.id ?? null) : null };
 }
 
 type HeldDelete = NonNullable<ListedSync['held_deletes']>[number] & { connection: number; variant: string };
@@ -303,7 +320,7 @@ export function listFailingSyncs(
   );
 }
 
-function toWire(row: SyncRow, keys: ReturnType<typeof keyReader>): ListedSync {
+function toWire(row: LiveRow, keys: ReturnType<typeof keyReader>): ListedSync {
   const own = row.frequencyS === null ? null : formatFrequency(row.frequencyS);
   const { last } = row;
   return {

@@ -185,7 +185,7 @@ export function SyncError({
   );
 }
 
-const pageSize = 50;
+const pageSize = 25;
 const states = Object.entries(syncStates).map(([value, { label }]) => ({ value, label }));
 
 /** The connections and variants of one sync or of all, with their state and actions, filtered by the address. */
