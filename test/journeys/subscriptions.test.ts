@@ -215,6 +215,18 @@ const isTold = async () => {
   );
   return found?.isTold === true;
 };
+/** A run that waits when a message comes reads the change, so none follows it. */
+async function untilFirstRun(id: string): Promise<void> {
+  const begun = () =>
+    trellis.db.query(
+      `select
+       from run
+       join connection on connection.id = run.connection_id
+       where connection.connection_id = $1 and run.started_at is not null`,
+      [id],
+    );
+  while ((await begun()).length === 0) await pause(10);
+}
 const states = async () =>
   (await trellis.db.query<{ state: string }>('select state from channel order by asked_at')).map(
     ({ state }) => state,
@@ -242,6 +254,7 @@ for (const name of tested) {
   describe(`a subscription of ${subject.integration}`, () => {
     test('is created once, its messages reach the connection and its syncs, and it is deleted with the connection', async () => {
       const id = await connect(name);
+      await untilFirstRun(id);
       await look();
       await look();
       const one = only();
@@ -469,6 +482,7 @@ test('a subscription whose ID cannot be part of an address is left to expire, an
 describe('a message about the subscription itself', () => {
   test('renews it at once, and the syncs read what they may have missed', async () => {
     const id = await connect('graph');
+    await untilFirstRun(id);
     await look();
     const one = only();
     assert.equal(await provider.subscriptions.notify(one, { lifecycle: 'reauthorizationRequired' }), 200);

@@ -276,7 +276,9 @@ async function inTime<T>(work: Promise<T>, giveUpAt: number): Promise<T> {
 }
 
 function isRefusedSince(seen: LiveConnection, { status, refreshNotBefore: until }: LiveConnection): boolean {
-  return status !== seen.status || (until !== undefined && until > (seen.refreshNotBefore ?? new Date(0)));
+  if (status !== seen.status) return true;
+  // A connection that waits for its user has a pause only after an attempt that the provider did not judge.
+  return status !== 'needs_reauth' && until !== undefined && until > (seen.refreshNotBefore ?? new Date(0));
 }
 
 /** A retry would not help: the provider or the import gave no refresh token. */

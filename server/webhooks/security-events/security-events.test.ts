@@ -278,6 +278,17 @@ describe('an account that is enabled again', () => {
     assert.deepEqual(waiting, []);
   });
 
+  test('is not refused by the failure of another attempt that the provider did not judge', async () => {
+    const one = await bench.connect(sheets, 'ada');
+    await pushed({ events: about('ada', 'account-disabled') });
+    const seen = await bench.deps.reader.get(one);
+    bench.provider.state.isTokenDown = true;
+    const isUnjudged = { code: 'connection_refresh_failed' };
+    await assert.rejects(bench.deps.credentials.refreshed(seen), isUnjudged);
+    await assert.rejects(bench.deps.credentials.refreshed(seen), isUnjudged);
+    bench.provider.state.isTokenDown = false;
+  });
+
   test('is left alone once the provider has refused it', async () => {
     const one = await bench.connect(sheets, 'ada');
     await pushed({ events: about('ada', 'account-disabled') });
