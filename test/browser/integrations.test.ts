@@ -42,6 +42,10 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByLabel('Search providers').fill('gmail');
     await page.getByRole('link', { name: 'HubSpot' }).waitFor({ state: 'detached' });
     assert.equal(await page.locator('main .fill-link').first().textContent(), 'Gmail');
+    await page.getByLabel('Search providers').fill('salesfroce');
+    await page.getByText(/^0 of \d+ providers\. Similar names:$/).waitFor();
+    assert.equal(await page.locator('main .fill-link').first().textContent(), 'Salesforce');
+    await picture(page, 'catalogue-similar');
     await page.getByLabel('Search providers').fill('OAuth 1.0a');
     await page.getByRole('link', { name: 'Tumblr' }).click();
     await page.getByRole('button', { name: 'How to register an application at Tumblr' }).waitFor();

@@ -15,6 +15,7 @@ import {
 } from '@mantine/core';
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { Link, useNavigate, useSearch } from '@tanstack/react-router';
+import MiniSearch from 'minisearch';
 import { useState } from 'react';
 import { FormDialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
@@ -101,6 +102,8 @@ export function CataloguePage() {
       <Loaded query={query}>
         {(providers) => {
           const found = matching(providers, { typed: search ?? '', category });
+          const similar = found.length === 0 && search ? similarTo(providers, search) : [];
+          const shown = found.length > 0 ? found : similar;
           return (
             <>
               <Categories
@@ -113,18 +116,18 @@ export function CataloguePage() {
               <Dimmed role="status">
                 {found.length < providers.length && `${found.length.toLocaleString()} of `}
                 {counted(providers.length, 'provider')}
+                {similar.length > 0 && '. Similar names:'}
               </Dimmed>
-              {found.length === 0 ? (
+              {shown.length === 0 && (
                 <EmptyState icon={<IconZoomQuestion size={26} />} title="No match">
                   You can define your own provider. <GuideLink to="catalogue" />
                 </EmptyState>
-              ) : (
-                <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
-                  {found.map((one) => (
-                    <ProviderCard key={one.name} provider={one} mayAdd={mayWrite} />
-                  ))}
-                </SimpleGrid>
               )}
+              <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 4 }} spacing="sm">
+                {shown.map((one) => (
+                  <ProviderCard key={one.name} provider={one} mayAdd={mayWrite} />
+                ))}
+              </SimpleGrid>
             </>
           );
         }}
@@ -288,6 +291,19 @@ function matching(
         a.provider.display_name.localeCompare(b.provider.display_name, 'en'),
     )
     .map(({ provider }) => provider);
+}
+
+const maxSimilar = 8;
+
+/** Providers with a name that differs from the text by a few letters. */
+function similarTo(providers: readonly Provider[], typed: string): Provider[] {
+  const index = new MiniSearch<Provider>({ idField: 'name', fields: ['display_name', 'name'] });
+  index.addAll(providers);
+  const byName = new Map(providers.map((provider) => [provider.name, provider]));
+  return index
+    .search(typed, { fuzzy: 0.34, prefix: true })
+    .slice(0, maxSimilar)
+    .flatMap(({ id }) => byName.get(id) ?? []);
 }
 
 const plain = (text: string) =>
