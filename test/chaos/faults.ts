@@ -24,6 +24,11 @@ export const postgresRestart: Fault = {
   strike: (installation) => installation.restartPostgres(),
 };
 
+export const workerKillOf = (worker: number): Fault => ({
+  name: 'worker restarted',
+  strike: (installation) => installation.leaveWithoutWorker(worker, 0),
+});
+
 export const workerAwayOf = (worker: number): Fault => ({
   name: 'worker killed',
   strike: (installation) => installation.leaveWithoutWorker(worker, 5_000),
