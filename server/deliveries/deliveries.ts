@@ -46,6 +46,10 @@ const columns = `
   delivery.last_attempt as "lastAttempt",
   delivery.settled_at as "settledAt"`;
 
+/** Reads a block once; a join reads the index again for each delivery, but ends with a page of those of a type. */
+const eventsOfLooked = `
+  event as materialized (select * from event where id = any(array(select event_id from looked))),`;
+
 /**
  * The deliveries before `before`, newest first, without those of deleted endpoints. `next` is the `before` of the next page;
  * undefined: this is the last one. With a type, a page may be short or empty although more pages follow.
@@ -65,7 +69,7 @@ export async function listDeliveries(
   const maxRead = type === undefined ? limit : maxLooked;
   const values: unknown[] = [environmentId, before ?? Number.MAX_SAFE_INTEGER, maxRead, limit];
   const ofEndpoint = endpoint === undefined ? '' : `and delivery.endpoint_id = $${values.push(endpoint)}`;
-  const ofType = type === undefined ? '' : `and type = $${values.push(type)}`;
+  const ofType = type === undefined ? '' : `where event.type = $${values.push(type)}`;
   // The indexes are ordered for each status; together they give at most a page of rows for each. The status is hidden from
   // the planner: for a waiting one it might read the index of all waiting deliveries of all environments.
   const newest = (status === undefined ? deliveryStatuses : [status]).map(
@@ -89,12 +93,7 @@ export async function listDeliveries(
        order by delivery.id desc
        limit $3
      ),
-     -- By position, so that an index scan reads each block once: IDs are random.
-     event as materialized (
-       select *
-       from event
-       where environment_id = $1 and position = any(array(select position from looked)) ${ofType}
-     ),
+     ${type === undefined ? eventsOfLooked : ''}
      edge as (select count(*)::integer as looked, min(id) as oldest from looked)
      select edge.*, found.*
      from edge
@@ -102,6 +101,7 @@ export async function listDeliveries(
        select ${columns}
        from looked as delivery
        join event on event.id = delivery.event_id
+       ${ofType}
        order by delivery.id desc
        limit $4
      ) as found on true

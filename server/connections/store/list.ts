@@ -197,7 +197,7 @@ export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: Res
     sort === 'created'
       ? sql`connection.created_at desc, connection.id desc`
       : sql`connection.last_used_at desc nulls last, connection.id desc`;
-  // The other tables are joined to the page alone. The keys are read at once: a join reads their index anew for each row.
+  // The other tables are joined to the page alone. The keys are read at once: a join reads their index again for each row.
   const withPage = tables
     .with('connection', (by) =>
       by

@@ -160,7 +160,8 @@ export async function listSyncs(
 ): Promise<{ syncs: ListedSync[]; next: number | null }> {
   const values = await valuesOf(q, filter);
   if (values === undefined) return { syncs: [], next: null };
-  // An index scan for an array reads a block once; a nested loop reads the index anew for each row.
+  // An index scan for an array reads a block once; a nested loop reads the index again for each row. The offset keeps the
+  // planner from a partial index without IDs.
   const found = await q.query<SyncRow>(
     `with found as materialized (
        select
@@ -183,8 +184,8 @@ export async function listSyncs(
      ),
      live as materialized (
        select id, connection_id, account_email, data_key
-       from connection
-       where id = any(array(select connection_id from found)) and deleted_at is null
+       from (select * from connection where id = any(array(select connection_id from found)) offset 0) as own
+       where deleted_at is null
      )
      select
        found.id,
