@@ -2,6 +2,7 @@
 // Slow: it drives Chromium.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import type { Page } from 'playwright-core';
 import { bucketOf } from '../../server/activity/tally.ts';
 import { skipBrowser } from '../support/browser.ts';
@@ -43,16 +44,30 @@ describe('the home page', { skip: skipBrowser }, () => {
   });
 
   test('with a connection the first page is the home page, which names the steps that are left', async () => {
-    const { headers } = await connect(trellis);
+    const { headers, connectionId } = await connect(trellis);
     await connect(trellis, { account: 'grace@example.com' });
+    // An application that reads credentials has not called the provider.
+    const ofConnection = `/connections/${connectionId}?provider_config_key=google-sheet`;
+    while ((await trellis.call('GET', ofConnection)).body.last_used_at === null) await pause(100);
+    await open('/dev/getting-started');
+    await page.getByText('2 of 5', { exact: true }).waitFor();
+    await navigation().getByRole('img', { name: '3 left' }).waitFor();
     for (const path of ['/v4/spreadsheets/none', '/drive/v3/about']) {
       await trellis.call('GET', `/proxy${path}`, { headers });
     }
+    assert.equal((await trellis.call('POST', '/proxy/v4/spreadsheets', { headers, body: {} })).status, 200);
     await open();
     await page.waitForURL(/\/dev\/home$/);
     await figure('Active connections: 2').waitFor();
+    // The call of another API has shown that the grant lacks its scope.
+    const problems = page.getByRole('region', { name: 'Needs attention' });
+    await problems.getByRole('link', { name: '1 with missing scopes' }).click();
+    await page.getByRole('link', { name: 'ada@example.com' }).waitFor();
+    assert.equal(await page.getByRole('link', { name: 'grace@example.com' }).count(), 0);
+    await trellis.db.query('update connection set lacks_scopes = false');
+    await open('/dev/home');
     await page.getByText('Everything works.').waitFor();
-    await page.getByText(/^\d steps? of/).waitFor();
+    await page.getByText(/^2 steps of/).waitFor();
     await page.getByText(/left: .*prune records\.$/).waitFor();
     assert.equal(
       await navigation()
@@ -60,6 +75,21 @@ describe('the home page', { skip: skipBrowser }, () => {
         .count(),
       0,
     );
+  });
+
+  test('without problems, the page names the connections that are not verified', async () => {
+    const { db } = trellis;
+    await db.query("update connection set is_unverified = true where account_email = 'grace@example.com'");
+    await open('/dev/home');
+    await page.getByText('Nothing fails.').waitFor();
+    assert.equal(await page.getByText('Everything works.').count(), 0);
+    await picture(page, 'home-unverified');
+    await page.getByRole('link', { name: '1 connection is not verified yet' }).click();
+    await page.getByRole('link', { name: 'grace@example.com' }).waitFor();
+    assert.equal(await page.getByRole('link', { name: 'ada@example.com' }).count(), 0);
+    await db.query('update connection set is_unverified = false');
+    await open('/dev/home');
+    await page.getByText('Everything works.').waitFor();
   });
 
   test('the charts show the proxied calls of a day and of two weeks, and lead to them', async () => {

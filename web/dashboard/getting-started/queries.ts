@@ -1,7 +1,5 @@
 import { queryOptions } from '@tanstack/react-query';
-import { type Answer, call } from '../../api/client.ts';
-
-type Connection = Answer<'GET /connections'>['connections'][number];
+import { call } from '../../api/client.ts';
 
 /** The progress of an environment; each step is read from the service. */
 export type Progress = {
@@ -42,55 +40,40 @@ export function stepsLeft(progress: Progress): string[] {
     .map(({ title }) => title);
 }
 
-/** A page of the log reads a limited number of entries, so a rare entry may be on a later page. */
-const maxPages = 4;
-/** The number of newest and of last used connections to look at. */
-const maxConnections = 3;
+/** The number of newest connections whose datasets are examined. */
+const maxConnections = 20;
+/** The service keeps daily counts for 400 days. */
+const countedMs = 390 * 86_400_000;
 
 export const progressQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'progress'],
     queryFn: async ({ signal }): Promise<Progress> => {
       const at = { environment, signal };
-      const isLogged = async (type: 'proxy' | 'records.save' | 'records.prune') => {
-        let cursor: string | undefined;
-        for (let page = 0; page < maxPages; page += 1) {
-          const { operations, next_cursor } = await call('GET /operations', {
-            ...at,
-            query: { type, status: 'success', limit: 1, ...(cursor !== undefined && { cursor }) },
-          });
-          if (operations.length > 0) return true;
-          if (next_cursor === null) return false;
-          cursor = next_cursor;
-        }
-        return false;
+      const from = new Date(Date.now() - countedMs).toISOString();
+      const isDone = async (type: 'proxy' | 'records.save' | 'records.prune') => {
+        const query = { type, status: 'success', by: 'type', from } as const;
+        const { groups = [] } = await call('GET /operations/stats', { ...at, query });
+        return groups.length > 0;
       };
-      const datasetsOf = async ({ connection_id: id, integration_id: integration }: Connection) =>
-        (
-          await call('GET /records/datasets', {
-            ...at,
-            headers: { 'connection-id': id, 'integration-id': integration },
-          })
-        ).datasets;
-      const [integrations, newest, lastUsed, wasProxied, wasSaved, wasPruned] = await Promise.all([
+      const [integrations, { connections }, hasProxied, wasSaved, wasPruned] = await Promise.all([
         call('GET /integrations', at),
         call('GET /connections', { ...at, query: { limit: maxConnections } }),
-        call('GET /connections', { ...at, query: { limit: maxConnections, sort: 'last_used' } }),
-        isLogged('proxy'),
-        isLogged('records.save'),
-        isLogged('records.prune'),
+        isDone('proxy'),
+        isDone('records.save'),
+        isDone('records.prune'),
       ]);
-      const [connection] = newest.connections;
+      const [connection] = connections;
       const integration =
         integrations.data.find(({ integration_id }) => integration_id === connection?.integration_id) ??
         integrations.data[0];
-      // The log may be turned off and is purged; the last use, the cached records and the pruned counts
-      // remain.
-      const looked = new Map(
-        [...newest.connections, ...lastUsed.connections].map((one) => [one.id, one] as const),
-      );
-      const all = wasSaved && wasPruned ? newest.connections.slice(0, 1) : [...looked.values()];
-      const datasets = await Promise.all(all.map(datasetsOf));
+      const { datasets } =
+        connection === undefined
+          ? { datasets: [] }
+          : await call('GET /records/datasets/of-connections', {
+              ...at,
+              query: { connection_ids: connections.map(({ id }) => id).join() },
+            });
       return {
         integration: integration && { key: integration.integration_id, logo: integration.logo },
         connection: connection && {
@@ -100,10 +83,11 @@ export const progressQuery = (environment: string) =>
           provider: connection.provider,
           isTest: connection.test,
         },
-        dataset: connection && datasets[0]?.[0],
-        hasProxied: wasProxied || lastUsed.connections.some(({ last_used_at: at }) => at !== null),
-        hasSaved: wasSaved || datasets.flat().some(({ records, deleted }) => records + deleted > 0),
-        hasPruned: wasPruned || datasets.flat().some(({ pruned }) => pruned > 0),
+        dataset: datasets.find((dataset) => dataset.connection === connection?.id),
+        hasProxied,
+        // The log may be turned off, and its counts end; cached records and the counts of pruned ones remain.
+        hasSaved: wasSaved || datasets.some(({ last_modified_at: last }) => last !== null),
+        hasPruned: wasPruned || datasets.some(({ pruned }) => pruned > 0),
       };
     },
     refetchInterval: 3_000,

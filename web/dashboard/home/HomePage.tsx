@@ -28,7 +28,7 @@ import { QuotaBar } from '../integrations/QuotaBar.tsx';
 import { AnchorLink, functionPage, integrationPage } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { ProxiedCard } from './ProxiedCard.tsx';
-import { countProblems, type Health, healthQuery } from './queries.ts';
+import { countProblems, type Health, healthQuery, type StateCounts, stateCountsQuery } from './queries.ts';
 
 type To = Pick<LinkProps, 'to' | 'params' | 'search'>;
 /** From this share on, the use of a quota is a problem. */
@@ -38,6 +38,7 @@ const highUse = 0.8;
 export function HomePage() {
   const environment = useEnvironment();
   const query = useQuery(healthQuery(environment));
+  const counts = useQuery(stateCountsQuery(environment));
   const { span = '24 hours' } = useSearch({ from: '/$environment/home' });
   const navigate = useNavigate({ from: '/$environment/home' });
   return (
@@ -48,7 +49,17 @@ export function HomePage() {
           <>
             <Figures health={health} />
             <SimpleGrid cols={{ base: 1, lg: health.quotas.length > 0 ? 2 : 1 }} spacing="md">
-              <Problems problems={problemsOf(health, environment)} />
+              <Stack component="section" aria-label="Needs attention" gap="xs">
+                <Title order={2}>Needs attention</Title>
+                <Loaded query={counts} loading={<LoadingRows rows={1} height={46} />}>
+                  {(states) => (
+                    <Problems
+                      problems={problemsOf(health, states, environment)}
+                      unverified={states.unverified}
+                    />
+                  )}
+                </Loaded>
+              </Stack>
               {health.quotas.length > 0 && <Quotas quotas={health.quotas} />}
             </SimpleGrid>
           </>
@@ -146,16 +157,20 @@ function Figures({ health }: { health: Health }) {
 type Problem = { of: string; color: 'red' | 'orange' | 'yellow'; text: string; since: string | null; to: To };
 
 /** What does not work, what affects most connections first. */
-function problemsOf(health: Health, environment: string): Problem[] {
+function problemsOf(health: Health, counts: StateCounts, environment: string): Problem[] {
   const params = { environment };
-  const { needs_reauth: dead, blocked } = health.connections;
-  const connections = (status: 'needs_reauth' | 'blocked', text: string): Problem => ({
-    of: 'Connection',
-    color: 'red',
-    text,
-    since: null,
-    to: { to: '/$environment/connections', params, search: { status } },
-  });
+  const { needs_reauth, blocked } = health.connections;
+  const connections = [
+    { status: 'needs_reauth', count: needs_reauth, color: 'red', text: 'reconnect needed' },
+    { status: 'blocked', count: blocked, color: 'red', text: 'blocked' },
+    { status: 'scopes_missing', count: counts.scopes_missing, color: 'yellow', text: 'with missing scopes' },
+    {
+      status: 'provider_unavailable',
+      count: counts.provider_unavailable,
+      color: 'yellow',
+      text: 'whose provider is unavailable',
+    },
+  ] as const;
   return [
     ...health.integrations.map(
       ({ integration_id: key, display_name: name, cause, since }): Problem => ({
@@ -205,60 +220,83 @@ function problemsOf(health: Health, environment: string): Problem[] {
         },
       }),
     ),
-    ...(dead > 0 ? [connections('needs_reauth', `${upTo(dead)} reconnect needed`)] : []),
-    ...(blocked > 0 ? [connections('blocked', `${upTo(blocked)} blocked`)] : []),
+    ...connections
+      .filter(({ count }) => count > 0)
+      .map(
+        ({ status, count, color, text }): Problem => ({
+          of: 'Connection',
+          color,
+          text: `${upTo(count)} ${text}`,
+          since: null,
+          to: { to: '/$environment/connections', params, search: { status } },
+        }),
+      ),
   ];
 }
 
-function Problems({ problems }: { problems: Problem[] }) {
-  return (
-    <Stack component="section" aria-label="Needs attention" gap="xs">
-      <Title order={2}>Needs attention</Title>
-      {problems.length === 0 ? (
-        <Card py="sm">
-          <Group gap="xs">
-            <IconCheck size={18} color="var(--mantine-color-teal-6)" />
+function Problems({ problems, unverified }: { problems: Problem[]; unverified: number }) {
+  const environment = useEnvironment();
+  if (problems.length === 0)
+    return (
+      <Card py="sm">
+        <Group gap="xs" wrap="nowrap">
+          <IconCheck size={18} className="rigid" color="var(--mantine-color-teal-6)" />
+          {unverified === 0 ? (
             <Text size="sm">Everything works.</Text>
-          </Group>
-        </Card>
-      ) : (
-        <Sliced items={problems} size={10}>
-          {(shown) => (
-            <ListTable
-              rows={shown}
-              keyOf={({ of, text }) => `${of} ${text}`}
-              rowClass="fill-row"
-              columns={[
-                {
-                  title: 'Problem',
-                  cell: ({ text, to, color, of }) => (
-                    <Group gap="sm" wrap="nowrap">
-                      <Box w={124} className="rigid">
-                        <Badge color={color} variant="dot">
-                          {of}
-                        </Badge>
-                      </Box>
-                      <Link className="fill-link" {...to}>
-                        <Text span size="sm" className="wrap">
-                          {text}
-                        </Text>
-                      </Link>
-                    </Group>
-                  ),
-                },
-                {
-                  title: 'Since',
-                  visibleFrom: 'xs',
-                  ta: 'right',
-                  className: 'unbroken',
-                  cell: ({ since }) => since && <RelativeTime at={since} size="sm" className="above" />,
-                },
-              ]}
-            />
+          ) : (
+            <Text size="sm">
+              Nothing fails.{' '}
+              <AnchorLink
+                inherit
+                underline="always"
+                to="/$environment/connections"
+                params={{ environment }}
+                search={{ status: 'unverified' }}
+              >
+                {upTo(unverified)} {unverified === 1 ? 'connection is' : 'connections are'} not verified yet
+              </AnchorLink>
+              .
+            </Text>
           )}
-        </Sliced>
+        </Group>
+      </Card>
+    );
+  return (
+    <Sliced items={problems} size={10}>
+      {(shown) => (
+        <ListTable
+          rows={shown}
+          keyOf={({ of, text }) => `${of} ${text}`}
+          rowClass="fill-row"
+          columns={[
+            {
+              title: 'Problem',
+              cell: ({ text, to, color, of }) => (
+                <Group gap="sm" wrap="nowrap">
+                  <Box w={124} className="rigid">
+                    <Badge color={color} variant="dot">
+                      {of}
+                    </Badge>
+                  </Box>
+                  <Link className="fill-link" {...to}>
+                    <Text span size="sm" className="wrap">
+                      {text}
+                    </Text>
+                  </Link>
+                </Group>
+              ),
+            },
+            {
+              title: 'Since',
+              visibleFrom: 'xs',
+              ta: 'right',
+              className: 'unbroken',
+              cell: ({ since }) => since && <RelativeTime at={since} size="sm" className="above" />,
+            },
+          ]}
+        />
       )}
-    </Stack>
+    </Sliced>
   );
 }
 

@@ -27,6 +27,25 @@ export const healthQuery = (environment: string) =>
     staleTime: 10_000,
   });
 
+/** The states of active connections that the status does not tell from healthy ones. */
+const weakStates = ['scopes_missing', 'provider_unavailable', 'unverified'] as const;
+export type StateCounts = Record<(typeof weakStates)[number], number>;
+
+export const stateCountsQuery = (environment: string) =>
+  queryOptions({
+    queryKey: [environment, 'connections', 'by state'],
+    queryFn: async ({ signal }) => {
+      const countOf = async (state: (typeof weakStates)[number]) => {
+        const query = { state, count: 'true', limit: 1 } as const;
+        const { total = 0 } = await call('GET /connections', { environment, signal, query });
+        return [state, total];
+      };
+      return Object.fromEntries(await Promise.all(weakStates.map(countOf))) as StateCounts;
+    },
+    refetchInterval: 30_000,
+    staleTime: 10_000,
+  });
+
 /** The numbers of the navigation's badges. */
 export function countProblems({ connections, syncs, endpoints, integrations }: Health) {
   return {
