@@ -356,7 +356,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     assert.ok(status >= 400);
   });
 
-  test('the code of a connection to a database reads its credentials', async () => {
+  test('a connection to a database shows what is true without an HTTP API', async () => {
     const { call } = dashboard.trellis;
     const body = { provider: 'postgres', unique_key: 'warehouse' };
     assert.equal((await call('POST', '/integrations', { body })).status, 200);
@@ -370,9 +370,39 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     });
     assert.equal(imported.status, 201, imported.text);
     await open('/connections/warehouse/db');
+    await page.getByText('PostgreSQL has no HTTP API, so Trellis cannot verify them.').waitFor();
+    await picture(page, 'connection-unverified');
+    assert.equal(await page.getByRole('button', { name: 'Refresh now' }).count(), 0);
     await page.getByRole('button', { name: 'Code', exact: true }).click();
     await page.getByText('Read the credentials').waitFor();
     await page.getByText('/connections/db?integration_id=warehouse').first().waitFor();
     assert.equal(await page.getByText('/proxy/').count(), 0);
+  });
+
+  test('the playground offers no connection without an HTTP API, and says why', async () => {
+    await connect(dashboard.trellis);
+    const imported = await dashboard.trellis.call('POST', '/connections', {
+      body: {
+        provider_config_key: 'warehouse',
+        connection_id: 'newest',
+        credentials: { type: 'BASIC', username: 'ada', password: 'password-of-the-database' },
+        connection_config: { host: 'db.example.com', database: 'sales' },
+      },
+    });
+    assert.equal(imported.status, 201, imported.text);
+    await open('/playground');
+    const connection = page.getByRole('combobox', { name: 'Connection' });
+    await page.getByText('No response yet').waitFor();
+    assert.match(await connection.inputValue(), / · google-sheet$/);
+    await connection.click();
+    const option = page.getByRole('option').filter({ hasText: 'newest' });
+    await option.getByText('warehouse · has no HTTP API').waitFor();
+    assert.equal(await option.getAttribute('data-combobox-disabled'), 'true');
+    await open('/playground?integration=warehouse&connection=newest');
+    await page.getByText('PostgreSQL has no HTTP API').waitFor();
+    assert.equal(await page.getByRole('button', { name: 'Send' }).count(), 0);
+    await picture(page, 'playground-no-api');
+    await page.getByRole('link', { name: 'its page' }).click();
+    await page.waitForURL(/\/connections\/warehouse\/newest/);
   });
 });

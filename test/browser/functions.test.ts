@@ -265,6 +265,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     const changes = page.getByRole('region', { name: 'Records' });
     await changes.getByRole('link', { name: 'Row' }).waitFor();
     await changes.getByText(/^(2 added|2 unchanged)$/).waitFor();
+    assert.equal(await page.getByText('1 of 3', { exact: true }).count(), 0);
     await page.getByText('One row has no number').waitFor();
     const calls = page.getByRole('list', { name: 'Calls of the run' }).getByRole('listitem');
     await calls.filter({ hasText: 'Save 2 of Row' }).waitFor();
@@ -294,6 +295,7 @@ describe('functions in a browser', { skip: skipBrowser }, () => {
     await open('/functions?tab=runs&function=shaky');
     await page.getByRole('link', { name: 'shaky' }).click();
     await page.getByText('Waiting for attempt 2').waitFor();
+    await page.getByText('1 of 3', { exact: true }).waitFor();
     await dashboard.trellis.db.query(
       "update run set not_before = now() where state = 'waiting' and attempt = 1",
       [],

@@ -140,6 +140,23 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     assert.equal(await page.getByLabel('Client ID').inputValue(), '123-abc.apps.googleusercontent.com');
   });
 
+  test('a long name stays in one line beside the actions', async () => {
+    const name = 'Sheets of the finance team of the northern region, for its reports and budgets';
+    const rename = (display_name: string) =>
+      dashboard.trellis.call('PATCH', '/integrations/own-sheets', { body: { display_name } });
+    assert.equal((await rename(name)).status, 200);
+    await page.reload();
+    const heading = page.getByRole('heading', { name });
+    await heading.waitFor();
+    await picture(page, 'integration-long-name');
+    const lines = '(({ clientHeight }, { lineHeight }) => Math.round(clientHeight / parseFloat(lineHeight)))';
+    const h1 = "document.querySelector('h1')";
+    assert.equal(await page.evaluate(`${lines}(${h1}, getComputedStyle(${h1}))`), 1);
+    assert.equal(await heading.getAttribute('title'), name);
+    assert.equal((await rename('Sheets of the finance team')).status, 200);
+    await page.reload();
+  });
+
   test('scopes that were set are shown and stay, and saving them needs no secret', async () => {
     await page.getByRole('combobox', { name: 'Scopes' }).fill(readonlyScope);
     await page.keyboard.press('Enter');

@@ -5,6 +5,7 @@ export const guides = {
   integrations: { path: 'authorization', words: 'About integrations and OAuth' },
   catalogue: { path: 'providers', words: 'About providers' },
   connections: { path: 'connections', words: 'About connections' },
+  health: { path: 'reference/connection-health', words: 'About connection health' },
   'connect-page': { path: 'connect', words: 'About connect sessions' },
   functions: { path: 'functions', words: 'About functions' },
   runs: { path: 'function-runs', words: 'About runs' },

@@ -25,7 +25,7 @@ export function Page({
         {before}
         <Group justify="space-between" align="flex-start" gap="sm">
           <Stack gap={4} miw={0} flex="1 1 260px">
-            <Title order={1} className="wrap">
+            <Title order={1} className="wrap page-title" title={title}>
               {title}
             </Title>
             {about !== undefined && (

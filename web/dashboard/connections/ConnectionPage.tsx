@@ -15,8 +15,9 @@ import { OperationsTable } from '../activity/OperationsTable.tsx';
 import { operationsQuery } from '../activity/queries.ts';
 import { CodeButton } from '../CodeButton.tsx';
 import { SyncsCard } from '../functions/SyncsTable.tsx';
-import { providerQuery } from '../integrations/queries.ts';
-import { AnchorLink, BackLink, integrationPage } from '../links.tsx';
+import { withoutRefresh } from '../integrations/auth-labels.ts';
+import { type Provider, providerQuery } from '../integrations/queries.ts';
+import { AnchorLink, BackLink, GuideLink, integrationPage } from '../links.tsx';
 import { LoadingTabs, PageTabs } from '../PageTabs.tsx';
 import { suggestionsQuery } from '../playground/queries.ts';
 import { emptyForm, formOf } from '../playground/request.ts';
@@ -56,6 +57,11 @@ export function ConnectionPage() {
     refetchInterval: isBeingDeleted ? false : 5_000,
   });
   const { data: connection } = query;
+  const { data: provider } = useQuery({
+    ...providerQuery(environment, connection?.provider ?? ''),
+    enabled: connection !== undefined,
+  });
+  const isRefreshed = provider !== undefined && !withoutRefresh.includes(provider.auth_mode);
   const body = useFocusIfLost<HTMLDivElement>(connection?.health.state);
   return (
     <Page
@@ -67,11 +73,22 @@ export function ConnectionPage() {
       }
       about={
         connection ? (
-          <Group gap="xs" mt={4}>
-            <HealthBadge health={connection.health} />
-            <Badge color="gray">{connection.integration_id}</Badge>
-            {connection.test && <Badge color="violet">test credentials</Badge>}
-          </Group>
+          <>
+            <Group gap="xs" mt={4}>
+              <HealthBadge health={connection.health} />
+              <Badge color="gray">{connection.integration_id}</Badge>
+              {connection.test && <Badge color="violet">test credentials</Badge>}
+            </Group>
+            {connection.health.state === 'unverified' && provider !== undefined && (
+              <Dimmed mt={6}>
+                The credentials were entered or imported, and nothing has proven them yet:{' '}
+                {provider.proxy === undefined
+                  ? `${provider.display_name} has no HTTP API, so Trellis cannot verify them.`
+                  : `${isRefreshed ? 'a refresh, or ' : ''}a proxied call with a successful response makes the connection healthy.`}{' '}
+                <GuideLink to="health" />
+              </Dimmed>
+            )}
+          </>
         ) : (
           query.isPending && <Skeleton h={22} w={220} mt={6} />
         )
@@ -79,10 +96,8 @@ export function ConnectionPage() {
       actions={
         connection && (
           <>
-            <CodeButton>
-              <CallSnippets at={at} provider={connection.provider} />
-            </CodeButton>
-            {mayWrite && !isFaulty(connection.health) && <RefreshButton at={at} />}
+            <CodeButton>{provider !== undefined && <CallSnippets at={at} provider={provider} />}</CodeButton>
+            {mayWrite && isRefreshed && !isFaulty(connection.health) && <RefreshButton at={at} />}
             {mayWrite && <ReconnectButton at={at} connection={connection} />}
           </>
         )
@@ -137,10 +152,8 @@ export function ConnectionPage() {
 }
 
 /** A call of the provider's API, or of the credentials if it has none. */
-function CallSnippets({ at, provider }: { at: At; provider: string }) {
-  const { data } = useQuery(providerQuery(useEnvironment(), provider));
-  if (data?.proxy !== undefined) return <ProxySnippets at={at} provider={provider} />;
-  if (data === undefined) return null;
+function CallSnippets({ at, provider }: { at: At; provider: Provider }) {
+  if (provider.proxy !== undefined) return <ProxySnippets at={at} provider={provider.name} />;
   const query = new URLSearchParams({ integration_id: at.integration });
   const url = `${location.origin}/connections/${encodeURIComponent(at.id)}?${query}`;
   return (
@@ -210,7 +223,7 @@ function KeyFacts({ connection }: { connection: WholeConnection }) {
           <RelativeTime at={connection.last_used_at} />
         </Fact>
         <Fact name="Last refresh">
-          <RelativeTime at={token?.refreshed_at ?? null} never="does not expire" />
+          <RelativeTime at={token?.refreshed_at ?? null} />
         </Fact>
       </Facts>
     </Card>

@@ -249,9 +249,11 @@ export function RunFacts({ run, type }: { run: Run; type: FunctionType }) {
           )}
         </Fact>
         <Fact name="Trigger">{triggerWords(run.trigger)}</Fact>
-        <Fact name="Attempt">
-          {run.attempt === 0 ? 'none yet' : run.attempt} of {run.most_attempts}
-        </Fact>
+        {(run.attempt > 1 || (run.state === 'waiting' && run.attempt > 0)) && (
+          <Fact name="Attempt">
+            {run.attempt} of {run.most_attempts}
+          </Fact>
+        )}
         <Fact name="Run ID">
           <Copyable value={run.id} what="the run ID" />
         </Fact>

@@ -11,3 +11,6 @@ export const authLabels: Record<string, string> = {
   AWS_ROLE: 'AWS role',
   NONE: 'No credentials',
 };
+
+/** The auth modes whose credentials stay as they are: there is no refresh. */
+export const withoutRefresh = ['OAUTH1', 'API_KEY', 'BASIC', 'AWS_SIGV4', 'NONE'];

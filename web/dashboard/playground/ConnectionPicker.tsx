@@ -1,11 +1,12 @@
 import { Group, Select, Stack, Text } from '@mantine/core';
 import { useDebouncedValue } from '@mantine/hooks';
-import { keepPreviousData, useQuery } from '@tanstack/react-query';
+import { keepPreviousData, useQueries, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { IconPlugConnected } from '../../ui/icons.tsx';
 import { accountName } from '../connections/EndUser.tsx';
 import { HealthBadge } from '../connections/HealthBadge.tsx';
 import { type Connection, connectionsQuery } from '../connections/queries.ts';
+import { providerQuery } from '../integrations/queries.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import type { Chosen } from './Playground.tsx';
 
@@ -15,7 +16,7 @@ export function ConnectionPicker({
   chosen,
   onChoose,
 }: {
-  /** Only connections of this integration; undefined: all. */
+  /** Only connections of this integration; undefined: all whose provider has an API. */
   integration?: string | undefined;
   chosen: Chosen | undefined;
   onChoose: (connection: Connection) => void;
@@ -33,7 +34,17 @@ export function ConnectionPicker({
     placeholderData: keepPreviousData,
   });
   const found = data?.connections ?? [];
-  const options = found.map((one) => ({ value: keyOf(one), label: nameOf(one) }));
+  const providers = new Set(integration === undefined ? found.map(({ provider }) => provider) : []);
+  const lacksApi = useQueries({
+    queries: [...providers].map((provider) => providerQuery(environment, provider)),
+    combine: (results) =>
+      results.flatMap(({ data }) => (data && data.proxy === undefined ? [data.name] : [])),
+  });
+  const options: { value: string; label: string; disabled?: boolean }[] = found.map((one) => ({
+    value: keyOf(one),
+    label: nameOf(one),
+    disabled: lacksApi.includes(one.provider),
+  }));
   if (chosen !== undefined && !options.some(({ value }) => value === keyOf(chosen))) {
     options.unshift({ value: keyOf(chosen), label: nameOf(chosen) });
   }
@@ -65,6 +76,7 @@ export function ConnectionPicker({
               </Text>
               <Text size="xs" c="dimmed" truncate>
                 {connection?.integration_id}
+                {option.disabled && ' · has no HTTP API'}
               </Text>
             </Stack>
             {connection !== undefined && <HealthBadge health={connection.health} />}

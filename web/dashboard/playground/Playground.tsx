@@ -12,8 +12,9 @@ import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { useFocusIfLost } from '../../ui/use-focus-if-lost.ts';
 import { CodeButton } from '../CodeButton.tsx';
-import { type Connection, connectionQuery, connectionsQuery } from '../connections/queries.ts';
-import { ButtonLink, GuideLink } from '../links.tsx';
+import { type Connection, connectionQuery } from '../connections/queries.ts';
+import { providerQuery } from '../integrations/queries.ts';
+import { AnchorLink, ButtonLink, connectionPage, GuideLink } from '../links.tsx';
 import { Snippets } from '../Snippets.tsx';
 import { makeSampleSheet } from '../sheets/sample.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -22,7 +23,14 @@ import { AnswerCard } from './AnswerCard.tsx';
 import { sizeOf } from './answer.ts';
 import { ConnectionPicker } from './ConnectionPicker.tsx';
 import type { SuggestedApi } from './calls.ts';
-import { type Caller, type Progress, type ProxiedAnswer, sendCall, suggestionsQuery } from './queries.ts';
+import {
+  type Caller,
+  newestCallableQuery,
+  type Progress,
+  type ProxiedAnswer,
+  sendCall,
+  suggestionsQuery,
+} from './queries.ts';
 import { RequestForm } from './RequestForm.tsx';
 import {
   type Form,
@@ -52,6 +60,7 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
     return first.body === '' ? { ...first, body: keptBody(bodyKeyOf(environment, first)) } : first;
   });
   const { data: api } = useQuery(suggestionsQuery(chosen.provider));
+  const { data: provider } = useQuery(providerQuery(environment, chosen.provider));
   const { state, run, cancel, reset } = useProxiedCall();
   const queries = useQueryClient();
   useEffect(() => {
@@ -111,6 +120,27 @@ export function Playground({ mayWrite, start }: { mayWrite: boolean; start: Chos
     if (state.is !== 'idle') outcome.current?.scrollIntoView({ block: 'nearest' });
   }, [state.is, outcome]);
 
+  if (provider !== undefined && provider.proxy === undefined) {
+    return (
+      <Card component="section" aria-label="Call">
+        <Stack gap="md">
+          <ConnectionPicker chosen={chosen} onChoose={choose} />
+          <Alert color="yellow" title={`${provider.display_name} has no HTTP API`}>
+            This connection has no proxied calls. Choose another one, or read its credentials: the code is on{' '}
+            <AnchorLink
+              inherit
+              c="inherit"
+              underline="always"
+              {...connectionPage(environment, { integration: caller.integration, id: caller.connection })}
+            >
+              its page
+            </AnchorLink>
+            .
+          </Alert>
+        </Stack>
+      </Card>
+    );
+  }
   return (
     <Grid gap="lg">
       <Grid.Col span={{ base: 12, lg: 5 }}>
@@ -341,7 +371,7 @@ export function PlaygroundPage() {
   );
 }
 
-/** Starts with the connection in the address, or the newest active one. */
+/** Starts with the connection in the address, or the newest active one whose provider has an API. */
 function WithConnection({ mayWrite }: { mayWrite: boolean }) {
   const environment = useEnvironment();
   const search = useSearch({ from: '/$environment/playground' });
@@ -352,7 +382,7 @@ function WithConnection({ mayWrite }: { mayWrite: boolean }) {
     ...connectionQuery(environment, { integration: integration ?? '', id: id ?? '' }),
     enabled: isNamed,
   });
-  const newest = useQuery({ ...connectionsQuery(environment, { limit: 20 }), enabled: !isNamed });
+  const newest = useQuery({ ...newestCallableQuery(environment, useQueryClient()), enabled: !isNamed });
   const waiting = (
     <Stack role="status" aria-label="Loading">
       <Skeleton h={62} />
@@ -369,9 +399,9 @@ function WithConnection({ mayWrite }: { mayWrite: boolean }) {
   }
   return (
     <Loaded query={newest} loading={waiting}>
-      {({ connections }) =>
-        connections[0] !== undefined ? (
-          open(connections.find(({ health }) => health.status === 'active') ?? connections[0])
+      {(start) =>
+        start !== null ? (
+          open(start)
         ) : (
           <EmptyState
             icon={<IconPlugConnected size={26} />}

@@ -1,5 +1,7 @@
-import { queryOptions } from '@tanstack/react-query';
+import { type QueryClient, queryOptions } from '@tanstack/react-query';
 import { brand, call, environmentHeader, Fault } from '../../api/client.ts';
+import { connectionsQuery } from '../connections/queries.ts';
+import { providerQuery } from '../integrations/queries.ts';
 import { bodyOf, type Body as ReadBody } from './answer.ts';
 import { suggestionsFor } from './calls.ts';
 import type { ProxiedRequest } from './request.ts';
@@ -136,6 +138,22 @@ async function newestEntry(
 /** The polling interval and limit for the log entry of a call, which is written shortly after the response. */
 const everyMs = 400;
 const maxTries = 10;
+
+/** The newest active connection whose provider has an HTTP API; without one, the newest connection; null without any. */
+export const newestCallableQuery = (environment: string, queries: QueryClient) =>
+  queryOptions({
+    queryKey: [environment, 'connections', 'newest callable'],
+    queryFn: async () => {
+      const { connections } = await queries.fetchQuery(connectionsQuery(environment, { limit: 20 }));
+      for (const connection of connections.filter(({ health }) => health.status === 'active')) {
+        const provider = await queries
+          .ensureQueryData(providerQuery(environment, connection.provider))
+          .catch(() => undefined);
+        if (provider?.proxy !== undefined) return connection;
+      }
+      return connections[0] ?? null;
+    },
+  });
 
 /** The log entry of a call: the first one of this connection, method and path after the previous entry. */
 export const entryQuery = (answer: ProxiedAnswer) =>
