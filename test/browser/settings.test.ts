@@ -133,6 +133,7 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'settings-key-replaced');
     assert.equal(await dialog().getByText('invalid_body').count(), 0);
     await press('Cancel');
+    await press('Discard changes');
     await dialog().waitFor({ state: 'detached' });
   });
 

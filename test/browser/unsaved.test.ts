@@ -32,6 +32,8 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
   const isNotAsked = async () => assert.equal(await question().count(), 0);
 
   const dialogs = [
+    ['a key', '/settings?tab=keys', 'Create a key', 'Name'],
+    ['an invitation', '/settings?tab=people', 'Invite a user', 'E-mail'],
     ['an endpoint', '/events?tab=endpoints', 'Add an endpoint', 'Description'],
     ['an environment', '/settings?tab=environments', 'Create an environment', 'Name'],
     ['a variable', '/settings?tab=variables', 'Add a variable', 'Value'],
@@ -73,6 +75,21 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
       if (opener !== undefined) await focused(opener);
     });
   }
+
+  test('a dialog without a form of its own asks, until its fields are gone', async () => {
+    await open('/connections');
+    await press('Connect an account');
+    const endUser = page.getByRole('textbox', { name: 'End user', exact: true });
+    await endUser.fill('ada');
+    await page.keyboard.press('Escape');
+    await press('Keep editing');
+    assert.equal(await endUser.inputValue(), 'ada');
+    await press('Create a link');
+    await endUser.waitFor({ state: 'detached' });
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await isNotAsked();
+  });
 
   test('input that is typed and removed again is closed without a question', async () => {
     await open('/settings?tab=environments');

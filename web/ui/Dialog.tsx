@@ -1,5 +1,14 @@
 import { Button, type ButtonProps, Group, Modal, type ModalProps, Stack } from '@mantine/core';
-import { type FormEvent, type ReactNode, useEffect, useState } from 'react';
+import { useQueryClient } from '@tanstack/react-query';
+import {
+  createContext,
+  type FormEvent,
+  type ReactNode,
+  type SyntheticEvent,
+  useContext,
+  useEffect,
+  useState,
+} from 'react';
 import { FaultNotice } from './FaultNotice.tsx';
 import { focusInvalid } from './focus-invalid.ts';
 import { useUnsaved } from './unsaved.ts';
@@ -15,6 +24,9 @@ type End = {
   button?: ButtonProps;
 };
 
+/** Closes the dialog around it, after a question if it has unsaved input. */
+const LeaveContext = createContext((close: () => void) => close());
+
 /**
  * The end of a dialog: the error, and the buttons that close it and that act. Without `onAct`, the button submits the
  * form around it; with it, the focus is first on the button that closes.
@@ -27,11 +39,12 @@ export function DialogEnd({
   button,
   onAct,
 }: End & { onAct?: () => void }) {
+  const leave = useContext(LeaveContext);
   return (
     <>
       {attempt.isError && <FaultNotice error={attempt.error} />}
       <Group justify="flex-end">
-        <Button variant="default" onClick={onClose} {...(onAct && { 'data-autofocus': true })}>
+        <Button variant="default" onClick={() => leave(onClose)} {...(onAct && { 'data-autofocus': true })}>
           {cancel}
         </Button>
         <Button
@@ -48,14 +61,40 @@ export function DialogEnd({
 
 /**
  * A dialog. The focus is first on the element with `data-autofocus`, else on the first field; without a field, on the button
- * that closes.
+ * that closes. The user is asked before input is lost: while `isDirty`, or without it, while a field has another value than
+ * before the user typed in it. If it is rendered only while it is open, the focus then returns to the element that had it before.
  */
-export function Dialog({ children, ...props }: ModalProps) {
+export function Dialog({ children, isDirty, ...props }: ModalProps & { isDirty?: boolean | undefined }) {
+  const queries = useQueryClient();
+  const { isTyped, onInput } = useTyped();
+  const [opener] = useState(() => props.opened && document.activeElement);
+  useEffect(
+    () => () => {
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus({ preventScroll: true });
+    },
+    [opener],
+  );
+  const leave = useUnsaved(isDirty ?? (() => isTyped() && queries.isMutating() === 0));
   return (
-    <Modal {...props}>
-      <div ref={markFirstField}>{children}</div>
+    <Modal {...props} onInput={onInput} onClose={() => leave(props.onClose)}>
+      <LeaveContext value={leave}>
+        <div ref={markFirstField}>{children}</div>
+      </LeaveContext>
     </Modal>
   );
+}
+
+/** Finds out whether the user has typed in one of the fields of an element with this handler. */
+function useTyped() {
+  const [before] = useState(() => new Map<HTMLInputElement, string>());
+  return {
+    onInput: ({ target }: SyntheticEvent) => {
+      const field = target as HTMLInputElement;
+      // React sets the default to the value that it has rendered last: at the first input, the value before it.
+      if (field.type !== 'checkbox' && !before.has(field)) before.set(field, field.defaultValue);
+    },
+    isTyped: () => [...before].some(([field, value]) => field.isConnected && value !== field.value),
+  };
 }
 
 function markFirstField(body: HTMLElement | null): void {
@@ -66,8 +105,7 @@ function markFirstField(body: HTMLElement | null): void {
 }
 
 /**
- * A dialog with a form: its fields, and the buttons that close and submit it. A field with an error gets the focus. While
- * `isDirty`, the user is asked before the dialog closes. Then the focus returns to the element that had it before.
+ * A dialog with a form: its fields, and the buttons that close and submit it. A field with an error gets the focus.
  */
 export function FormDialog({
   title,
@@ -79,20 +117,11 @@ export function FormDialog({
 }: End & {
   title: string;
   size?: NonNullable<ModalProps['size']>;
-  isDirty: boolean;
+  isDirty?: boolean;
   onSubmit: (event?: FormEvent<HTMLFormElement>) => void;
   children: ReactNode;
 }) {
   const { error, isPending } = end.attempt;
-  const leave = useUnsaved(isDirty && !isPending);
-  const onClose = () => leave(end.onClose);
-  const [opener] = useState(() => document.activeElement);
-  useEffect(
-    () => () => {
-      if (opener instanceof HTMLElement && opener.isConnected) opener.focus({ preventScroll: true });
-    },
-    [opener],
-  );
   useEffect(() => {
     if (error) focusInvalid();
   }, [error]);
@@ -101,11 +130,11 @@ export function FormDialog({
     focusInvalid();
   };
   return (
-    <Dialog opened onClose={onClose} size={size} title={title}>
+    <Dialog opened onClose={end.onClose} size={size} title={title} isDirty={isDirty && !isPending}>
       <form onSubmit={submit}>
         <Stack>
           {children}
-          <DialogEnd {...end} onClose={onClose} />
+          <DialogEnd {...end} />
         </Stack>
       </form>
     </Dialog>

@@ -1,8 +1,8 @@
 import { createContext, useContext, useEffect, useId } from 'react';
 
 type UnsavedInput = {
-  /** The forms with unsaved input. */
-  forms: Set<string>;
+  /** Whether each form has unsaved input now. */
+  forms: Map<string, () => boolean>;
   /** The user is asked whether to discard the input. */
   isAsking: boolean;
   ask: (form: string, close: () => void) => void;
@@ -10,29 +10,33 @@ type UnsavedInput = {
 };
 
 export const UnsavedContext = createContext<UnsavedInput>({
-  forms: new Set(),
+  forms: new Map(),
   isAsking: false,
   ask: (_form, close) => close(),
   keepEditing: () => {},
 });
+
+/** Whether one of the forms has unsaved input. */
+export const isAnyUnsaved = ({ forms }: Pick<UnsavedInput, 'forms'>): boolean =>
+  [...forms.values()].some((isUnsaved) => isUnsaved());
 
 /**
  * While `isUnsaved`, the user is asked before the page is left. Returns a function that closes the form, and asks before if
  * it has unsaved input. `isUnsaved` has to be false while the input is being saved: after that, the form may close and the
  * page may change.
  */
-export function useUnsaved(isUnsaved: boolean): (close: () => void) => void {
+export function useUnsaved(isUnsaved: boolean | (() => boolean)): (close: () => void) => void {
   const { forms, isAsking, ask, keepEditing } = useContext(UnsavedContext);
   const form = useId();
+  const check = typeof isUnsaved === 'function' ? isUnsaved : () => isUnsaved;
   useEffect(() => {
-    if (!isUnsaved) return;
-    forms.add(form);
+    forms.set(form, check);
     return () => void forms.delete(form);
-  }, [forms, form, isUnsaved]);
+  });
   return (close) => {
     // Escape reaches the dialog below, too.
     if (isAsking) keepEditing();
-    else if (isUnsaved) ask(form, close);
+    else if (check()) ask(form, close);
     else close();
   };
 }

@@ -1,9 +1,8 @@
-import { Alert, Button, Checkbox, Group, Select, Stack, Text, TextInput } from '@mantine/core';
+import { Alert, Checkbox, Group, Select, Text, TextInput } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { Dialog } from '../../ui/Dialog.tsx';
+import { FormDialog } from '../../ui/Dialog.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
-import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { localTime } from '../../ui/local-time.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { type Endpoint, replayRange } from './queries.ts';
@@ -36,76 +35,74 @@ export function ReplayDialog({ endpoints, onClose }: { endpoints: Endpoint[]; on
   });
   const isBackwards = to !== '' && new Date(to) <= new Date(from);
   return (
-    <Dialog opened onClose={onClose} size="lg" title="Replay a range">
-      <Stack>
-        <Dimmed>
-          The events of this range are queued again, oldest first, with the same webhook-id. Events from
-          before the endpoint existed, or while it was turned off, are included.
-        </Dimmed>
-        {endpoints.length > 1 ? (
-          <Select
-            label="Endpoint"
-            data={endpoints.map((one) => ({ value: String(one.id), label: one.url }))}
-            value={String(id)}
-            onChange={(value) => setId(Number(value))}
-            allowDeselect={false}
-          />
-        ) : (
-          <Text size="sm" className="wrap" fw={550}>
-            {endpoint?.url}
-          </Text>
-        )}
-        <Group align="flex-start">
-          <TextInput
-            type="datetime-local"
-            flex="1 1 220px"
-            label="From"
-            required
-            value={from}
-            onChange={({ currentTarget }) => setFrom(currentTarget.value)}
-          />
-          <TextInput
-            type="datetime-local"
-            flex="1 1 220px"
-            label="To"
-            value={to}
-            error={isBackwards && 'The end must be after the start.'}
-            onChange={({ currentTarget }) => setTo(currentTarget.value)}
-          />
-        </Group>
-        <Text size="xs" c="dimmed">
-          In your time zone. If there is no end, the current time is used.
-        </Text>
-        <Checkbox
-          label="Only undelivered events"
-          checked={undeliveredOnly}
-          onChange={({ currentTarget }) => setUndeliveredOnly(currentTarget.checked)}
+    <FormDialog
+      title="Replay a range"
+      size="lg"
+      act="Replay"
+      cancel={replay.isSuccess ? 'Done' : 'Cancel'}
+      attempt={replay}
+      button={{ disabled: endpoint === undefined || from === '' || isBackwards }}
+      {...(replay.isSuccess && { isDirty: false })}
+      onClose={onClose}
+      onSubmit={(event) => {
+        event?.preventDefault();
+        if (endpoint !== undefined) replay.mutate(endpoint);
+      }}
+    >
+      <Dimmed>
+        The events of this range are queued again, oldest first, with the same webhook-id. Events from before
+        the endpoint existed, or while it was turned off, are included.
+      </Dimmed>
+      {endpoints.length > 1 ? (
+        <Select
+          label="Endpoint"
+          data={endpoints.map((one) => ({ value: String(one.id), label: one.url }))}
+          value={String(id)}
+          onChange={(value) => setId(Number(value))}
+          allowDeselect={false}
         />
-        {endpoint?.enabled === false && (
-          <Alert color="yellow">
-            The endpoint is turned off. Queued events are sent when it is turned on again.
-          </Alert>
-        )}
-        {replay.isError && <FaultNotice error={replay.error} />}
-        {(replay.isSuccess || replay.isPending) && (
-          <Alert color={replay.isSuccess ? 'green' : 'blue'} role="status">
-            {replay.isPending ? `${count.toLocaleString()} queued so far` : resultText(count)}
-          </Alert>
-        )}
-        <Group justify="flex-end">
-          <Button variant="default" onClick={onClose}>
-            {replay.isSuccess ? 'Done' : 'Cancel'}
-          </Button>
-          <Button
-            loading={replay.isPending}
-            disabled={endpoint === undefined || from === '' || isBackwards}
-            onClick={() => endpoint && replay.mutate(endpoint)}
-          >
-            Replay
-          </Button>
-        </Group>
-      </Stack>
-    </Dialog>
+      ) : (
+        <Text size="sm" className="wrap" fw={550}>
+          {endpoint?.url}
+        </Text>
+      )}
+      <Group align="flex-start">
+        <TextInput
+          type="datetime-local"
+          flex="1 1 220px"
+          label="From"
+          required
+          value={from}
+          onChange={({ currentTarget }) => setFrom(currentTarget.value)}
+        />
+        <TextInput
+          type="datetime-local"
+          flex="1 1 220px"
+          label="To"
+          value={to}
+          error={isBackwards && 'The end must be after the start.'}
+          onChange={({ currentTarget }) => setTo(currentTarget.value)}
+        />
+      </Group>
+      <Text size="xs" c="dimmed">
+        In your time zone. If there is no end, the current time is used.
+      </Text>
+      <Checkbox
+        label="Only undelivered events"
+        checked={undeliveredOnly}
+        onChange={({ currentTarget }) => setUndeliveredOnly(currentTarget.checked)}
+      />
+      {endpoint?.enabled === false && (
+        <Alert color="yellow">
+          The endpoint is turned off. Queued events are sent when it is turned on again.
+        </Alert>
+      )}
+      {(replay.isSuccess || replay.isPending) && (
+        <Alert color={replay.isSuccess ? 'green' : 'blue'} role="status">
+          {replay.isPending ? `${count.toLocaleString()} queued so far` : resultText(count)}
+        </Alert>
+      )}
+    </FormDialog>
   );
 }
 

@@ -2,7 +2,7 @@ import { Stack, Text } from '@mantine/core';
 import { useBlocker } from '@tanstack/react-router';
 import { type ReactNode, useCallback, useMemo, useState } from 'react';
 import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
-import { UnsavedContext } from '../../ui/unsaved.ts';
+import { isAnyUnsaved, UnsavedContext } from '../../ui/unsaved.ts';
 
 type Place = { pathname: string; search: object };
 const isSamePage = (one: Place, other: Place) =>
@@ -10,9 +10,9 @@ const isSamePage = (one: Place, other: Place) =>
 
 /** Asks before unsaved input of the forms in it is lost: when a form is closed, the page is left, or the tab is closed. */
 export function UnsavedGuard({ children }: { children: ReactNode }) {
-  const [forms] = useState(() => new Set<string>());
+  const [forms] = useState(() => new Map<string, () => boolean>());
   const [closing, setClosing] = useState<{ form: string; close: () => void }>();
-  const isUnsaved = useCallback(() => forms.size > 0, [forms]);
+  const isUnsaved = useCallback(() => isAnyUnsaved({ forms }), [forms]);
   const blocker = useBlocker({
     shouldBlockFn: useCallback(
       ({ current, next }: { current: Place; next: Place }) => isUnsaved() && !isSamePage(current, next),
@@ -42,7 +42,8 @@ export function UnsavedGuard({ children }: { children: ReactNode }) {
     () => ({
       forms,
       isAsking,
-      ask: (form: string, close: () => void) => setClosing({ form, close }),
+      // The same Escape may reach the question next, and would close it.
+      ask: (form: string, close: () => void) => void setTimeout(() => setClosing({ form, close })),
       keepEditing,
     }),
     [forms, isAsking, keepEditing],

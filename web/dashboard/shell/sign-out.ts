@@ -2,7 +2,7 @@ import { notifications } from '@mantine/notifications';
 import { onlineManager, useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useContext } from 'react';
-import { UnsavedContext } from '../../ui/unsaved.ts';
+import { isAnyUnsaved, UnsavedContext } from '../../ui/unsaved.ts';
 import { signOut } from '../sign-in/queries.ts';
 
 export const signOutKey = ['sign-out'];
@@ -39,6 +39,6 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
         autoClose: false,
       }),
   });
-  const leave = () => (forms.size > 0 ? ask('sign-out', mutate) : mutate());
+  const leave = () => (isAnyUnsaved({ forms }) ? ask('sign-out', mutate) : mutate());
   return { leave, isLeaving: isPending };
 }

@@ -57,12 +57,12 @@ type KeyDialogProps = {
 };
 
 /** Creates or changes a key. It can have the scopes of the user at most. */
-export function KeyDialog({ opened, ...given }: KeyDialogProps & { opened: boolean }) {
+export function KeyDialog(given: KeyDialogProps) {
   const environment = useEnvironment();
   const { editedKey, onClose } = given;
   return (
     <Dialog
-      opened={opened}
+      opened
       onClose={onClose}
       size="xl"
       title={editedKey === undefined ? `Create a key of ${environment}` : `Edit ${editedKey.name}`}

@@ -58,7 +58,7 @@ export function KeysTab() {
           )
         }
       </Loaded>
-      <KeyDialog editedKey={edited} opened={isOpen} onClose={() => setOpen(false)} onMade={setMade} />
+      {isOpen && <KeyDialog editedKey={edited} onClose={() => setOpen(false)} onMade={setMade} />}
       {made !== undefined && (
         <KeySecret
           made={made}
