@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { holdCalls, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 import { connect } from '../support/trellis.ts';
 
 /** A form with input that is not saved asks before it is closed, and before its page or the tab is left. */
@@ -167,6 +167,57 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.goBack();
     await page.getByRole('tab', { name: 'Overview', selected: true }).waitFor();
     await isNotAsked();
+  });
+
+  test('a save that fails after its dialog was closed is shown, and leads back', async () => {
+    dashboard.expectComplaint(/status of 409/);
+    await open('/settings?tab=environments');
+    const release = await holdCalls(page, '**/environments');
+    await press('Create an environment');
+    await page.getByRole('textbox', { name: 'Name' }).fill('dev');
+    await page.keyboard.press('Enter');
+    await page.locator('button[data-loading]').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'Home', exact: true }).click();
+    await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+    await release();
+    const notice = page.getByRole('alert').filter({ hasText: 'Not saved: Create an environment' });
+    await notice.waitFor();
+    await picture(page, 'failed-change');
+    assert.equal(await notice.getByRole('button', { name: 'Try again' }).count(), 0);
+    await notice.getByRole('button', { name: 'Back to Settings' }).click();
+    await page.waitForURL(/\/settings\?tab=environments$/);
+    await notice.waitFor({ state: 'detached' });
+  });
+
+  test('a save that gets no response after its page was left can be sent again as it was', async () => {
+    dashboard.expectComplaint(/ERR_CONNECTION_RESET|ERR_FAILED/);
+    await open('/integrations/of/google-sheet?tab=settings');
+    const name = page.getByRole('textbox', { name: 'Display name', exact: true });
+    const former = await name.inputValue();
+    await name.fill('Sheets that are sent again');
+    const asked = Promise.withResolvers<void>();
+    const left = Promise.withResolvers<void>();
+    await page.route('**/integrations/google-sheet*', async (route) => {
+      if (route.request().method() !== 'PATCH') return route.continue();
+      asked.resolve();
+      await left.promise;
+      return route.abort('connectionreset');
+    });
+    await press('Save');
+    await asked.promise;
+    await page.getByRole('link', { name: 'Home', exact: true }).click();
+    await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+    await isNotAsked();
+    left.resolve();
+    const notice = page.getByRole('alert').filter({ hasText: `Not saved: ${former}` });
+    await notice.getByRole('button', { name: `Back to ${former}` }).waitFor();
+    await page.unroute('**/integrations/google-sheet*');
+    await notice.getByRole('button', { name: 'Try again' }).click();
+    await page.getByText(`Saved: ${former}`).waitFor();
+    await open('/integrations/of/google-sheet?tab=settings');
+    await page.getByRole('heading', { name: 'Sheets that are sent again' }).waitFor();
   });
 
   test('a sign-out asks while the session can still save the input', async () => {

@@ -19,6 +19,7 @@ export function ExportMenu({
 }) {
   const write = useMutation({
     mutationFn: start,
+    meta: { isShown: true },
     onSuccess: (file, format) => {
       const link = document.createElement('a');
       link.href = URL.createObjectURL(file);

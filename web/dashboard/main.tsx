@@ -12,6 +12,7 @@ import '../ui/ui.css';
 import './dashboard.css';
 import { createQueries, isSignedOut } from './query-client.ts';
 import { createDashboardRouter } from './router.tsx';
+import { showFailedChanges } from './shell/failed-changes.tsx';
 import { meQuery, whoIsSignedIn } from './sign-in/queries.ts';
 import { theme } from './theme.ts';
 
@@ -39,6 +40,7 @@ for (const { routeId } of router.matchRoutes(router.latestLocation)) {
 router.subscribe('onRendered', () => document.querySelector('.shell')?.remove());
 const queries = createQueries({ onSignedOut: () => void leaveUnlessSignedIn() });
 router.update({ context: { queries } });
+showFailedChanges(queries.getMutationCache(), (path) => router.history.push(path));
 
 let isAsked = false;
 async function leaveUnlessSignedIn(): Promise<void> {

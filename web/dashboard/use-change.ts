@@ -23,6 +23,7 @@ export function useChange<T, V = void>(
   const refetch = () => Promise.all(stale.map((queryKey) => queries.invalidateQueries({ queryKey })));
   return useMutation({
     mutationFn: change,
+    meta: { isShown: failed !== undefined },
     onSuccess: async (answer, given) => {
       const message = typeof done === 'function' ? done(answer, given) : done;
       if (message !== undefined) notifications.show({ message, color: 'green' });

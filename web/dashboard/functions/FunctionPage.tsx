@@ -152,6 +152,7 @@ function FunctionActs({ at, found: { enabled } }: { at: FunctionAt; found: Pick<
   const [removed, setRemoved] = useState<FunctionAt>();
   const turn = useMutation({
     mutationFn: () => setEnabled(environment, { ...at, enabled: !enabled }),
+    meta: { isShown: true },
     onSuccess: (changed) => {
       const message = changed.enabled
         ? 'The function is on. Runs start as scheduled.'

@@ -144,6 +144,7 @@ function Acts({ run }: { run: Run }) {
   const toNewestRun = useToNewestRun(environment, run);
   const cancel = useMutation({
     mutationFn: () => cancelRun(environment, run.id),
+    meta: { isShown: true },
     onSuccess: (changed) => queries.setQueryData(runQuery(environment, run.id).queryKey, changed),
     onError: ({ message }) => notifications.show({ title: 'Not cancelled', message, color: 'red' }),
   });
@@ -153,6 +154,7 @@ function Acts({ run }: { run: Run }) {
       await triggerSync(environment, { integration, connection: run.connection_id ?? '', name, variant });
       await toNewestRun();
     },
+    meta: { isShown: true },
     onError: ({ message }) => notifications.show({ title: 'Not run', message, color: 'red' }),
   });
   if (!isOver(run)) {

@@ -24,6 +24,7 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
       await signOut();
     },
     networkMode: 'always',
+    meta: { isShown: true },
     onSuccess: async () => {
       // The user has been asked. Without a session, the input could not be saved.
       await navigate({ to: '/sign-in', search: {}, ignoreBlocker: true });
