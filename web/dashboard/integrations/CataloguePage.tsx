@@ -301,7 +301,7 @@ function similarTo(providers: readonly Provider[], typed: string): Provider[] {
   index.addAll(providers);
   const byName = new Map(providers.map((provider) => [provider.name, provider]));
   return index
-    .search(typed, { fuzzy: 0.34, prefix: true })
+    .search(typed, { fuzzy: (term) => term.length > 3 && 0.34, prefix: true, combineWith: 'AND' })
     .slice(0, maxSimilar)
     .flatMap(({ id }) => byName.get(id) ?? []);
 }
