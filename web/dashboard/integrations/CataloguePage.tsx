@@ -102,7 +102,8 @@ export function CataloguePage() {
       <Loaded query={query}>
         {(providers) => {
           const found = matching(providers, { typed: search ?? '', category });
-          const similar = found.length === 0 && search ? similarTo(providers, search) : [];
+          const inCategory = matching(providers, { typed: '', category });
+          const similar = found.length === 0 && search ? similarTo(inCategory, search) : [];
           const shown = found.length > 0 ? found : similar;
           return (
             <>

@@ -24,6 +24,7 @@ import {
   useMatchRoute,
   useNavigate,
   useRouteContext,
+  useRouter,
   useRouterState,
 } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useRef, useState } from 'react';
@@ -74,8 +75,9 @@ function Frame() {
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const isNavigating = useRouterState({ select: ({ isLoading }) => isLoading });
   const main = useRef<HTMLElement>(null);
-  // A user who has just signed in has already used this document; a loaded one leaves the focus at its start.
-  const formerPath = useRef(navigator.userActivation?.hasBeenActive ? '' : path);
+  // After the sign-in there is a former page; a loaded document leaves the focus at its start, also if a key was pressed.
+  const router = useRouter();
+  const formerPath = useRef(router.state.resolvedLocation?.pathname ?? path);
   useEffect(() => rememberEnvironment(environment), [environment]);
   // biome-ignore lint/correctness/useExhaustiveDependencies: a new page closes the menu that led to it
   useEffect(close, [path]);
