@@ -13,6 +13,7 @@ import './dashboard.css';
 import { createQueries, isSignedOut } from './query-client.ts';
 import { createDashboardRouter } from './router.tsx';
 import { showFailedChanges } from './shell/failed-changes.tsx';
+import { removeUserData } from './shell/sign-out.ts';
 import { meQuery, whoIsSignedIn } from './sign-in/queries.ts';
 import { theme } from './theme.ts';
 
@@ -59,8 +60,8 @@ async function leaveUnlessSignedIn(): Promise<void> {
   if (present !== null && (former === undefined || former === present)) return askAgain();
   const { pathname: at, searchStr } = router.state.location;
   if (!at.startsWith('/sign-in')) await router.navigate({ to: '/sign-in', search: { next: at + searchStr } });
-  // The data of the previous user is removed, so that the Back button does not show it.
-  queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
+  // The Back button must not show the data of the previous user.
+  removeUserData(queries);
 }
 
 function mutationsSettled(): Promise<void> {

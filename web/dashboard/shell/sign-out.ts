@@ -1,11 +1,18 @@
 import { notifications } from '@mantine/notifications';
-import { onlineManager, useMutation, useQueryClient } from '@tanstack/react-query';
+import { onlineManager, type QueryClient, useMutation, useQueryClient } from '@tanstack/react-query';
 import { useNavigate } from '@tanstack/react-router';
 import { useContext } from 'react';
 import { isAnyUnsaved, UnsavedContext } from '../../ui/unsaved.ts';
 import { signOut } from '../sign-in/queries.ts';
 
 export const signOutKey = ['sign-out'];
+
+/** Removes the data and the notices of a user whose session has ended. */
+export function removeUserData(queries: QueryClient): void {
+  queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
+  queries.getMutationCache().clear();
+  notifications.clean();
+}
 
 /**
  * Ends the session and clears the data of its user, who is asked before if there is unsaved input. If it fails, a notification
@@ -28,8 +35,7 @@ export function useSignOut(): { leave: () => void; isLeaving: boolean } {
     onSuccess: async () => {
       // The user has been asked. Without a session, the input could not be saved.
       await navigate({ to: '/sign-in', search: {}, ignoreBlocker: true });
-      queries.removeQueries({ predicate: ({ queryKey: [name] }) => name !== 'sign-in ways' });
-      queries.getMutationCache().clear();
+      removeUserData(queries);
     },
     onSettled: () => onlineManager.setOnline(true),
     onError: ({ message }) =>
