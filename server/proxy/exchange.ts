@@ -78,6 +78,8 @@ export type ProxyState = ProxyDeps & {
   readonly nextId: () => string;
   readonly failures: FailureLog;
   readonly waits: Waits;
+  /** By environment and integration, of the last calls: a call that the rate limit refuses reads nothing. */
+  readonly providers: Map<string, ProviderDefinition>;
 };
 
 /** A call from its arrival on. */

@@ -31,6 +31,8 @@ import {
 import { forward } from './forward.ts';
 import { ResponseHeaderRules } from './headers.ts';
 
+const maxProviders = 1_000;
+
 export function createProxy(deps: ProxyDeps): RequestInterceptor {
   const { brand, isRootAlias } = deps;
   const ownHeaders = Object.freeze(Object.entries(anyOriginHeaders(brand)).flat());
@@ -43,6 +45,7 @@ export function createProxy(deps: ProxyDeps): RequestInterceptor {
     nextId: requestIds(),
     failures: new FailureLog(deps.log),
     waits: new Waits(),
+    providers: new Map(),
   };
   return {
     takes({ url = '', headers }) {
@@ -144,12 +147,15 @@ async function carry(
   inFlight.caller = caller;
   const call = readCall(inFlight.request.headers);
   const key = connectionKeyOf(caller, call);
-  inFlight.provider = state.connections.known(key)?.integration.provider;
+  const place = `${key.environmentId}/${key.integrationKey}`;
+  inFlight.provider = state.providers.get(place);
   state.rates?.takeOf(caller);
   const { totalMs } = call.timeouts;
   const connection = await inTime(inFlight, totalMs, connectionOf(state, inFlight, key));
   const { provider } = connection.integration;
   inFlight.provider = provider;
+  if (state.providers.size >= maxProviders) state.providers.clear();
+  state.providers.set(place, provider);
   const leftMs = totalMs ?? provider.api.timeouts.total_ms;
   const credentials = await inTime(inFlight, leftMs, credentialsOf(state, connection));
   send(state, inFlight, { call, caller, connection, credentials });

@@ -81,6 +81,8 @@ test('calls through the proxy and those of tickets count, and are refused in the
   // The provider's answer is as it came.
   assert.equal(first.headers.get('ratelimit'), null);
   assert.equal((await read(token)).status, 404);
+  // The connection is no longer cached.
+  await sleep(1_100);
   for (const secret of [key, token]) {
     const refused = await read(secret);
     assert.equal(refused.status, 429);
