@@ -46,6 +46,7 @@ import { requireSoundCluster } from './ops/cluster/checks.ts';
 import { isDistributed } from './ops/cluster/distribute.ts';
 import { createOutbound } from './outbound/outbound.ts';
 import { type LiveCatalog, openCatalog } from './providers/catalog.ts';
+import { keepTickShape } from './tick-shape.ts';
 import { startTracing } from './tracing/tracing.ts';
 import { prepareOwner } from './users/invitations.ts';
 import { openVault, type Vault } from './vault.ts';
@@ -125,6 +126,7 @@ export async function startParts<S>(
   log: Logger,
   start: (parts: Part[]) => Promise<S>,
 ): Promise<S & Pick<Service, 'stop'>> {
+  keepTickShape();
   const parts: Part[] = [];
   let stopping: Promise<void> | undefined;
   const stop = () => {
