@@ -1,5 +1,4 @@
 import { Button, type ButtonProps, Group, Modal, type ModalProps, Stack } from '@mantine/core';
-import { useQueryClient } from '@tanstack/react-query';
 import {
   createContext,
   type FormEvent,
@@ -62,11 +61,10 @@ export function DialogEnd({
 /**
  * A dialog. The focus is first on the element with `data-autofocus`, else on the first field; without a field, on the button
  * that closes. The user is asked before input is lost: while `isDirty`, or without it, while a field has another value than
- * before the user typed in it. If it is rendered only while it is open, the focus then returns to the element that had it before.
+ * before the user changed it. If it is rendered only while it is open, the focus then returns to the element that had it before.
  */
 export function Dialog({ children, isDirty, ...props }: ModalProps & { isDirty?: boolean | undefined }) {
-  const queries = useQueryClient();
-  const { isTyped, onInput } = useTyped();
+  const { isChanged, ...handlers } = useChanged();
   const [opener] = useState(() => props.opened && document.activeElement);
   useEffect(
     () => () => {
@@ -74,9 +72,9 @@ export function Dialog({ children, isDirty, ...props }: ModalProps & { isDirty?:
     },
     [opener],
   );
-  const leave = useUnsaved(isDirty ?? (() => isTyped() && queries.isMutating() === 0));
+  const leave = useUnsaved(isDirty ?? isChanged);
   return (
-    <Modal {...props} onInput={onInput} onClose={() => leave(props.onClose)}>
+    <Modal {...props} {...handlers} onClose={() => leave(props.onClose)}>
       <LeaveContext value={leave}>
         <div ref={markFirstField}>{children}</div>
       </LeaveContext>
@@ -84,18 +82,36 @@ export function Dialog({ children, isDirty, ...props }: ModalProps & { isDirty?:
   );
 }
 
-/** Finds out whether the user has typed in one of the fields of an element with this handler. */
-function useTyped() {
-  const [before] = useState(() => new Map<HTMLInputElement, string>());
+/**
+ * Finds out whether the user has typed in a field of the dialog with these handlers, or made a choice in its form. Choices
+ * outside a form take effect at once. While a button of the dialog shows that its call is under way, the input is being saved.
+ */
+function useChanged() {
+  const [before] = useState(() => new Map<HTMLInputElement, string | boolean>());
+  const remember = ({ currentTarget }: SyntheticEvent) => {
+    for (const field of currentTarget.querySelectorAll<HTMLInputElement>('form :is(input, select, textarea)'))
+      if (!before.has(field)) before.set(field, choiceOf(field));
+  };
   return {
+    onKeyDownCapture: remember,
+    onPointerDownCapture: remember,
     onInput: ({ target }: SyntheticEvent) => {
       const field = target as HTMLInputElement;
       // React sets the default to the value that it has rendered last: at the first input, the value before it.
-      if (field.type !== 'checkbox' && !before.has(field)) before.set(field, field.defaultValue);
+      if (!isTick(field) && !before.has(field)) before.set(field, field.defaultValue);
     },
-    isTyped: () => [...before].some(([field, value]) => field.isConnected && value !== field.value),
+    isChanged: () =>
+      [...before].some(
+        ([field, value]) =>
+          field.isConnected &&
+          choiceOf(field) !== value &&
+          !field.closest('[role=dialog]')?.querySelector('[data-loading]'),
+      ),
   };
 }
+
+const isTick = ({ type }: HTMLInputElement) => type === 'checkbox' || type === 'radio';
+const choiceOf = (field: HTMLInputElement) => (isTick(field) ? field.checked : field.value);
 
 function markFirstField(body: HTMLElement | null): void {
   if (body === null || body.querySelector('[data-autofocus]') !== null) return;

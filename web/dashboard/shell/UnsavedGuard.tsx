@@ -1,6 +1,6 @@
 import { Stack, Text } from '@mantine/core';
 import { useBlocker } from '@tanstack/react-router';
-import { type ReactNode, useCallback, useMemo, useState } from 'react';
+import { type ReactNode, useCallback, useLayoutEffect, useMemo, useState } from 'react';
 import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
 import { isAnyUnsaved, UnsavedContext } from '../../ui/unsaved.ts';
 
@@ -23,6 +23,12 @@ export function UnsavedGuard({ children }: { children: ReactNode }) {
   });
   const { proceed, reset } = blocker;
   const isAsking = closing !== undefined || blocker.status === 'blocked';
+  // The dialog remembers the focus too late: it may have set it to its own button before.
+  useLayoutEffect(() => {
+    const field = document.activeElement;
+    if (!isAsking || !(field instanceof HTMLElement)) return;
+    return () => field.focus({ preventScroll: true });
+  }, [isAsking]);
   const keepEditing = useCallback(() => {
     // Escape reaches the dialog of the form next, which must not ask once more.
     setTimeout(() => {
@@ -51,7 +57,13 @@ export function UnsavedGuard({ children }: { children: ReactNode }) {
   return (
     <UnsavedContext value={value}>
       {children}
-      <Dialog opened={isAsking} onClose={keepEditing} title="Discard unsaved changes?" zIndex={250}>
+      <Dialog
+        opened={isAsking}
+        onClose={keepEditing}
+        title="Discard unsaved changes?"
+        zIndex={250}
+        returnFocus={false}
+      >
         <Stack>
           <Text size="sm">You have entered values that are not saved.</Text>
           <DialogEnd

@@ -17,7 +17,7 @@ import { useQuery, useSuspenseQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Confirm } from '../../../ui/Confirm.tsx';
 import { CopyButton } from '../../../ui/CopyButton.tsx';
-import { Dialog, DialogEnd } from '../../../ui/Dialog.tsx';
+import { Dialog, DialogEnd, FormDialog } from '../../../ui/Dialog.tsx';
 import { Dimmed } from '../../../ui/Dimmed.tsx';
 import { IconDots, IconKey, IconTrash, IconUserCog, IconUserPlus } from '../../../ui/icons.tsx';
 import { ListTable } from '../../../ui/ListTable.tsx';
@@ -281,24 +281,30 @@ function InviteDialog({ onClose }: { onClose: () => void }) {
           onDone={onClose}
         />
       ) : (
-        <Stack>
-          <GrantFields value={grant} onChange={setGrant} />
-          <TextInput
-            label="E-mail"
-            description="With an address, the link only creates a user with this address. Without an address, the person who opens the link enters one."
-            type="email"
-            value={email}
-            error={problem}
-            onChange={({ currentTarget }) => setEmail(currentTarget.value)}
-          />
-          <DialogEnd
-            act="Create the link"
-            attempt={make}
-            button={{ disabled: !isWhole(grant) || problem !== null }}
-            onClose={onClose}
-            onAct={() => make.mutate()}
-          />
-        </Stack>
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            make.mutate();
+          }}
+        >
+          <Stack>
+            <GrantFields value={grant} onChange={setGrant} />
+            <TextInput
+              label="E-mail"
+              description="With an address, the link only creates a user with this address. Without an address, the person who opens the link enters one."
+              type="email"
+              value={email}
+              error={problem}
+              onChange={({ currentTarget }) => setEmail(currentTarget.value)}
+            />
+            <DialogEnd
+              act="Create the link"
+              attempt={make}
+              button={{ disabled: !isWhole(grant) || problem !== null }}
+              onClose={onClose}
+            />
+          </Stack>
+        </form>
       )}
     </Dialog>
   );
@@ -407,17 +413,18 @@ function RoleDialog({ user, onClose }: { user: User; onClose: () => void }) {
     after: onClose,
   });
   return (
-    <Dialog opened onClose={onClose} title={`The role of ${user.name}`}>
-      <Stack>
-        <GrantFields value={grant} onChange={setGrant} />
-        <DialogEnd
-          act="Save"
-          attempt={save}
-          button={{ disabled: !isWhole(grant) }}
-          onClose={onClose}
-          onAct={() => save.mutate()}
-        />
-      </Stack>
-    </Dialog>
+    <FormDialog
+      title={`The role of ${user.name}`}
+      act="Save"
+      attempt={save}
+      button={{ disabled: !isWhole(grant) }}
+      onClose={onClose}
+      onSubmit={(event) => {
+        event?.preventDefault();
+        save.mutate();
+      }}
+    >
+      <GrantFields value={grant} onChange={setGrant} />
+    </FormDialog>
   );
 }
