@@ -92,6 +92,73 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await isNotAsked();
   });
 
+  test('the focus returns to the field after each question', async () => {
+    await open('/settings?tab=keys');
+    await press('Create a key');
+    await page.getByRole('textbox', { name: 'Name', exact: true }).fill('billing');
+    for (const keep of ['Enter', 'Escape', 'Enter', 'click', 'click'] as const) {
+      await page.keyboard.press('Escape');
+      await focused('Keep editing');
+      if (keep === 'click') await press('Keep editing');
+      else await page.keyboard.press(keep);
+      await question().waitFor({ state: 'detached' });
+      await focused('Name', 'textbox');
+    }
+  });
+
+  const choices = [
+    ['a scope', () => page.getByRole('checkbox', { name: 'records:read' }).check()],
+    [
+      'a preset',
+      async () => {
+        await page.getByRole('combobox', { name: 'Preset' }).click();
+        await page.getByRole('option').first().click();
+      },
+    ],
+  ] as const;
+  for (const [what, choose] of choices) {
+    test(`a dialog in which ${what} was chosen asks`, async () => {
+      await open('/settings?tab=keys');
+      await press('Create a key');
+      await choose();
+      await page.keyboard.press('Escape');
+      await focused('Keep editing');
+      await press('Discard changes');
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    });
+  }
+
+  test('a choice that takes effect at once is no unsaved input', async () => {
+    await page.keyboard.press('?');
+    const isOn = page.getByRole('switch', { name: 'Single-key shortcuts' });
+    await isOn.uncheck();
+    await isOn.check();
+    await isOn.uncheck();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await isNotAsked();
+  });
+
+  test('a dialog asks while another change is being saved', async () => {
+    await open('/settings?tab=environments');
+    const release = await holdCalls(page, '**/environments');
+    await press('Create an environment');
+    await page.getByRole('textbox', { name: 'Name' }).fill('later');
+    await page.keyboard.press('Enter');
+    await page.locator('button[data-loading]').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('tab', { name: 'Keys' }).click();
+    await press('Create a key');
+    await page.getByRole('textbox', { name: 'Name', exact: true }).fill('billing');
+    await page.keyboard.press('Escape');
+    await press('Keep editing');
+    await release();
+    await page.keyboard.press('Escape');
+    await press('Discard changes');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  });
+
   test('input that is typed and removed again is closed without a question', async () => {
     await open('/settings?tab=environments');
     await press('Create an environment');
@@ -192,6 +259,24 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await notice.getByText(/already|exists/).waitFor();
     await notice.getByRole('button', { name: 'Close' }).click();
     await notice.waitFor({ state: 'detached' });
+  });
+
+  test('a deletion that succeeds after its page was left does not lead away from another page', async () => {
+    await open(`/connections/google-sheet/${connectionId}?tab=settings`);
+    await press('Delete');
+    await page.getByText('This permanently deletes:').waitFor();
+    const release = await holdCalls(page, `**/connections/${connectionId}*`);
+    await press('Delete permanently');
+    await page.locator('button[data-loading]').waitFor();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('link', { name: 'Home', exact: true }).click();
+    await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+    const deleted = page.waitForResponse((response) => response.request().method() === 'DELETE');
+    await release();
+    assert.equal((await deleted).status(), 200);
+    await page.evaluate('new Promise((done) => setTimeout(done, 500))');
+    assert.match(page.url(), /\/home$/);
   });
 
   test('a save that fails after its page was left is not shown after a sign-out', async () => {

@@ -286,10 +286,15 @@ function DeleteConnection({ at }: { at: At }) {
   const datasets = useQuery({ ...datasetsQuery(environment, at), enabled: isOpen });
   const destroy = useMutation({
     mutationKey: deletionKey(environment, at),
-    onMutate: () => queries.cancelQueries({ queryKey: connectionQuery(environment, at).queryKey }),
+    onMutate: async () => {
+      const from = location.pathname;
+      await queries.cancelQueries({ queryKey: connectionQuery(environment, at).queryKey });
+      return from;
+    },
     mutationFn: () => deleteConnection(environment, at),
-    onSuccess: async () => {
-      await navigate({ to: '/$environment/connections', params: { environment }, search: {} });
+    onSuccess: async (_answer, _given, from) => {
+      if (location.pathname === from)
+        await navigate({ to: '/$environment/connections', params: { environment }, search: {} });
       await queries.invalidateQueries({ queryKey: [environment, 'connections'] });
     },
   });

@@ -168,8 +168,10 @@ function FunctionActs({ at, found: { enabled } }: { at: FunctionAt; found: Pick<
   });
   const remove = useMutation({
     mutationFn: (gone: FunctionAt) => removeFunction(environment, gone),
-    onSuccess: async () => {
-      await navigate({ to: '/$environment/functions', params: { environment }, search: {} });
+    onMutate: () => location.pathname,
+    onSuccess: async (_answer, _given, from) => {
+      if (location.pathname === from)
+        await navigate({ to: '/$environment/functions', params: { environment }, search: {} });
       for (const name of ['functions', 'syncs', 'runs'])
         void queries.invalidateQueries({ queryKey: [environment, name] });
     },

@@ -122,7 +122,7 @@ export function RunPage() {
   );
 }
 
-/** Navigates to the newest run of the same sync. */
+/** Navigates to the newest run of the same sync, if the page of this one is still open. */
 function useToNewestRun(environment: string, run: Run): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();
@@ -134,7 +134,8 @@ function useToNewestRun(environment: string, run: Run): () => Promise<void> {
       staleTime: 0,
     });
     const made = runs.find((one) => one.variant === variant && one.kind === 'sync');
-    if (made !== undefined) await navigate(runPage(environment, made.id));
+    if (made !== undefined && location.pathname.endsWith(`/${run.id}`))
+      await navigate(runPage(environment, made.id));
   };
 }
 

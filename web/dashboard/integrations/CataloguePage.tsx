@@ -380,8 +380,10 @@ function CreateDialog({
       });
     },
     onError: (error) => form.setErrors(clientErrors(error)),
-    onSuccess: async ({ integration_id }) => {
+    onMutate: () => location.pathname,
+    onSuccess: async ({ integration_id }, _given, from) => {
       await queries.invalidateQueries({ queryKey: [environment, 'integrations'] });
+      if (location.pathname !== from) return;
       await navigate({
         to: '/$environment/integrations/of/$key',
         params: { environment, key: integration_id },

@@ -490,8 +490,10 @@ function DeleteIntegration({ integration, connections }: { integration: Integrat
   const [asked, setAsked] = useState<string>();
   const destroy = useMutation({
     mutationFn: (key: string) => deleteIntegration(environment, key),
-    onSuccess: async () => {
-      await navigate({ to: '/$environment/integrations', params: { environment } });
+    onMutate: () => location.pathname,
+    onSuccess: async (_answer, _given, from) => {
+      if (location.pathname === from)
+        await navigate({ to: '/$environment/integrations', params: { environment } });
       await queries.invalidateQueries({ queryKey: [environment] });
     },
   });

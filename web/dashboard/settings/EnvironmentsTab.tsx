@@ -120,7 +120,6 @@ function EnvironmentDialog({
   former: string | undefined;
   onClose: () => void;
 }) {
-  const current = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();
   const form = useForm({
@@ -139,7 +138,7 @@ function EnvironmentDialog({
       await queries.refetchQueries({ queryKey: ['me'] });
       await queries.invalidateQueries({ queryKey: ['environments'] });
       onClose();
-      if (former === current) {
+      if (former !== undefined && isOpen(former)) {
         await navigate({
           to: '/$environment/settings',
           params: { environment: name },
@@ -165,9 +164,11 @@ function EnvironmentDialog({
   );
 }
 
+/** Whether a page of the environment is open now. */
+const isOpen = (environment: string) => location.pathname.startsWith(`/app/${environment}/`);
+
 /** Deletes an environment, with a list of its contents, or shows what must be deleted first. */
 function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => void }) {
-  const current = useEnvironment();
   const queries = useQueryClient();
   const navigate = useNavigate();
   const query = useQuery(contentsQuery(name));
@@ -177,7 +178,7 @@ function DeleteEnvironment({ name, onClose }: { name: string; onClose: () => voi
       await queries.refetchQueries({ queryKey: ['me'] });
       await queries.invalidateQueries({ queryKey: ['environments'] });
       onClose();
-      if (name === current) await navigate({ to: '/' });
+      if (isOpen(name)) await navigate({ to: '/' });
     },
   });
   const isInUse = (query.data?.connections ?? 0) > 0;

@@ -640,12 +640,14 @@ function SaveStep({
         isNew: edited === undefined,
         emptied: isLeftover || isRenumbered,
       }),
-    onSuccess: async () => {
+    onMutate: () => location.pathname,
+    onSuccess: async (_answer, _given, from) => {
       await Promise.all(
         ['connection', 'syncs', 'runs', 'functions'].map((name) =>
           queries.invalidateQueries({ queryKey: [environment, name] }),
         ),
       );
+      if (location.pathname !== from) return;
       await navigate({
         to: '/$environment/connections/$integration/$id/sheets/of/$variant',
         params: { environment, ...at, variant },

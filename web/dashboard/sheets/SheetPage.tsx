@@ -123,8 +123,9 @@ function RemoveSheet({
   const [records, setRecords] = useState<'kept' | 'removed'>('kept');
   const remove = useMutation({
     mutationFn: ({ variant }: ChosenSheet) => removeSheet(environment, { at, variant, records }),
-    onSuccess: async () => {
-      await navigate(connectionPage(environment, at, 'syncs'));
+    onMutate: () => location.pathname,
+    onSuccess: async (_answer, _given, from) => {
+      if (location.pathname === from) await navigate(connectionPage(environment, at, 'syncs'));
       await queries.invalidateQueries({ queryKey: [environment] });
     },
   });
