@@ -7,7 +7,7 @@ const refused: Advice = {
   leadsTo: 'activity',
 };
 const outage: Advice = {
-  text: 'This error is usually temporary: a sync continues from its checkpoint at its next time. You can also run it again now.',
+  text: 'This error is usually temporary.',
   leadsTo: 'activity',
 };
 const process: Advice = {
@@ -87,12 +87,18 @@ function isWithoutStack(error: NonNullable<Run['error']>): boolean {
   return code === 'function_threw' && payload !== undefined && stackOf({ error }) === undefined;
 }
 
+const outageOfSync: Advice = {
+  ...outage,
+  text: `${outage.text} The sync continues from its checkpoint at its next time. You can also run it again now.`,
+};
+
 /** The next step for a failed run. An error with a code of the function's own is explained by its code. */
-export function adviceOn({ error, state }: Pick<Run, 'error' | 'state'>): Advice | undefined {
+export function adviceOn({ error, state, kind }: Pick<Run, 'error' | 'state' | 'kind'>): Advice | undefined {
   if (error === null) return undefined;
   const found = isWithoutStack(error) ? threwNoError : known[error.code];
+  if (found === outage && kind === 'sync') return outageOfSync;
   if (found !== undefined) return found;
-  if (state === 'cancelled')
+  if (state === 'cancelled' && kind === 'sync')
     return { text: 'Saved records remain. The next run continues from the checkpoint.' };
   return { text: 'The log below has the previous steps.', leadsTo: 'code' };
 }
