@@ -29,6 +29,7 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     await openFor('key');
     await connect(page).click();
     await page.getByText('This field is required.').waitFor();
+    await page.getByRole('textbox', { name: 'API key' }).and(page.locator(':focus')).waitFor();
     await picture(page, 'connect-api-key');
     const field = page.getByRole('textbox', { name: 'API key' });
     assert.equal(await field.getAttribute('type'), 'password');
@@ -45,8 +46,9 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Password' }).fill('right');
     await connect(page).click();
     await page.getByText(/^This value is not valid: must be an http\(s\) address/).waitFor();
+    await page.getByRole('textbox', { name: 'Address' }).and(page.locator(':focus')).waitFor();
     await picture(page, 'connect-basic');
-    await page.getByRole('textbox', { name: 'Address' }).fill('https://erp.example.com');
+    await page.getByRole('textbox', { name: 'Address' }).fill(' https://erp.example.com ');
     await connect(page).click();
     await page.getByRole('heading', { name: 'Own Host is connected' }).waitFor();
   });

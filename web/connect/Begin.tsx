@@ -1,5 +1,6 @@
 import { Button, PasswordInput, Textarea, TextInput } from '@mantine/core';
 import { useState } from 'react';
+import { focusInvalid } from '../ui/focus-invalid.ts';
 import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
 import { type Choice, type Choices, Fault, type Session, submitForm } from './queries.ts';
@@ -36,17 +37,20 @@ export function Begin({
   const begin = async () => {
     const wrong = missingIn(choice, { values: form.values, message: t('needed') });
     setForm({ ...form, wrong, refusal: undefined });
+    focusInvalid();
     if (Object.keys(wrong).length > 0) return;
+    const values = trimmed(choice, form.values);
     if (isOAuth) {
-      onTravel(form.values);
+      onTravel(values);
       return;
     }
     setSending(true);
     try {
-      await submitForm(session, { choice, values: form.values });
+      await submitForm(session, { choice, values });
       await onDone();
     } catch (error) {
       setForm({ ...form, ...readRefusal(error, { choice, t }) });
+      focusInvalid();
     }
     setSending(false);
   };
@@ -195,6 +199,7 @@ function FormFields({
       <PasswordInput
         key={field.name}
         {...props}
+        aria-invalid={props.error !== undefined}
         visibilityToggleButtonProps={{ 'aria-label': t('show'), tabIndex: 0 }}
       />
     ) : (
@@ -210,6 +215,15 @@ export function missingIn(
 ): Record<string, string> {
   const empty = fields.filter(({ name, required }) => required === true && !values[name]?.trim());
   return Object.fromEntries(empty.map(({ name }) => [name, message]));
+}
+
+/** The values without spaces around them, except for secrets and texts of several lines. */
+function trimmed({ fields }: Choice, values: Form['values']): Form['values'] {
+  const isTrimmed = (name: string) =>
+    fields.some((field) => field.name === name && !field.secret && !field.multiline);
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, isTrimmed(name) ? value.trim() : value]),
+  );
 }
 
 /** The errors of a response, by field where the service names one. */
