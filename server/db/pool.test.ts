@@ -180,6 +180,27 @@ test('a server that disconnects at the begin or the commit of a transaction is r
   );
 });
 
+test('an error in the packet of a response, while its connection is lent again, fails the next statement alone', async (t) => {
+  const cable = await openDatabaseCable(database.target);
+  const far = openDb(cable.target, { maxConnections: 1 });
+  t.after(async () => {
+    await far.end();
+    await cable.close();
+  });
+  await far.query('select 1');
+  cable.crash();
+  const select = () => far.transaction((tx) => tx.query('select 1'));
+  const outcomes = await Promise.allSettled(Array.from({ length: 20 }, select));
+  const codes = outcomes.map((one) => (one.status === 'rejected' ? (one.reason as AppError).code : 'done'));
+  assert.deepEqual(
+    codes.filter((code) => code !== 'unavailable' && code !== 'done'),
+    [],
+  );
+  assert.ok(codes.includes('unavailable'));
+  cable.plug();
+  assert.equal((await far.query('select 1')).length, 1);
+});
+
 test('a network that fails in whatever way may be well later, and a pool that was ended may not', async () => {
   const failing = async (host: string) => {
     const away = openDb({ host, port: 1, user: 'nobody', database: 'nothing' });

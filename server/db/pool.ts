@@ -197,8 +197,12 @@ export function openDb(
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // The next use replaces an idle connection that the server has closed. The request for which its socket was opened may
   // have ended long ago, so the error has no cause.
-  for (const one of [pool, fresh, asking])
+  for (const one of [pool, fresh, asking]) {
     one.on('error', (error) => outside(() => options.onIdleError?.(error)));
+    // A pool that lends a connection takes its listener away, and the borrower adds its own later. An error in between, in
+    // the same packet as the response before it, would end the process; the next statement fails anyway.
+    one.on('connect', (client) => client.on('error', () => {}));
+  }
 
   const end = async () => {
     await Promise.all([pool.end(), fresh.end()]);

@@ -9,6 +9,7 @@ export type DatabaseCable = {
   target: DbTarget;
   /** Breaks all connections, and every new one until `plug`. */
   pull(): void;
+  /** Ends `pull` and `crash`. */
   plug(): void;
   /** Refuses every new connection with the server's error for too many connections. */
   crowd(): void;
@@ -16,6 +17,8 @@ export type DatabaseCable = {
   delay(ms: number): void;
   /** No answer comes through the connections that are open; they stay so. */
   silence(): void;
+  /** From now on each answer ends with an error that ends its connection, in the same packet. */
+  crash(): void;
   /** The next statement that holds `text` gets through, and its connection breaks when the server answers. */
   loseAnswerTo(text: string): void;
   close(): Promise<void>;
@@ -26,6 +29,7 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
   const farEnds = new Set<Socket>();
   let isPulled = false;
   let isCrowded = false;
+  let isCrashing = false;
   let delayMs = 0;
   let lostText: string | undefined;
   const server = createServer((socket) => {
@@ -50,7 +54,10 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
       }
       far.write(bytes);
     });
-    far.on('data', (bytes) => socket.write(bytes));
+    far.on('data', (bytes: Buffer) => {
+      const isWhole = bytes.subarray(-6, -1).equals(readyForQuery);
+      socket.write(isCrashing && isWhole ? Buffer.concat([bytes, crashed]) : bytes);
+    });
     if (delayMs > 0) {
       socket.pause();
       setTimeout(() => socket.resume(), delayMs);
@@ -71,6 +78,7 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     },
     plug() {
       isPulled = false;
+      isCrashing = false;
     },
     crowd() {
       isCrowded = true;
@@ -80,6 +88,9 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
     },
     silence() {
       for (const far of farEnds) far.pause();
+    },
+    crash() {
+      isCrashing = true;
     },
     loseAnswerTo(text) {
       lostText = text;
@@ -91,13 +102,19 @@ export async function openDatabaseCable(target: DbTarget): Promise<DatabaseCable
   };
 }
 
-/** An ErrorResponse with the code for too many connections (PostgreSQL, 53.7 and appendix A). */
-const tooManyConnections = (() => {
-  const fields = Buffer.from('SFATAL\0C53300\0Msorry, too many clients already\0\0');
+/** An ErrorResponse (PostgreSQL, 53.7 and appendix A). */
+function fatal(code: string, message: string): Buffer {
+  const fields = Buffer.from(`SFATAL\0C${code}\0M${message}\0\0`);
   const head = Buffer.from('E\0\0\0\0');
   head.writeInt32BE(fields.length + 4, 1);
   return Buffer.concat([head, fields]);
-})();
+}
+
+const tooManyConnections = fatal('53300', 'sorry, too many clients already');
+/** As PgBouncer reports it. */
+const crashed = fatal('08P01', 'server conn crashed?');
+/** Without the state of the transaction, its last byte. */
+const readyForQuery = Buffer.from('Z\0\0\0\x05');
 
 function addressOf(target: DbTarget): { path: string } | { host: string; port: number } {
   if ('url' in target) {
