@@ -153,6 +153,8 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Name', exact: true }).fill('billing');
     await page.keyboard.press('Escape');
     await press('Keep editing');
+    await question().waitFor({ state: 'detached' });
+    await focused('Name', 'textbox');
     await release();
     await page.keyboard.press('Escape');
     await press('Discard changes');
@@ -262,10 +264,11 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
   });
 
   test('a deletion that succeeds after its page was left does not lead away from another page', async () => {
-    await open(`/connections/google-sheet/${connectionId}?tab=settings`);
+    const { connectionId: own } = await connect(dashboard.trellis, { account: 'grace@example.com' });
+    await open(`/connections/google-sheet/${own}?tab=settings`);
     await press('Delete');
     await page.getByText('This permanently deletes:').waitFor();
-    const release = await holdCalls(page, `**/connections/${connectionId}*`);
+    const release = await holdCalls(page, `**/connections/${own}*`);
     await press('Delete permanently');
     await page.locator('button[data-loading]').waitFor();
     await page.keyboard.press('Escape');
