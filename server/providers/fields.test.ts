@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { allowedBy } from './fields.ts';
 
-test('what a pattern allows is said in words', () => {
+test('a message describes in words which values a pattern allows', () => {
   for (const [pattern, example, words] of [
     ['us|eu', 'us', 'must be us or eu'],
     ['com|in|com\\.au', undefined, 'must be com, in, or com.au'],

@@ -148,7 +148,7 @@ async function carry(
   const call = readCall(inFlight.request.headers);
   const key = connectionKeyOf(caller, call);
   const place = `${key.environmentId}/${key.integrationKey}`;
-  inFlight.provider = state.providers.get(place);
+  inFlight.provider = state.connections.known(key)?.integration.provider ?? state.providers.get(place);
   state.rates?.takeOf(caller);
   const { totalMs } = call.timeouts;
   const connection = await inTime(inFlight, totalMs, connectionOf(state, inFlight, key));
