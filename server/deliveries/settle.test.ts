@@ -1,3 +1,5 @@
+// Slow: its tests take seconds each.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,4 +1,5 @@
 // Push channels of Google Drive: asked for by themselves, renewed, stopped, and never more than a hint.
+// Slow: it waits for the messages of channels.
 // In a process of its own: it counts on messages that come later than its own statements.
 
 import assert from 'node:assert/strict';

@@ -1,3 +1,5 @@
+// Slow: each of its tests takes more than a second.
+
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { type Answer, openTrellis, type TestTrellis } from '../support/trellis.ts';

@@ -1,3 +1,5 @@
+// Slow: each of its tests takes more than a second.
+
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { createActivity } from '../../server/activity/writer.ts';

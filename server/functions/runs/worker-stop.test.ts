@@ -1,3 +1,5 @@
+// Slow: its functions run in processes of their own.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';

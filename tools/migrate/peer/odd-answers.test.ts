@@ -1,3 +1,5 @@
+// Slow: it moves whole installations.
+
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { insertConnection } from '../../../server/connections/store/save.ts';
