@@ -173,13 +173,19 @@ export async function settleLease(
 
 /**
  * Returns the lease after a failed refresh. False if the credentials were replaced since, so that failures and pauses
- * do not apply to them, and if another node has the lease; in the latter case nothing is written.
+ * do not apply to them, and if another node has the lease; in the latter case nothing is written. By default,
+ * `failures` and `isResponsePending` are those of the lease, and there is no pause.
  */
 export async function endLease(
   db: Queryable,
-  given: Leased & { isResponsePending: boolean; failures: number; notBefore: Date | undefined },
+  given: Leased & {
+    isResponsePending?: boolean;
+    failures?: number | undefined;
+    notBefore?: Date | undefined;
+  },
 ): Promise<boolean> {
-  const { connection, lease, isResponsePending, failures, notBefore } = given;
+  const { connection, lease, notBefore } = given;
+  const { isResponsePending = lease.isResponsePending, failures = lease.failures } = given;
   const { id, environmentId, credentialsVersion } = connection;
   const [ended] = await db.query<{ isCurrent: boolean }>(
     `update connection

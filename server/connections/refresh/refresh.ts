@@ -179,7 +179,7 @@ export function createRefresh({
     for (let lost = 0; ; ) {
       const outcome = await request(connection, { token, lease, giveUpAt });
       if (outcome === undefined) {
-        await endLease(db, { ...lease, connection, lease, isResponsePending, notBefore: undefined });
+        await endLease(db, { connection, lease, isResponsePending });
         return undefined;
       }
       if (outcome.ok) return stored(connection, { lease, tokens: outcome.tokens, used: token, giveUpAt });
@@ -189,7 +189,7 @@ export function createRefresh({
       // Without the lease the fault has no effect: another node has taken over, or the credentials were replaced.
       const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
       if (extended === undefined) {
-        await endLease(db, { ...lease, connection, lease, isResponsePending, notBefore: undefined });
+        await endLease(db, { connection, lease, isResponsePending });
         return undefined;
       }
       lease = extended;
@@ -213,7 +213,7 @@ export function createRefresh({
   ): Promise<TokenOutcome | undefined> {
     const { lease } = given;
     return send(connection, given).catch(async (error: unknown) => {
-      await endLease(db, { ...lease, connection, lease, notBefore: undefined });
+      await endLease(db, { connection, lease });
       throw error instanceof TemplateError ? misconfigured(error) : error;
     });
   }
@@ -248,7 +248,7 @@ export function createRefresh({
     const isCurrent = await endLease(db, {
       connection,
       lease,
-      failures: error ? failures : lease.failures,
+      failures: error && failures,
       isResponsePending: isResponsePending && error?.code !== 'connection_needs_reauth',
       notBefore: waitMs === undefined ? undefined : new Date(now().getTime() + waitMs),
     });
