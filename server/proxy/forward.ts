@@ -8,10 +8,11 @@ import { AppError } from '../errors.ts';
 import { hasBody } from '../http/server.ts';
 import type { OutboundCall } from '../outbound/outbound.ts';
 import { errorCodeOf, within } from '../tracing/tracing.ts';
+import type { Attempt } from './attempt.ts';
 import { bodyError, isShort, OutgoingBody, withCredentialField } from './body.ts';
 import type { Outcome } from './call-log.ts';
 import { PhaseTimeout, responseTooLong, unreadableError, upstreamError } from './errors.ts';
-import type { Attempt, Exchange, Waits } from './exchange.ts';
+import type { Exchange, Waits } from './exchange.ts';
 import {
   announcedBytes,
   firstValue,

@@ -1,9 +1,10 @@
 /** The attempts of a call after its first: with renewed credentials, to the target of a redirect, or as a retry. */
 import type { IncomingMessage } from 'node:http';
 import { readRetryAfter } from '../http/retry-after.ts';
+import type { Attempt } from './attempt.ts';
 import type { OutgoingBody } from './body.ts';
 import { isUnreadable } from './errors.ts';
-import type { Attempt, Exchange } from './exchange.ts';
+import type { Exchange } from './exchange.ts';
 import { firstValue, type Head } from './headers.ts';
 
 /** Methods that are idempotent (RFC 9110 §9.2.2). */

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { authModes } from '../auth-modes/modes.ts';
 import { AppError } from '../errors.ts';
 import { loadCatalog } from '../providers/catalog.ts';
-import { baseOf, namesToCut, originsOf, overrideOf, targetAt } from './exchange.ts';
+import { baseOf, namesToCut, originsOf, overrideOf, targetAt } from './attempt.ts';
 
 const providers = join(import.meta.dirname, '../../providers');
 const google = 'https://sheets.googleapis.com';
