@@ -100,9 +100,9 @@ function begin(state: ProxyState, inFlight: InFlightCall): void {
   try {
     if (request.method === 'TRACE') throw new AppError('method_not_allowed');
     const caller = callerOf(state, request);
-    if (caller instanceof Promise || !carryAtOnce(state, inFlight, caller)) {
+    if (caller instanceof Promise || !sendIfCached(state, inFlight, caller)) {
       // Calls that await nothing skip the async context: it costs as much as all metrics combined.
-      within(inFlight.cause, () => carry(state, inFlight, caller)).catch((error) =>
+      within(inFlight.cause, () => lookUpAndSend(state, inFlight, caller)).catch((error) =>
         fail(state, inFlight, error),
       );
     }
@@ -125,7 +125,7 @@ function causeOf(state: ProxyState, id: string, request: IncomingMessage): Cause
 }
 
 /** Sends the call if caller, connection and credentials are cached; false: nothing has happened. */
-function carryAtOnce(state: ProxyState, inFlight: InFlightCall, caller: ProxyCaller): boolean {
+function sendIfCached(state: ProxyState, inFlight: InFlightCall, caller: ProxyCaller): boolean {
   inFlight.caller = caller;
   const call = readCall(inFlight.request.headers);
   const connection = state.connections.known(connectionKeyOf(caller, call));
@@ -138,7 +138,7 @@ function carryAtOnce(state: ProxyState, inFlight: InFlightCall, caller: ProxyCal
   return true;
 }
 
-async function carry(
+async function lookUpAndSend(
   state: ProxyState,
   inFlight: InFlightCall,
   pending: ProxyCaller | Promise<ProxyCaller>,

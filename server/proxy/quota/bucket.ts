@@ -148,7 +148,7 @@ export class Bucket {
     await this.#syncing;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#reserve.hasNews) await this.#reserve.giveAllBack();
+    if (this.#reserve.hasPendingWrites) await this.#reserve.giveAllBack();
   }
 
   get #waiting(): number {
@@ -210,14 +210,14 @@ export class Bucket {
   /** Continues automatically with the next cell, while a call waits or a token is available. */
   #scheduleNext(): void {
     if (this.#isStopped || this.#timer !== undefined || this.#syncing !== undefined) return;
-    if (this.#waiting === 0 && !this.#reserve.hasNews) return;
+    if (this.#waiting === 0 && !this.#reserve.hasPendingWrites) return;
     const now = this.#store.now();
     const next = (cellAt(this.#rule, now) + 1) * cellMsOf(this.#rule);
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;
         // While calls wait, each cell reads what other nodes have closed or returned.
-        if (this.#waiting > 0 || this.#reserve.isNewsDue()) this.#sync();
+        if (this.#waiting > 0 || this.#reserve.isWriteDue()) this.#sync();
         else this.#scheduleNext();
       },
       Math.max(1, Math.ceil(next - now)),

@@ -39,7 +39,7 @@ export class QuotaReserve {
   #forecast: { window: SlidingWindow; priority: Priority; from: number; sums: number[] } | undefined;
   #moves: Moves = new Map();
   #closedUntil = 0;
-  #isClosingNews = false;
+  #isClosingUnwritten = false;
   #isPlentiful = false;
 
   constructor({ key, rule, store }: { key: string; rule: Rule; store: WindowStore }) {
@@ -63,8 +63,10 @@ export class QuotaReserve {
   }
 
   /** Whether there are pending writes: a closing, tokens to be returned, or late uses. */
-  get hasNews(): boolean {
-    return this.#isClosingNews || this.#moves.size > 0 || priorities.some((one) => this.#held[one].size > 0);
+  get hasPendingWrites(): boolean {
+    return (
+      this.#isClosingUnwritten || this.#moves.size > 0 || priorities.some((one) => this.#held[one].size > 0)
+    );
   }
 
   /** The number of available tokens. */
@@ -106,7 +108,7 @@ export class QuotaReserve {
   /** No tokens are given before this time (ms); on other nodes once this is written. */
   close(until: number): void {
     this.#closedUntil = until;
-    this.#isClosingNews = true;
+    this.#isClosingUnwritten = true;
   }
 
   /** Whether requests for more tokens fail before the next cell. */
@@ -136,10 +138,10 @@ export class QuotaReserve {
   }
 
   /** Whether pending writes are due. */
-  isNewsDue(): boolean {
+  isWriteDue(): boolean {
     const { cell } = this;
     const before = this.#isPlentiful ? cell - maxCellsUnwritten : cell - 1;
-    if (this.#isClosingNews || priorities.some((one) => (this.#held[one].first() ?? before) < before)) {
+    if (this.#isClosingUnwritten || priorities.some((one) => (this.#held[one].first() ?? before) < before)) {
       return true;
     }
     if (!this.#isPlentiful) return this.#moves.size > 0;
@@ -168,14 +170,14 @@ export class QuotaReserve {
       }
     }
     const moves = this.#moves;
-    const isClosingNews = this.#isClosingNews;
+    const isClosingUnwritten = this.#isClosingUnwritten;
     const closedUntil = this.#closedUntil;
     const wants = {
       interactive: this.#want('interactive', waiting),
       background: this.#want('background', waiting),
     };
     this.#moves = new Map();
-    this.#isClosingNews = false;
+    this.#isClosingUnwritten = false;
     try {
       const { result, known, window } = await this.#store.change({
         bucket: this.#key,
@@ -200,7 +202,7 @@ export class QuotaReserve {
       }
       this.#closedUntil = Math.max(this.#closedUntil, window.closedUntil);
     } catch (error) {
-      this.#isClosingNews ||= isClosingNews;
+      this.#isClosingUnwritten ||= isClosingUnwritten;
       // The write may have succeeded before its response was lost. To count tokens twice is safe; to return them twice is not.
       for (const [cell, by] of moves) {
         for (const priority of priorities) if (by[priority] > 0) this.note(cell, priority, by[priority]);
