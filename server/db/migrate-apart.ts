@@ -9,9 +9,9 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Queryable } from './pool.ts';
 
-const lookEveryMs = 250;
+const pollEveryMs = 250;
 /** How often a permitted wait is reported. */
-const tellEveryMs = 60_000;
+const reportEveryMs = 60_000;
 
 /** A statement that was cancelled because it waited for a table. */
 export class HeldUp extends Error {}
@@ -66,16 +66,16 @@ async function watch(
   { mark, name, lockTimeoutMs, onWaiting, signal }: Watched & { mark: string; signal: AbortSignal },
 ): Promise<boolean> {
   let isCancelled = false;
-  let toldMs = performance.now();
+  let reportedMs = performance.now();
   while (!signal.aborted) {
-    await pause(lookEveryMs, undefined, { signal }).catch(() => {});
+    await pause(pollEveryMs, undefined, { signal }).catch(() => {});
     if (signal.aborted || isCancelled) continue;
     const waits = await db
       .query<{ cancelled: boolean | null }>(waiting, [mark, lockTimeoutMs])
       .catch(() => []);
     isCancelled = waits.some(({ cancelled }) => cancelled === true);
-    if (waits.length === 0 || performance.now() - toldMs < tellEveryMs) continue;
-    toldMs = performance.now();
+    if (waits.length === 0 || performance.now() - reportedMs < reportEveryMs) continue;
+    reportedMs = performance.now();
     onWaiting(new Error(`migration ${name} waits for transactions that began before it`));
   }
   return isCancelled;

@@ -12,7 +12,7 @@ import type { Db, Queryable, Tx } from './pool.ts';
 /** The lock of the node that migrates; other nodes that start at the same time wait for it. */
 export const migrationLockKey = 0x7472656c;
 /** How often the others try to take it. A wait within a statement would delay an index that is built concurrently. */
-const askAgainMs = 100;
+const lockRetryMs = 100;
 /** The longest wait of a migration for a table: all other statements on that table queue behind it. */
 const lockTimeoutMs = 2_000;
 /** After this time the server ends the transaction of a frozen or disconnected node, and releases its lock. */
@@ -52,7 +52,7 @@ export async function migrate(
     if (names.every((name) => known.has(name))) return applied;
     try {
       const step = await db.transaction((tx) => takeStep(tx, { db, names, directory, onHeldUp }));
-      if (step === undefined) await pause(askAgainMs);
+      if (step === undefined) await pause(lockRetryMs);
       else applied.push(...step);
       // The holder of the lock may take any time.
       attempts = 0;

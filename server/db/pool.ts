@@ -134,10 +134,10 @@ const poolSize = 16;
 /** The number of simultaneous fresh connections, and the time limit for opening one. */
 const maxFresh = 4;
 const freshWithinMs = 2_000;
-/** The largest number of connections of a node: one more asks about silent servers. */
+/** The largest number of connections of a node: one more reads what silent connections do. */
 export const maxNodeConnections = poolSize + maxFresh + 1;
-/** The time limit for the question whether a silent server works; a server that is slow to accept logins responds too. */
-const askedWithinMs = 5_000;
+/** The time limit for the query about silent connections; a server that is slow to accept logins responds too. */
+const probeWithinMs = 5_000;
 
 /** The kernel detects a server that is lost during a statement half a minute later. */
 const keepAliveMs = 30_000;
@@ -158,8 +158,8 @@ export function openDb(
     rollbackWithinMs?: number;
     /**
      * If a lent connection sends and receives nothing for this long, the server must confirm on another connection that it
-     * works on the query. Otherwise the connection is closed, and its query fails with `unavailable`. If the server cannot
-     * tell, behind a pooler or without a free connection, the query may wait five times as long. If the server is not
+     * works on the query. Otherwise the connection is closed, and its query fails with `unavailable`. If it cannot
+     * confirm that, behind a pooler or without a free connection, the query may wait five times as long. If the server is not
      * reached, the query waits until the second attempt.
      */
     silentMs?: number;
@@ -167,37 +167,37 @@ export function openDb(
     workerOf?: Queryable['database'];
   } = {},
 ): Db & AsyncDisposable {
-  const way = {
+  const settings = {
     ...('url' in target ? { connectionString: target.url } : target),
     types: parsers,
     keepAlive: true,
     keepAliveInitialDelayMillis: keepAliveMs,
   };
   const pool = new TimedPool({
-    ...way,
+    ...settings,
     max: options.maxConnections ?? poolSize,
     // Each idle one costs 4 to 8 MB at the server. The background work of a node needs three.
     idleTimeoutMillis: 5_000,
     connectionTimeoutMillis: 10_000,
   });
   const fresh = new TimedPool({
-    ...way,
+    ...settings,
     max: maxFresh,
     maxUses: 1,
     connectionTimeoutMillis: freshWithinMs,
   });
-  const asking = new pg.Pool({ ...way, max: 1, maxUses: 1, connectionTimeoutMillis: askedWithinMs });
+  const probing = new pg.Pool({ ...settings, max: 1, maxUses: 1, connectionTimeoutMillis: probeWithinMs });
   const { silentMs } = options;
   if (silentMs !== undefined) {
-    const lend = { connect: () => asking.connect(), rollbackWithinMs: askedWithinMs };
-    endSilentOnes(pool, { silentMs, withinMs: askedWithinMs, lend: (work) => withClient(lend, work) });
+    const lend = { connect: () => probing.connect(), rollbackWithinMs: probeWithinMs };
+    endSilentOnes(pool, { silentMs, withinMs: probeWithinMs, lend: (work) => withClient(lend, work) });
   }
   const database = options.workerOf ?? pool;
   const isOnWorker = options.workerOf !== undefined;
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
   // The next use replaces an idle connection that the server has closed. The request for which its socket was opened may
   // have ended long ago, so the error has no cause.
-  for (const one of [pool, fresh, asking]) {
+  for (const one of [pool, fresh, probing]) {
     one.on('error', (error) => outside(() => options.onIdleError?.(error)));
     // A pool that lends a connection takes its listener away, and the borrower adds its own later. An error in between, in
     // the same packet as the response before it, would end the process; the next statement fails anyway.
@@ -206,8 +206,8 @@ export function openDb(
 
   const end = async () => {
     await Promise.all([pool.end(), fresh.end()]);
-    // Before that, queries may wait for the result of this pool's question.
-    await asking.end();
+    // Until then, queries may wait for the result of this pool.
+    await probing.end();
   };
   return {
     ...queryableOf(pool, database),
