@@ -1,3 +1,7 @@
+/**
+ * The files of DATA_DIR that hold keys: `master.key`, which seals the embedded database, and `dev.key`, the secret key of the
+ * `dev` environment for the user of this machine. Only their owner can read them.
+ */
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { mkdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,11 +14,6 @@ import {
 } from './config/config.ts';
 import { unwrapMasterKeys, wrapMasterKey } from './kms.ts';
 import { writeWhole } from './whole-file.ts';
-
-/**
- * The files of DATA_DIR that hold keys: `master.key`, which seals the embedded database, and `dev.key`, the secret key of the
- * `dev` environment for the user of this machine. Only their owner can read them.
- */
 
 /** Makes DATA_DIR if it is missing, for its owner alone. */
 export async function ensureDataDir(dataDir: string): Promise<void> {

@@ -1,3 +1,10 @@
+/**
+ * Keys, and what they seal.
+ *
+ * The master key ring wraps data keys; a data key (one a connection, one an environment) seals everything else.
+ * Rotating the ring rewraps data keys only; destroying a data key destroys what it sealed. AES-256-GCM throughout
+ * (NIST SP 800-38D) with random 96-bit nonces. Does not own: where wrapped keys are kept (`data-keys/`).
+ */
 import {
   type Cipheriv,
   createCipheriv,
@@ -12,13 +19,6 @@ import {
 import type { MasterKey } from './config/config.ts';
 import { freeIfLarge, reserve } from './large-buffer.ts';
 
-/**
- * Keys, and what they seal.
- *
- * The master key ring wraps data keys; a data key (one a connection, one an environment) seals everything else.
- * Rotating the ring rewraps data keys only; destroying a data key destroys what it sealed. AES-256-GCM throughout
- * (NIST SP 800-38D) with random 96-bit nonces. Does not own: where wrapped keys are kept (`data-keys/`).
- */
 const nonceBytes = 12;
 const tagBytes = 16;
 const version = 1;

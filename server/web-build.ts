@@ -1,3 +1,9 @@
+/**
+ * Builds the browser's side of a clone, and the client for applications, while the service already runs.
+ *
+ * Owns: when it is built, and how the build replaces the previous one. Does not own: the settings of the build
+ * (`web/vite.config.ts`), how it is served (`http/pages/static.ts`).
+ */
 import { spawn } from 'node:child_process';
 import { existsSync, globSync, statSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
@@ -7,12 +13,6 @@ import type { Building, Web } from './http/pages/static.ts';
 import { isAlive } from './is-alive.ts';
 import type { Logger } from './log.ts';
 
-/**
- * Builds the browser's side of a clone, and the client for applications, while the service already runs.
- *
- * Owns: when it is built, and how the build replaces the previous one. Does not own: the settings of the build
- * (`web/vite.config.ts`), how it is served (`http/pages/static.ts`).
- */
 const root = join(import.meta.dirname, '..');
 const source = join(root, 'web');
 

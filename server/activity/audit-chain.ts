@@ -1,12 +1,11 @@
+/**
+ * The chain of the audit log: each entry has a hash of itself and the chain before it. Made by the sequencer, and verified.
+ */
 import { createHash } from 'node:crypto';
 import type { OutboxEntry } from '../db/dataset-outbox.ts';
 import type { Db, Queryable, Tx } from '../db/pool.ts';
 import { maxPlaced, placeAll, type Sequence } from '../db/sequencer.ts';
 import type { RetainedTotals } from './audit.ts';
-
-/**
- * The chain of the audit log: each entry has a hash of itself and the chain before it. Made by the sequencer, and verified.
- */
 
 /** The columns of an entry that its chain covers. */
 type ChainedEntry = {

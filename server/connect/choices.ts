@@ -1,3 +1,9 @@
+/**
+ * The data of a connect page before an authorization begins: the end user, the integrations, the scopes and fields.
+ *
+ * Does not own: the beginning (`begin.ts`, `form.ts`). Reading changes nothing: a mail scanner that opens the link
+ * does not use it up.
+ */
 import { z } from 'zod';
 import { authModes, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import type { Connection } from '../connections/store/store.ts';
@@ -10,12 +16,6 @@ import { exitAddress, fixedConfig } from './session-input.ts';
 import type { Session } from './sessions.ts';
 import { allowsOtherAccount, type ConnectDeps, getTarget, planScopes, type Target } from './target.ts';
 
-/**
- * The data of a connect page before an authorization begins: the end user, the integrations, the scopes and fields.
- *
- * Does not own: the beginning (`begin.ts`, `form.ts`). Reading changes nothing: a mail scanner that opens the link
- * does not use it up.
- */
 const field = z.object({
   /** As the route takes it: `params[x]` in the query, all others in the body. */
   name: z.string(),

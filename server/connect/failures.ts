@@ -1,3 +1,7 @@
+/**
+ * The reports of an authorization: the explanation on a page for the end user, the event for the application, the line
+ * of the activity log.
+ */
 import type { Operation } from '../activity/operations.ts';
 import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { evidenceOf } from '../connections/health/health.ts';
@@ -9,11 +13,6 @@ import { queueEvent } from '../events/outbox.ts';
 import type { Integration, OAuthClient } from '../integrations/store.ts';
 import type { Logger } from '../log.ts';
 import { type SessionSettings, storeFailure } from './sessions.ts';
-
-/**
- * The reports of an authorization: the explanation on a page for the end user, the event for the application, the line
- * of the activity log.
- */
 
 /** An explanation for the end user, with a next step. */
 export type Explanation = {

@@ -1,12 +1,11 @@
-import type { Brand } from '../brand.ts';
-import { html, notice, type Page, page } from '../http/pages/page.ts';
-import type { Announcement } from './begin.ts';
-import type { Explanation } from './failures.ts';
-
 /**
  * The page that asks before an authorization begins, the pages that show its result, and their scripts. Does not own: the
  * document around them (`http/pages/page.ts`), the connect page (`web/connect/`), explanations of faults (`failures.ts`).
  */
+import type { Brand } from '../brand.ts';
+import { html, notice, type Page, page } from '../http/pages/page.ts';
+import type { Announcement } from './begin.ts';
+import type { Explanation } from './failures.ts';
 
 /** The message that the callback page posts to its opener and to the channel. */
 type Message = { type: string; payload?: { message: string; errorType: string } };

@@ -1,3 +1,9 @@
+/**
+ * Connect sessions: the short-lived permission of an end user to make or renew one connection.
+ *
+ * Owns: the table `connect_session`. Does not own: the body of `POST /connect/sessions` (`session-input.ts`),
+ * authorizations (`attempts.ts`), the connection (`save.ts`).
+ */
 import { createHash, randomBytes } from 'node:crypto';
 import { type InferResult, sql } from 'kysely';
 import type { Brand } from '../brand.ts';
@@ -9,12 +15,6 @@ import type { Caller } from '../http/auth/caller.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { ConnectCause } from './failures.ts';
 
-/**
- * Connect sessions: the short-lived permission of an end user to make or renew one connection.
- *
- * Owns: the table `connect_session`. Does not own: the body of `POST /connect/sessions` (`session-input.ts`),
- * authorizations (`attempts.ts`), the connection (`save.ts`).
- */
 export const sessionLifeMs = 30 * 60_000;
 
 /** The values that an application fixes for one integration. */

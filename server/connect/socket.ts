@@ -1,3 +1,10 @@
+/**
+ * The result of an authorization for official browser clients, which wait for it on a WebSocket at `/`.
+ *
+ * A client receives an ID, which its window passes to `/oauth/connect`. The node where the authorization ends stores a
+ * notice under the hash of the ID (table `connect_notice`), and the node that holds the socket polls for notices while
+ * clients wait. Messages of clients are ignored, so a socket carries no right and no credential.
+ */
 import { randomBytes } from 'node:crypto';
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
@@ -8,14 +15,6 @@ import type { App } from '../http/server.ts';
 import { explainError, unexpected } from './failures.ts';
 import { hashOf } from './sessions.ts';
 import type { ConnectDeps } from './target.ts';
-
-/**
- * The result of an authorization for official browser clients, which wait for it on a WebSocket at `/`.
- *
- * A client receives an ID, which its window passes to `/oauth/connect`. The node where the authorization ends stores a
- * notice under the hash of the ID (table `connect_notice`), and the node that holds the socket polls for notices while
- * clients wait. Messages of clients are ignored, so a socket carries no right and no credential.
- */
 
 type Notice =
   | { message_type: 'success'; provider_config_key: string; connection_id: string; is_pending: false }

@@ -1,3 +1,10 @@
+/**
+ * The cleanup after connect sessions.
+ *
+ * Owns: the one report of an authorization that never ended or was interrupted, and the removal of expired rows. A
+ * provider shows most of its refusals on its own pages and does not send the user back, so a missing callback is the
+ * only sign of them.
+ */
 import type { Operation } from '../activity/operations.ts';
 import { type Activity, noActivity } from '../activity/writer.ts';
 import { type Db, first, type Queryable } from '../db/pool.ts';
@@ -8,13 +15,6 @@ import type { Vault } from '../vault.ts';
 import { type ConnectFailure, type FlowFacts, flowFailed, queueFailure } from './failures.ts';
 import { type SessionSettings, sessionLifeMs } from './sessions.ts';
 
-/**
- * The cleanup after connect sessions.
- *
- * Owns: the one report of an authorization that never ended or was interrupted, and the removal of expired rows. A
- * provider shows most of its refusals on its own pages and does not send the user back, so a missing callback is the
- * only sign of them.
- */
 type SweepDeps = { db: Db; vault: Vault; log: Logger; activity?: Activity; now?: () => Date };
 type Abandoned = { id: number; environmentId: number };
 type Attempt = { begunAt: Date; isTaken: boolean; key: string; providerName: string; isTest: boolean };

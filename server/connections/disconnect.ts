@@ -1,3 +1,9 @@
+/**
+ * The deletion of a connection and the revocation of its grant.
+ *
+ * Owns: whether a deletion revokes the grant, and the consequences for connections that share it. Does not own: the
+ * destruction of the data key (`store/save.ts`), when a revocation is sent (`revocation/`).
+ */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Credentials } from '../auth-modes/modes.ts';
 import type { Tx } from '../db/pool.ts';
@@ -28,13 +34,6 @@ import {
   selectConnections,
   unknownMessage,
 } from './store/store.ts';
-
-/**
- * The deletion of a connection and the revocation of its grant.
- *
- * Owns: whether a deletion revokes the grant, and the consequences for connections that share it. Does not own: the
- * destruction of the data key (`store/save.ts`), when a revocation is sent (`revocation/`).
- */
 
 /**
  * `auto`: revoke if no other connection loses access; `always`: revoke also if a confirmed number of others does;

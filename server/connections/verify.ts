@@ -1,3 +1,10 @@
+/**
+ * Tests credentials before they are stored.
+ *
+ * Owns: the call that a provider's definition names for verification, the first token of a client, what either says
+ * about the integration's client. Does not own: the consequences, which depend on the source of the credentials: a
+ * form (`connect/form.ts`), the provider (`connect/callback.ts`) or an application (`import.ts`).
+ */
 import { isDeepStrictEqual } from 'node:util';
 import {
   type Credentials,
@@ -23,13 +30,6 @@ import { verificationStatus } from './refresh/verification-status.ts';
 import { type ConnectionReader, templateValues } from './store/reader.ts';
 import type { GrantFacts } from './store/save.ts';
 
-/**
- * Tests credentials before they are stored.
- *
- * Owns: the call that a provider's definition names for verification, the first token of a client, what either says
- * about the integration's client. Does not own: the consequences, which depend on the source of the credentials: a
- * form (`connect/form.ts`), the provider (`connect/callback.ts`) or an application (`import.ts`).
- */
 type Verification =
   /** Without a status if the definition names no call: then nothing speaks against the credentials. */
   | { readonly kind: 'accepted'; readonly status?: number }

@@ -1,7 +1,3 @@
-import type { MasterKey } from '../config/config.ts';
-import { first, type Queryable, type Tx } from '../db/pool.ts';
-import { type DataKey, proofOf, type Vault } from '../vault.ts';
-
 /**
  * Wrapped data keys.
  *
@@ -11,6 +7,9 @@ import { type DataKey, proofOf, type Vault } from '../vault.ts';
  *
  * Triggers delete a data key together with its owner, in the same transaction.
  */
+import type { MasterKey } from '../config/config.ts';
+import { first, type Queryable, type Tx } from '../db/pool.ts';
+import { type DataKey, proofOf, type Vault } from '../vault.ts';
 
 /**
  * Stores a new data key, wrapped by the first master key of the ring that is not retired. So after a rotation, a node

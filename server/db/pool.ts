@@ -1,3 +1,9 @@
+/**
+ * All access to the database.
+ *
+ * Owns: the pool, transactions, the types of values. Every statement is unnamed and no session state is set, so a connection
+ * pooler in transaction mode works. Does not own: any table.
+ */
 import { setTimeout as pause } from 'node:timers/promises';
 import {
   type CompiledQuery,
@@ -15,12 +21,6 @@ import { type CopyRows, copyInto, copyReader, copyRows, runText } from './copy.t
 import { endSilentOnes } from './silence.ts';
 import type { DB } from './tables.ts';
 
-/**
- * All access to the database.
- *
- * Owns: the pool, transactions, the types of values. Every statement is unnamed and no session state is set, so a connection
- * pooler in transaction mode works. Does not own: any table.
- */
 export type DbTarget = { url: string } | { host: string; port: number; user: string; database: string };
 
 /** Runs statements: the pool, or one transaction. */

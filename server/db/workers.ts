@@ -1,7 +1,3 @@
-import pg from 'pg';
-import { AppError } from '../errors.ts';
-import type { Db } from './pool.ts';
-
 /**
  * Connections to the workers of a Citus cluster, for transactions about records.
  *
@@ -9,6 +5,9 @@ import type { Db } from './pool.ts';
  * machine of the cluster and sends it to the machine that has the shard, so an outdated place costs time and is never wrong.
  * All other statements go to the coordinator.
  */
+import pg from 'pg';
+import { AppError } from '../errors.ts';
+import type { Db } from './pool.ts';
 
 /** A machine of the cluster, which the metadata of Citus names by its group. */
 type Machine = { group: number; host: string; port: number };

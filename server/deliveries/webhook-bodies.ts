@@ -1,13 +1,13 @@
-import type { IncomingHttpHeaders } from 'node:http';
-import { first, type Queryable, type Tx } from '../db/pool.ts';
-import { normalizedHeaderName } from '../providers/credential-header.ts';
-import type { DataKey, Vault } from '../vault.ts';
-
 /**
  * The content of a provider's webhook, stored sealed beside its event until the event is removed: the table `webhook_body`.
  *
  * Does not own: which webhooks are accepted and forwarded (`webhooks/`), or how they are sent (`send.ts`).
  */
+import type { IncomingHttpHeaders } from 'node:http';
+import { first, type Queryable, type Tx } from '../db/pool.ts';
+import { normalizedHeaderName } from '../providers/credential-header.ts';
+import type { DataKey, Vault } from '../vault.ts';
+
 export type WebhookBody = {
   payload: unknown;
   /** The provider's headers, which go along in the form for official clients. */

@@ -1,9 +1,8 @@
-import type { EventType } from './event-types.ts';
-
 /**
  * The constants of alerts: messages to people at endpoints with the format `slack` or `email`. One alert reports all waiting
  * events of a type and an integration. `deliveries/` sends alerts, and `deliveries/alert-text.ts` writes their texts.
  */
+import type { EventType } from './event-types.ts';
 
 /** The default types of an endpoint for alerts: events that require an action by a person. */
 export const alertTypes = [

@@ -1,13 +1,12 @@
-import type { Queryable } from '../db/pool.ts';
-import { alertDelayS } from './alerts.ts';
-import { compatTypes } from './compat-types.ts';
-
 /**
  * Assigns events to endpoints: rows of `delivery`, and the lanes that keep their order.
  *
  * Owns: the choice of endpoints. Does not own: endpoints and the sending (`deliveries/`), and a connection's own
  * address, which is stored with the event (`outbox.ts`).
  */
+import type { Queryable } from '../db/pool.ts';
+import { alertDelayS } from './alerts.ts';
+import { compatTypes } from './compat-types.ts';
 
 const compat = Object.entries(compatTypes);
 

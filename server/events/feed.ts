@@ -1,12 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { type Db, first } from '../db/pool.ts';
-import { placeNext } from '../db/sequencer.ts';
-import { AppError } from '../errors.ts';
-import { withIntegrationId } from '../http/spellings.ts';
-import type { EventWire } from './catalogue.ts';
-import { eventTypes } from './event-types.ts';
-import { eventSequence } from './sequence.ts';
-
 /**
  * The feed: the events of an environment by position.
  *
@@ -16,6 +7,15 @@ import { eventSequence } from './sequence.ts';
  * Positions count the events of all environments, so those of one environment have gaps. A position stays valid for
  * ever, unless events after it were removed: then it is refused, so that no reader misses an event without notice.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Db, first } from '../db/pool.ts';
+import { placeNext } from '../db/sequencer.ts';
+import { AppError } from '../errors.ts';
+import { withIntegrationId } from '../http/spellings.ts';
+import type { EventWire } from './catalogue.ts';
+import { eventTypes } from './event-types.ts';
+import { eventSequence } from './sequence.ts';
+
 export type FeedPage = {
   events: EventWire[];
   /** The position after which the reader continues. */

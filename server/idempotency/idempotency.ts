@@ -1,3 +1,13 @@
+/**
+ * Requests with an Idempotency-Key: of equal ones, the first does the work, and all get its answer.
+ *
+ * Owns: the hooks of routes with `config.idempotent`, and with `store.ts` the table `idempotent_request`. Does not own: the
+ * header's form and the list of routes (`http/idempotency-key.ts` and the routes). A request is equal to another of the same
+ * environment, caller, method, path and key; it must also have the same query, body and headers that the route reads.
+ *
+ * Digests are HMACs, because a body may hold a secret that can be guessed, and answers are sealed: both with keys of the
+ * environment, so they end with it.
+ */
 import { createHash, createHmac, type Hash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest, FastifySchema, preParsingHookHandler } from 'fastify';
@@ -10,17 +20,6 @@ import { readIdempotencyKey } from '../http/idempotency-key.ts';
 import type { App } from '../http/server.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import { findRequest, keepAnswer, type RequestId, renewEveryMs, renewLease, takeRequest } from './store.ts';
-
-/**
- * Requests with an Idempotency-Key: of equal ones, the first does the work, and all get its answer.
- *
- * Owns: the hooks of routes with `config.idempotent`, and with `store.ts` the table `idempotent_request`. Does not own: the
- * header's form and the list of routes (`http/idempotency-key.ts` and the routes). A request is equal to another of the same
- * environment, caller, method, path and key; it must also have the same query, body and headers that the route reads.
- *
- * Digests are HMACs, because a body may hold a secret that can be guessed, and answers are sealed: both with keys of the
- * environment, so they end with it.
- */
 
 /** Below the time limit of a client's call (90 s by default), so that the caller learns why it has no answer. */
 const maxWaitMs = 60_000;

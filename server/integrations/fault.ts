@@ -1,9 +1,3 @@
-import type { TokenFault } from '../auth-modes/token-fault.ts';
-import type { Queryable } from '../db/pool.ts';
-import type { IntegrationSubject } from '../events/event-types.ts';
-import { queueEvent } from '../events/outbox.ts';
-import type { Integration } from './store.ts';
-
 /**
  * Faults of an integration as a whole: the provider refuses our client, or its API is disabled. They change no state
  * of a connection, since its user cannot remedy them.
@@ -15,6 +9,12 @@ import type { Integration } from './store.ts';
  * (`connections/refresh/keepalive.ts`), the suspension of connections whose tokens the client may not use
  * (`connections/store/suspension.ts`), faults of a connection (`connections/health/health.ts`).
  */
+import type { TokenFault } from '../auth-modes/token-fault.ts';
+import type { Queryable } from '../db/pool.ts';
+import type { IntegrationSubject } from '../events/event-types.ts';
+import { queueEvent } from '../events/outbox.ts';
+import type { Integration } from './store.ts';
+
 type IntegrationCause =
   | 'client_refused'
   | 'client_deleted'

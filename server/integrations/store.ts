@@ -1,3 +1,9 @@
+/**
+ * Integrations: a provider plus our client for it, one row each.
+ *
+ * Owns: the table `integration`, the sealing of its secrets, test credentials. Does not own: the providers
+ * (`providers/`), connections, or permissions (`routes.ts`).
+ */
 import { type Selectable, sql } from 'kysely';
 import { deleteInSteps } from '../db/delete-in-steps.ts';
 import { type Db, first, isViolationOf, type Queryable, tables } from '../db/pool.ts';
@@ -16,12 +22,6 @@ import { withSandbox } from '../providers/sandbox.ts';
 import type { DataKey, Vault } from '../vault.ts';
 import type { IntegrationFault } from './fault.ts';
 
-/**
- * Integrations: a provider plus our client for it, one row each.
- *
- * Owns: the table `integration`, the sealing of its secrets, test credentials. Does not own: the providers
- * (`providers/`), connections, or permissions (`routes.ts`).
- */
 export type OAuthClient = { clientId: string; clientSecret: string };
 
 export type Integration = {

@@ -1,3 +1,9 @@
+/**
+ * Background jobs, which run on any free node.
+ *
+ * Owns: the queues, in the schema `pgboss`, and how often they are polled. Does not own: the work of a job. Each module defines
+ * its jobs, and `main.ts` registers them.
+ */
 import { PgBoss } from 'pg-boss';
 import { atMost, firstFailures } from '../concurrency.ts';
 import type { Db, Queryable } from '../db/pool.ts';
@@ -5,13 +11,6 @@ import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
 import { metrics } from '../metrics/metrics.ts';
 import { spanned, within } from '../tracing/tracing.ts';
-
-/**
- * Background jobs, which run on any free node.
- *
- * Owns: the queues, in the schema `pgboss`, and how often they are polled. Does not own: the work of a job. Each module defines
- * its jobs, and `main.ts` registers them.
- */
 
 /** The data of a job: IDs only, no payload and no secret, because the queue is plain text. */
 type JobIds = Readonly<Record<string, number | string>>;

@@ -1,7 +1,3 @@
-import { setImmediate as nextTurn } from 'node:timers/promises';
-import { type Db, recordsDb, type Tx } from '../db/pool.ts';
-import { inDataset, lockDataset } from './dataset.ts';
-
 /**
  * The rows of a dataset from before it was emptied, and the marks of a delete tracking that was closed.
  *
@@ -10,6 +6,9 @@ import { inDataset, lockDataset } from './dataset.ts';
  * the job of `retention/destroy.ts`. Readers skip them, and no write sees them. In the same way a tracking is closed:
  * without an open one all marks are former ones. A process that is killed between two steps leaves the rest to the next one.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type Db, recordsDb, type Tx } from '../db/pool.ts';
+import { inDataset, lockDataset } from './dataset.ts';
 
 /** The maximum number of rows removed in one transaction: far less than a tenth of a second of work. */
 export const chunk = 500;

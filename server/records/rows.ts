@@ -1,11 +1,3 @@
-import { CopyRows } from '../db/copy.ts';
-import { first, type Tx } from '../db/pool.ts';
-import type { DataKey } from '../vault.ts';
-import type { JsonObject } from './codec/canonical.ts';
-import { changedFields } from './codec/fields.ts';
-import { openPayload, sealContext } from './codec/seal.ts';
-import { type Dataset, inDataset, rowsAt } from './dataset.ts';
-
 /**
  * The rows of the tables `record` and `payload`, for reads and writes. A function that writes needs the lock of the
  * dataset.
@@ -14,6 +6,13 @@ import { type Dataset, inDataset, rowsAt } from './dataset.ts';
  * (`previous`): JSON text, sealed as a payload is. An object is that payload; an array has only the names of the
  * changed fields.
  */
+import { CopyRows } from '../db/copy.ts';
+import { first, type Tx } from '../db/pool.ts';
+import type { DataKey } from '../vault.ts';
+import type { JsonObject } from './codec/canonical.ts';
+import { changedFields } from './codec/fields.ts';
+import { openPayload, sealContext } from './codec/seal.ts';
+import { type Dataset, inDataset, rowsAt } from './dataset.ts';
 
 /** The connection's row, and the key that seals the payloads of its records. */
 export type RecordOwner = { id: number; dataKey: DataKey };

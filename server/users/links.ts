@@ -1,11 +1,10 @@
-import { createHash, randomBytes } from 'node:crypto';
-import type { Db, Tx } from '../db/pool.ts';
-
 /**
  * Links that are given to people: their tokens and addresses, and links for a new password.
  *
  * Does not own: links of invitations (`invitations.ts`), which links are mailed (`sign-in.ts`).
  */
+import { createHash, randomBytes } from 'node:crypto';
+import type { Db, Tx } from '../db/pool.ts';
 
 /** The part of a link after the #: 256 random bits. A browser does not send that part of an address. */
 export function newToken(): string {

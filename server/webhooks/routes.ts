@@ -1,3 +1,11 @@
+/**
+ * The webhook address of an integration, at which providers send.
+ *
+ * Owns: the responses, and the limits for senders, since any sender may call the address and a body is read before it is
+ * verified. There are three kinds of requests: signed security events, which `security-events/security-event-token.ts`
+ * verifies and `security-events/security-events.ts` applies; messages of push channels (`channels/channel-messages.ts`); and
+ * all other webhooks (`inbound/receive.ts`).
+ */
 import type { FastifyReply, FastifyRequest, preParsingHookHandler } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
 import { z } from 'zod';
@@ -15,14 +23,6 @@ import type { Sent } from './inbound/signature.ts';
 import { createVerifier } from './security-events/security-event-token.ts';
 import { actOn, recheck, type SecurityEventDeps } from './security-events/security-events.ts';
 
-/**
- * The webhook address of an integration, at which providers send.
- *
- * Owns: the responses, and the limits for senders, since any sender may call the address and a body is read before it is
- * verified. There are three kinds of requests: signed security events, which `security-events/security-event-token.ts`
- * verifies and `security-events/security-events.ts` applies; messages of push channels (`channels/channel-messages.ts`); and
- * all other webhooks (`inbound/receive.ts`).
- */
 const maxBytes = 4 * 1024 * 1024;
 const maxEventBytes = 64 * 1024;
 const eventType = 'application/secevent+jwt';

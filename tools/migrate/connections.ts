@@ -1,3 +1,11 @@
+/**
+ * Imported connections, stored as own ones under their ID, each sealed with its own data key.
+ *
+ * Credentials are not tested: the source has just exported them as valid, and thousands of tests look like an attack to a
+ * provider. No event is raised and no event function runs: the application has these connections already. The audit log
+ * has an entry for each. Does not own: which connections are imported (`ledger.ts`), when their syncs begin (the end of the
+ * import).
+ */
 import { z } from 'zod';
 import { writeCommandAudit } from '../../server/activity/audit.ts';
 import { type Credentials, isRenewable } from '../../server/auth-modes/modes.ts';
@@ -25,15 +33,6 @@ import {
   type ImportRun,
   saveOutcomes,
 } from './ledger.ts';
-
-/**
- * Imported connections, stored as own ones under their ID, each sealed with its own data key.
- *
- * Credentials are not tested: the source has just exported them as valid, and thousands of tests look like an attack to a
- * provider. No event is raised and no event function runs: the application has these connections already. The audit log
- * has an entry for each. Does not own: which connections are imported (`ledger.ts`), when their syncs begin (the end of the
- * import).
- */
 
 const organization = organizationInput.nullish();
 const json = z.record(z.string(), z.unknown());

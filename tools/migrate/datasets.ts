@@ -1,3 +1,13 @@
+/**
+ * Imported datasets, filled in batches; each batch is one transaction with its entry in the ledger.
+ *
+ * Records are saved in the order of their changes at the source, so a position among them means the same here: a consumer
+ * that had read up to the position continues after it. Saving the same records again changes nothing.
+ *
+ * If anyone else has saved in a dataset, the records of the source are older and the import leaves it unchanged. A dataset
+ * without any record, live or deleted, is filled from the beginning. Does not own: where records come from (`peer/`,
+ * `file/`).
+ */
 import { getConnection, holdConnection } from '../../server/connections/store/store.ts';
 import type { Db, Tx } from '../../server/db/pool.ts';
 import type { JsonValue } from '../../server/records/codec/canonical.ts';
@@ -24,16 +34,6 @@ import {
   saveDatasetProgress,
 } from './ledger.ts';
 
-/**
- * Imported datasets, filled in batches; each batch is one transaction with its entry in the ledger.
- *
- * Records are saved in the order of their changes at the source, so a position among them means the same here: a consumer
- * that had read up to the position continues after it. Saving the same records again changes nothing.
- *
- * If anyone else has saved in a dataset, the records of the source are older and the import leaves it unchanged. A dataset
- * without any record, live or deleted, is filled from the beginning. Does not own: where records come from (`peer/`,
- * `file/`).
- */
 export type ImportedDataset = {
   readonly target: DatasetTarget;
   /** No run has opened it before. */

@@ -1,6 +1,3 @@
-import type { Queryable } from '../../server/db/pool.ts';
-import { AppError } from '../../server/errors.ts';
-
 /**
  * The ledger of imports: what became of each connection and dataset, and how far an import has read its source.
  *
@@ -15,6 +12,9 @@ import { AppError } from '../../server/errors.ts';
  * The rows of a source stay. So an import that is run again after a kill or after a month continues where it stopped, and
  * does not restore a connection that was deleted here since.
  */
+import type { Queryable } from '../../server/db/pool.ts';
+import { AppError } from '../../server/errors.ts';
+
 export type Outcome =
   | 'made'
   | 'overwritten'

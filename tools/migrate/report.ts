@@ -1,3 +1,8 @@
+/**
+ * The result of an import, as lines for a person and as JSON for a program. Holds no secret.
+ *
+ * Does not own: what is counted (`ledger.ts`), and the steps beyond counts (`peer/`, `file/`).
+ */
 import { z } from 'zod';
 import type { Db } from '../../server/db/pool.ts';
 import { AppError } from '../../server/errors.ts';
@@ -14,12 +19,6 @@ import {
   pagesOfIncomplete,
 } from './ledger.ts';
 import { PeerError } from './peer/client.ts';
-
-/**
- * The result of an import, as lines for a person and as JSON for a program. Holds no secret.
- *
- * Does not own: what is counted (`ledger.ts`), and the steps beyond counts (`peer/`, `file/`).
- */
 
 type Count = OutcomeCount<Outcome | 'to_import'>;
 

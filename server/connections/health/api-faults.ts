@@ -1,11 +1,11 @@
-import type { ProviderDefinition } from '../../providers/definition.ts';
-
 /**
  * The meaning of an error response of a provider's API for the connection that made the call. Pure; the provider's
  * definition has the format of errors (`api.error_format`) and the meaning of their reasons (`api.errors`).
  *
  * Does not own: the consequences (`observe.ts`).
  */
+import type { ProviderDefinition } from '../../providers/definition.ts';
+
 export type ApiFault =
   /** The token was refused; the proxy refreshes it. */
   | { kind: 'token' }

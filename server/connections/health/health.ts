@@ -1,3 +1,10 @@
+/**
+ * Why a connection works or does not. All functions are pure.
+ *
+ * Owns: the status and the next step of each cause, the errors of callers, the wire form of health. Does not own: the
+ * meaning of a token response (`auth-modes/token-fault.ts`), faults of an integration (`integrations/fault.ts`, and
+ * `store/suspension.ts` if only some connections are affected), writes (`status-transitions.ts`).
+ */
 import { z } from 'zod';
 import { grantTypeOf } from '../../auth-modes/modes.ts';
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
@@ -20,14 +27,6 @@ import {
   type OutageCause,
 } from '../store/store.ts';
 import { expiryOf, slotsNextStep } from './warnings.ts';
-
-/**
- * Why a connection works or does not. All functions are pure.
- *
- * Owns: the status and the next step of each cause, the errors of callers, the wire form of health. Does not own: the
- * meaning of a token response (`auth-modes/token-fault.ts`), faults of an integration (`integrations/fault.ts`, and
- * `store/suspension.ts` if only some connections are affected), writes (`status-transitions.ts`).
- */
 
 /** The part of a provider's definition that health depends on. */
 type HealthRules = Pick<ProviderDefinition, 'scopes' | 'refresh_token_lifetime'>;

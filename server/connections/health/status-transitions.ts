@@ -1,3 +1,11 @@
+/**
+ * Changes of a connection's status. Each is written in one transaction with its event: once per change, not per
+ * attempt.
+ *
+ * Owns: the columns `status`, `fault` and `outage` of an existing connection. Does not own: the meaning of a fault
+ * (`health.ts`), when a refresh is tried (`refresh/`), responses of a provider's API (`observe.ts`), suspended
+ * connections (`store/suspension.ts`).
+ */
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import type { Db, Queryable, Tx } from '../../db/pool.ts';
 import type { AppError } from '../../errors.ts';
@@ -32,14 +40,6 @@ import {
   statusOf,
 } from './health.ts';
 
-/**
- * Changes of a connection's status. Each is written in one transaction with its event: once per change, not per
- * attempt.
- *
- * Owns: the columns `status`, `fault` and `outage` of an existing connection. Does not own: the meaning of a fault
- * (`health.ts`), when a refresh is tried (`refresh/`), responses of a provider's API (`observe.ts`), suspended
- * connections (`store/suspension.ts`).
- */
 export type StatusTransitions = {
   /**
    * A refresh was refused or failed: determines the cause, writes the change, and returns the error for the caller.

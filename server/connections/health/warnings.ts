@@ -1,3 +1,10 @@
+/**
+ * Warnings of what will stop a connection: the end of its grant, too many grants of one account, and changes that a
+ * provider has announced.
+ *
+ * Owns: why and when a grant expires, the texts of these warnings, the events `connection.expiring` and `integration.sunset`. Does not own: the
+ * fault after the end (`health.ts`), the count of an account's grants (`revocation/issued-tokens.ts`).
+ */
 import type { Db, Queryable } from '../../db/pool.ts';
 import { queueEvent } from '../../events/outbox.ts';
 import { integrationEvent } from '../../integrations/fault.ts';
@@ -7,14 +14,6 @@ import type { Catalog } from '../../providers/catalog.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
 import { catalogOfEnvironment, listEnvironmentDefinitions } from '../../providers/environment-definitions.ts';
 import { type ConnectionHead, findHead, queueConnectionEvent, type TokenSlots } from '../store/store.ts';
-
-/**
- * Warnings of what will stop a connection: the end of its grant, too many grants of one account, and changes that a
- * provider has announced.
- *
- * Owns: why and when a grant expires, the texts of these warnings, the events `connection.expiring` and `integration.sunset`. Does not own: the
- * fault after the end (`health.ts`), the count of an account's grants (`revocation/issued-tokens.ts`).
- */
 
 /** `testing_expiry`: the provider counts the client as under test; `time_based_expiry`: the user set a time limit. */
 type ExpiryCause = 'testing_expiry' | 'time_based_expiry';

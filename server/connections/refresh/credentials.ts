@@ -1,3 +1,10 @@
+/**
+ * Valid credentials of a connection, refreshed when necessary.
+ *
+ * Owns: which callers wait for a refresh, the refresh that callers of one node share, the column `last_used_at`, the
+ * end of `is_unverified`. Does not own: the refresh (`refresh.ts`), when a token is due (`refresh-due.ts`), connections without calls
+ * (`keepalive.ts`).
+ */
 import { type Credentials, isRenewable, renewalOf } from '../../auth-modes/modes.ts';
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
@@ -9,13 +16,6 @@ import { recordRenewed } from './lease.ts';
 import { createRefresh, type RefreshDeps } from './refresh.ts';
 import { dueAtMs, isDue, isExpired, isRenewed, isUsable, pausedUntil } from './refresh-due.ts';
 
-/**
- * Valid credentials of a connection, refreshed when necessary.
- *
- * Owns: which callers wait for a refresh, the refresh that callers of one node share, the column `last_used_at`, the
- * end of `is_unverified`. Does not own: the refresh (`refresh.ts`), when a token is due (`refresh-due.ts`), connections without calls
- * (`keepalive.ts`).
- */
 export type CredentialSource = {
   /**
    * Credentials that are valid for a call now. If they expire soon, a refresh starts in the background; if they have

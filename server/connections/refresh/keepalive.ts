@@ -1,3 +1,9 @@
+/**
+ * Refreshes of connections without calls: the jobs `connections.keepalive` and `connections.probe`.
+ *
+ * Owns: which connections these jobs refresh. Does not own: the refresh (`refresh.ts`) and its consequences
+ * (`health/status-transitions.ts`).
+ */
 import type { Db } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import { claimProbe, type DueProbe, listDueProbes } from '../../integrations/fault.ts';
@@ -10,13 +16,6 @@ import type { ConnectionReader, LiveConnection } from '../store/reader.ts';
 import { listStaleFaults, resume } from '../store/suspension.ts';
 import type { CredentialSource } from './credentials.ts';
 import { longestPauseMs } from './refresh-due.ts';
-
-/**
- * Refreshes of connections without calls: the jobs `connections.keepalive` and `connections.probe`.
- *
- * Owns: which connections these jobs refresh. Does not own: the refresh (`refresh.ts`) and its consequences
- * (`health/status-transitions.ts`).
- */
 
 type JobDeps = {
   db: Db;

@@ -1,13 +1,3 @@
-import { setTimeout as pause } from 'node:timers/promises';
-import { grantTypeOf } from '../../auth-modes/modes.ts';
-import { type Db, first, mayPass, type Queryable, type Tx } from '../../db/pool.ts';
-import { serviceStops } from '../../http/drain.ts';
-import { metrics } from '../../metrics/metrics.ts';
-import type { ProviderDefinition } from '../../providers/definition.ts';
-import { delayOf } from '../health/health.ts';
-import type { LiveConnection } from '../store/reader.ts';
-import type { Connection } from '../store/store.ts';
-
 /**
  * The lease of a refresh: one node at a time may refresh a connection.
  *
@@ -18,6 +8,16 @@ import type { Connection } from '../store/store.ts';
  * request. After its end another node may send, because the earlier request was answered or given up, also if its
  * node was killed or is frozen. A lease holds no database session. All times are the database's.
  */
+import { setTimeout as pause } from 'node:timers/promises';
+import { grantTypeOf } from '../../auth-modes/modes.ts';
+import { type Db, first, mayPass, type Queryable, type Tx } from '../../db/pool.ts';
+import { serviceStops } from '../../http/drain.ts';
+import { metrics } from '../../metrics/metrics.ts';
+import type { ProviderDefinition } from '../../providers/definition.ts';
+import { delayOf } from '../health/health.ts';
+import type { LiveConnection } from '../store/reader.ts';
+import type { Connection } from '../store/store.ts';
+
 export type Lease = {
   readonly owner: string;
   /** In `performance.now()`. The holder must have no request under way after it. */

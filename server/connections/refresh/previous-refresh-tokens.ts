@@ -1,15 +1,15 @@
-import { type Credentials, refreshTokenOf } from '../../auth-modes/modes.ts';
-import { first, type Tx } from '../../db/pool.ts';
-import { digestColumns } from '../store/save.ts';
-import type { Connection } from '../store/store.ts';
-import type { Lease, Leased } from './lease.ts';
-
 /**
  * Sealed refresh tokens beside the current one: the previous token, until its successor was used, and tokens of
  * answers that arrived after another node had stored its own. They are tried before a connection counts as dead.
  *
  * Owns: the column `kept_tokens`. Does not own: when they are tried (`refresh.ts`).
  */
+import { type Credentials, refreshTokenOf } from '../../auth-modes/modes.ts';
+import { first, type Tx } from '../../db/pool.ts';
+import { digestColumns } from '../store/save.ts';
+import type { Connection } from '../store/store.ts';
+import type { Lease, Leased } from './lease.ts';
+
 const context = 'kept tokens';
 
 /** The kept tokens, the newest first. */

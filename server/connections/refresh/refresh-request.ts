@@ -1,3 +1,9 @@
+/**
+ * One request of a refresh, under a lease.
+ *
+ * Owns: the time limit of the request. Does not own: whether it is sent again (`refresh.ts`), the meaning of the
+ * answer (`auth-modes/`).
+ */
 import { type RenewableCredentials, renewalOf } from '../../auth-modes/modes.ts';
 import type { Network, TokenOutcome } from '../../auth-modes/oauth2-request.ts';
 import { verificationRequest } from '../../auth-modes/place.ts';
@@ -8,13 +14,6 @@ import { provesCredentials } from '../health/api-faults.ts';
 import { type LiveConnection, templateValues } from '../store/reader.ts';
 import { type Lease, limitMsOf, replacesTokens, stretchLease } from './lease.ts';
 import { verificationStatus } from './verification-status.ts';
-
-/**
- * One request of a refresh, under a lease.
- *
- * Owns: the time limit of the request. Does not own: whether it is sent again (`refresh.ts`), the meaning of the
- * answer (`auth-modes/`).
- */
 
 /** A connection with credentials that can be refreshed. */
 export type Renewable = LiveConnection & { credentials: RenewableCredentials };

@@ -1,3 +1,11 @@
+/**
+ * One refresh of a connection, on any node.
+ *
+ * Owns: which tokens are tried under a lease and how often, that an answer is stored before it is used, the pause
+ * before the next attempt. Does not own: the lease and the wait for another node (`lease.ts`), one request
+ * (`refresh-request.ts`), the storage of its answer (`refresh-store.ts`), when a refresh is due and which callers
+ * wait for it (`refresh-due.ts`, `credentials.ts`), the consequence of a refusal (`health/status-transitions.ts`).
+ */
 import { setTimeout as pause } from 'node:timers/promises';
 import { type Activity, logged, noActivity } from '../../activity/writer.ts';
 import { isRenewable, renewalOf } from '../../auth-modes/modes.ts';
@@ -30,14 +38,6 @@ import { isExpired, pausedUntil } from './refresh-due.ts';
 import { createSendRefresh, type Renewable } from './refresh-request.ts';
 import { createRefreshStore, type RefreshAnswer } from './refresh-store.ts';
 
-/**
- * One refresh of a connection, on any node.
- *
- * Owns: which tokens are tried under a lease and how often, that an answer is stored before it is used, the pause
- * before the next attempt. Does not own: the lease and the wait for another node (`lease.ts`), one request
- * (`refresh-request.ts`), the storage of its answer (`refresh-store.ts`), when a refresh is due and which callers
- * wait for it (`refresh-due.ts`, `credentials.ts`), the consequence of a refusal (`health/status-transitions.ts`).
- */
 export type RefreshDeps = {
   db: Db;
   reader: Pick<ConnectionReader, 'forget' | 'reread'>;

@@ -1,12 +1,3 @@
-import { createHash } from 'node:crypto';
-import { revocationUnit } from '../../auth-modes/revocation.ts';
-import type { Db, Queryable, Tx } from '../../db/pool.ts';
-import type { Integration } from '../../integrations/store.ts';
-import { eachInTurn, type Job } from '../../jobs/jobs.ts';
-import type { Logger } from '../../log.ts';
-import { slotsNextStep } from '../health/warnings.ts';
-import { type ConnectionHead, findHead, queueConnectionEvent, type TokenSlots } from '../store/store.ts';
-
 /**
  * The live refresh tokens of an account with one OAuth client. Some providers limit them and silently revoke the
  * oldest.
@@ -17,6 +8,14 @@ import { type ConnectionHead, findHead, queueConnectionEvent, type TokenSlots } 
  * The oldest token that a living connection needs, and all tokens issued after it, occupy a slot. An earlier token
  * that was superseded is revoked before any needed one, so it does not count.
  */
+import { createHash } from 'node:crypto';
+import { revocationUnit } from '../../auth-modes/revocation.ts';
+import type { Db, Queryable, Tx } from '../../db/pool.ts';
+import type { Integration } from '../../integrations/store.ts';
+import { eachInTurn, type Job } from '../../jobs/jobs.ts';
+import type { Logger } from '../../log.ts';
+import { slotsNextStep } from '../health/warnings.ts';
+import { type ConnectionHead, findHead, queueConnectionEvent, type TokenSlots } from '../store/store.ts';
 
 const slotsJobName = 'connections.token-slots';
 const nearShare = 0.8;

@@ -1,9 +1,3 @@
-import { setTimeout as wait } from 'node:timers/promises';
-import { type Credentials, ownClientOf } from '../../auth-modes/modes.ts';
-import { revocationUnit } from '../../auth-modes/revocation.ts';
-import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
-import type { Integration, OAuthClient } from '../../integrations/store.ts';
-
 /**
  * Revocation units: the grants that a provider ends together when one token is revoked.
  *
@@ -11,6 +5,11 @@ import type { Integration, OAuthClient } from '../../integrations/store.ts';
  * revocations of a unit and its new grants. Does not own: which connections share a unit (`shared-grants.ts`), when
  * and how a revocation is sent (`revocations.ts`).
  */
+import { setTimeout as wait } from 'node:timers/promises';
+import { type Credentials, ownClientOf } from '../../auth-modes/modes.ts';
+import { revocationUnit } from '../../auth-modes/revocation.ts';
+import { type Db, first, type Queryable, type Tx } from '../../db/pool.ts';
+import type { Integration, OAuthClient } from '../../integrations/store.ts';
 
 /**
  * How long a revocation may block exchanges: until its response, and without a response, as long as the provider may

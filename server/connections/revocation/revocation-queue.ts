@@ -1,3 +1,10 @@
+/**
+ * The queue of grants that are to be revoked after their connection was deleted.
+ *
+ * Owns: the table `revocation`, the column `revokes_late_tokens`, when a revocation may be sent and how it ends: it
+ * never ends a grant that another connection needs by then, and an event reports each revocation that is not carried
+ * out. Does not own: sending (`revocations.ts`), whether a deletion revokes the grant (`disconnect.ts`).
+ */
 import { writeAudit } from '../../activity/audit.ts';
 import { ownClientOf } from '../../auth-modes/modes.ts';
 import { type Db, first, type Tx } from '../../db/pool.ts';
@@ -16,14 +23,6 @@ import { type LiveConnection, templateValues } from '../store/reader.ts';
 import { type Connection, connectionEvent, type Evidence } from '../store/store.ts';
 import { isExchanging, lockUnit, sendingMs, unitOf } from './revocation-lock.ts';
 import { isGrantShared, isGrantSharedSince } from './shared-grants.ts';
-
-/**
- * The queue of grants that are to be revoked after their connection was deleted.
- *
- * Owns: the table `revocation`, the column `revokes_late_tokens`, when a revocation may be sent and how it ends: it
- * never ends a grant that another connection needs by then, and an event reports each revocation that is not carried
- * out. Does not own: sending (`revocations.ts`), whether a deletion revokes the grant (`disconnect.ts`).
- */
 
 /**
  * `done`: the grant has ended; `queued`: it is tried again; `shared`: it stays, because a living connection needs it;

@@ -1,3 +1,10 @@
+/**
+ * Sends the revocations of deleted connections' grants to their providers.
+ *
+ * Owns: requests until the provider has answered or three days have passed. Does not own: whether a deletion revokes
+ * the grant (`disconnect.ts`), whether a revocation may still be sent (`revocation-queue.ts`), the protocol
+ * (`auth-modes/revocation.ts`), which grants end together (`revocation-lock.ts`).
+ */
 import { type RevocationAnswer, revokeToken } from '../../auth-modes/revocation.ts';
 import type { TokenFault } from '../../auth-modes/token-fault.ts';
 import type { Db } from '../../db/pool.ts';
@@ -23,13 +30,6 @@ import {
   UnreadableRevocation,
 } from './revocation-queue.ts';
 
-/**
- * Sends the revocations of deleted connections' grants to their providers.
- *
- * Owns: requests until the provider has answered or three days have passed. Does not own: whether a deletion revokes
- * the grant (`disconnect.ts`), whether a revocation may still be sent (`revocation-queue.ts`), the protocol
- * (`auth-modes/revocation.ts`), which grants end together (`revocation-lock.ts`).
- */
 export type RevocationDeps = {
   db: Db;
   reading: IntegrationReading;

@@ -1,9 +1,3 @@
-import { revocationUnit } from '../../auth-modes/revocation.ts';
-import type { Queryable } from '../../db/pool.ts';
-import type { IntegrationReading } from '../../integrations/store.ts';
-import type { ProviderDefinition } from '../../providers/definition.ts';
-import { withSandbox } from '../../providers/sandbox.ts';
-
 /**
  * The connections that would lose access if a grant ended.
  *
@@ -11,6 +5,11 @@ import { withSandbox } from '../../providers/sandbox.ts';
  * of their integration. A connection whose own client is unknown may belong to any unit of its provider. Does not
  * own: the definition of a unit (`revocation-lock.ts`).
  */
+import { revocationUnit } from '../../auth-modes/revocation.ts';
+import type { Queryable } from '../../db/pool.ts';
+import type { IntegrationReading } from '../../integrations/store.ts';
+import type { ProviderDefinition } from '../../providers/definition.ts';
+import { withSandbox } from '../../providers/sandbox.ts';
 
 /** `accountId`: the account whose grant may end, if known. `exceptId`: a connection that does not count. */
 type GrantQuery = {

@@ -1,3 +1,10 @@
+/**
+ * Writes of connections: credentials, settings, deletion.
+ *
+ * Owns: the data key of each connection, the digests of refresh tokens. Does not own: `status`, `fault` and `outage`
+ * after a refresh (`health/status-transitions.ts`), the lease of a refresh (`refresh/lease.ts`). The caller writes
+ * event and audit entry in the same transaction.
+ */
 import { createHash } from 'node:crypto';
 import { sql } from 'kysely';
 import { type Credentials, ownClientOf, refreshTokenOf } from '../../auth-modes/modes.ts';
@@ -9,14 +16,6 @@ import { requireNodesSince } from '../../nodes/nodes.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 import { type Connection, type EndUser, getById, openRecord } from './store.ts';
 import { resume } from './suspension.ts';
-
-/**
- * Writes of connections: credentials, settings, deletion.
- *
- * Owns: the data key of each connection, the digests of refresh tokens. Does not own: `status`, `fault` and `outage`
- * after a refresh (`health/status-transitions.ts`), the lease of a refresh (`refresh/lease.ts`). The caller writes
- * event and audit entry in the same transaction.
- */
 
 /** Facts about a grant that are stored in plain text. */
 export type GrantFacts = {

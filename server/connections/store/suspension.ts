@@ -1,8 +1,3 @@
-import type { Queryable } from '../../db/pool.ts';
-import { queueEvent } from '../../events/outbox.ts';
-import { type IntegrationFault, integrationEvent } from '../../integrations/fault.ts';
-import type { LiveConnection } from './reader.ts';
-
 /**
  * Suspended connections: the provider does not allow the integration's client to use their token (RFC 6749 §5.2,
  * `unauthorized_client`), because the token was issued to another client, or because the client may not refresh. The
@@ -21,6 +16,10 @@ import type { LiveConnection } from './reader.ts';
  * suspension. Another event reports that none is left, because the last one was refreshed, connected again, ended for
  * another cause, or deleted.
  */
+import type { Queryable } from '../../db/pool.ts';
+import { queueEvent } from '../../events/outbox.ts';
+import { type IntegrationFault, integrationEvent } from '../../integrations/fault.ts';
+import type { LiveConnection } from './reader.ts';
 
 /** How long a suspended connection waits for its next refresh, unless the integration is changed earlier. */
 export const suspensionMs = 3_600_000;

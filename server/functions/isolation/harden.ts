@@ -1,5 +1,3 @@
-import os from 'node:os';
-
 /**
  * Freezes the objects that all runs of a process share: the modules and classes of Node that a bundle gets, everything that is
  * reachable from them, and the intrinsics of their realm. So a run can leave nothing there for the next one.
@@ -7,6 +5,7 @@ import os from 'node:os';
  * A property of a frozen prototype could not be set on an instance (the "override mistake" of ECMAScript). Such properties
  * become accessors that set the property on the instance.
  */
+import os from 'node:os';
 
 /** The only properties of intrinsics that become accessors: others, such as an array's iterator, would slow the process. */
 const overridden = new Set(['constructor', 'hasOwnProperty', 'message', 'name', 'toString', 'valueOf']);

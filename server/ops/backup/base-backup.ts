@@ -1,14 +1,13 @@
-import { chown, rm, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
-import type { Session } from '../../db/embedded/session.ts';
-import { copyTree, type Owner, readTree, sizeOf, type Tree } from './copy-tree.ts';
-
 /**
  * A copy of a running cluster: its files, and the WAL that makes them consistent at one moment.
  *
  * PostgreSQL manual, "Making a Base Backup Using the Low Level API". One session holds the backup: when the session
  * ends, also because its process was killed, the server ends the backup and no longer keeps the WAL.
  */
+import { chown, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Session } from '../../db/embedded/session.ts';
+import { copyTree, type Owner, readTree, sizeOf, type Tree } from './copy-tree.ts';
 
 /** Contents of directories that a server recreates, or that are valid only for the running server ("Backing Up the Data Directory"). */
 const remade =

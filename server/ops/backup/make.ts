@@ -1,3 +1,11 @@
+/**
+ * Makes a backup of the embedded database while the service runs.
+ *
+ * Beside it: the directory of backups and their manifests (`backup-directory.ts`), the copy of a running cluster
+ * (`base-backup.ts`), the removal of data keys (`without-keys.ts`), the restore (`restore.ts`, `positions.ts`), the upgrade
+ * of PostgreSQL (`upgrade.ts`). Does not own: data keys, which are in a file of their own (`ops/backup/key-file.ts`,
+ * `ops/backup/keys-restore.ts`).
+ */
 import { chmod, chown, mkdir, mkdtemp, realpath, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { type Account, findAccount, openWayTo } from '../../db/embedded/account.ts';
@@ -10,14 +18,6 @@ import { copyRunning, sizeOfCluster } from './base-backup.ts';
 import { readTree, sizeOf, sumTree } from './copy-tree.ts';
 import { takeKeysOut } from './without-keys.ts';
 
-/**
- * Makes a backup of the embedded database while the service runs.
- *
- * Beside it: the directory of backups and their manifests (`backup-directory.ts`), the copy of a running cluster
- * (`base-backup.ts`), the removal of data keys (`without-keys.ts`), the restore (`restore.ts`, `positions.ts`), the upgrade
- * of PostgreSQL (`upgrade.ts`). Does not own: data keys, which are in a file of their own (`ops/backup/key-file.ts`,
- * `ops/backup/keys-restore.ts`).
- */
 type Made = { path: string; bytes: number };
 export type Step = { doing: 'copied' | 'checksummed'; bytes: number; total: number };
 

@@ -1,13 +1,12 @@
-import { AppError, type FieldError } from '../../errors.ts';
-import { reserve } from '../../large-buffer.ts';
-import { canonicalJson, type JsonObject, type JsonValue } from './canonical.ts';
-import { readItems, readJson } from './json.ts';
-
 /**
  * The records of a call: read from the body, checked, and packed for the hashing and sealing.
  *
  * Nothing here uses the state of the process, so it may run on any thread.
  */
+import { AppError, type FieldError } from '../../errors.ts';
+import { reserve } from '../../large-buffer.ts';
+import { canonicalJson, type JsonObject, type JsonValue } from './canonical.ts';
+import { readItems, readJson } from './json.ts';
 
 /** The maximum number of records in a call. */
 export const maxRecords = 10_000;

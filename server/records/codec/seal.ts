@@ -1,14 +1,13 @@
+/**
+ * Hashes and sealed payloads. Both are bound to the dataset and the id: equal payloads have different hashes and
+ * different bodies, and a body that was moved to another row does not open.
+ */
 import { hash, type KeyObject } from 'node:crypto';
 import { reserve } from '../../large-buffer.ts';
 import type { DataKey } from '../../vault.ts';
 import type { JsonObject } from './canonical.ts';
 import type { RecordBatch } from './check.ts';
 import { ignoredFields } from './fields.ts';
-
-/**
- * Hashes and sealed payloads. Both are bound to the dataset and the id: equal payloads have different hashes and
- * different bodies, and a body that was moved to another row does not open.
- */
 
 /** Half an HMAC-SHA-256: the hashes of two different payloads are equal by a chance of 2^-128. */
 export const hashBytes = 16;

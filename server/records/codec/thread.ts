@@ -1,3 +1,9 @@
+/**
+ * The thread that reads, checks, merges, hashes and seals large calls; `worker.ts` is its program. It computes one
+ * order after another, in the order sent. Meanwhile this thread serves requests and sends rows to PostgreSQL, and the
+ * garbage of the computation is not in the heap of the service. If the thread dies, its orders are rejected, and the
+ * next order starts another thread.
+ */
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import { extname } from 'node:path';
 import { freeBytes } from '../../large-buffer.ts';
@@ -6,13 +12,6 @@ import { WorkThread } from '../../work-thread.ts';
 import { type CheckedRecords, countOf, type PartsBody, type RecordBatch, type SaveBody } from './check.ts';
 import type { MergedPayload, Merges } from './fields.ts';
 import { hashBytes, type SealedBatch, type SealOptions, sealBatch } from './seal.ts';
-
-/**
- * The thread that reads, checks, merges, hashes and seals large calls; `worker.ts` is its program. It computes one
- * order after another, in the order sent. Meanwhile this thread serves requests and sends rows to PostgreSQL, and the
- * garbage of the computation is not in the heap of the service. If the thread dies, its orders are rejected, and the
- * next order starts another thread.
- */
 
 /** A message to the thread. The root key is sent as a handle, which is released with the batch. */
 export type Order =

@@ -1,13 +1,12 @@
+/**
+ * A portion of a list: its request, its result, and the parts that the two ways to read it (`list.ts`, `range.ts`)
+ * share.
+ */
 import type { DataKey } from '../../vault.ts';
 import { openPayload } from '../codec/seal.ts';
 import { cursorWriter, type Position, readFollowedCursor, readUnemptiedCursor } from '../cursor.ts';
 import type { Dataset } from '../dataset.ts';
 import { describeChange, type RecordOwner } from '../rows.ts';
-
-/**
- * A portion of a list: its request, its result, and the parts that the two ways to read it (`list.ts`, `range.ts`)
- * share.
- */
 
 export type RecordAction = 'ADDED' | 'UPDATED' | 'DELETED';
 

@@ -1,3 +1,10 @@
+/**
+ * Consumers: the clients that follow a dataset, and the positions up to which they have taken the changes.
+ *
+ * A consumer may be moved or removed by its owner: the key that created it and the keys that replace that key. All
+ * other callers need records:write, so that a key that only reads cannot make retention remove what another application
+ * has not read.
+ */
 import { writeDatasetAudit } from '../../activity/audit.ts';
 import type { Connection } from '../../connections/store/store.ts';
 import { type Db, first, type Queryable, recordsDb, type Tx } from '../../db/pool.ts';
@@ -14,14 +21,6 @@ import {
   planningByIndexAlone,
 } from '../dataset.ts';
 import { type Remover, removerOf } from './receipt.ts';
-
-/**
- * Consumers: the clients that follow a dataset, and the positions up to which they have taken the changes.
- *
- * A consumer may be moved or removed by its owner: the key that created it and the keys that replace that key. All
- * other callers need records:write, so that a key that only reads cannot make retention remove what another application
- * has not read.
- */
 
 export type Consumer = {
   name: string;

@@ -1,3 +1,10 @@
+/**
+ * Retention: removes payloads and tombstones by age, as a policy says, in small steps.
+ *
+ * Owns: which datasets are due, stale consumers, and the events. Does not own: the steps (`retention-steps.ts`),
+ * policies (`policy.ts`), consumers (`consumers.ts`), the removal of payloads (`prune.ts`), and datasets whose
+ * connection is deleted (`destroy.ts`).
+ */
 import { chainAll } from '../../activity/audit-chain.ts';
 import { type Activity, noActivity } from '../../activity/writer.ts';
 import { type Db, first, recordsDb } from '../../db/pool.ts';
@@ -17,14 +24,6 @@ import {
   policyOfConnection,
   retainDataset,
 } from './retention-steps.ts';
-
-/**
- * Retention: removes payloads and tombstones by age, as a policy says, in small steps.
- *
- * Owns: which datasets are due, stale consumers, and the events. Does not own: the steps (`retention-steps.ts`),
- * policies (`policy.ts`), consumers (`consumers.ts`), the removal of payloads (`prune.ts`), and datasets whose
- * connection is deleted (`destroy.ts`).
- */
 
 /** Nodes close the datasets of a connection that they delete from this migration on. */
 const closedDatasetsMigration = 58;

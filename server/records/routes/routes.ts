@@ -1,3 +1,14 @@
+/**
+ * The cache of synced records, per connection, model and variant.
+ *
+ * Owns: the tables dataset, record, payload, prune, tracked, consumer, retention and retained, and the promises of
+ * their invariants: positions in commit order (`dataset.ts`), cursors (`cursor.ts`), lists (`read/`), changes,
+ * tombstones and delete tracking (`write/`), prunes and policies (`retention/`). Does not own: connections, and the
+ * functions that fetch records.
+ *
+ * `codec/` and the files beside the folders import none of the folders below; `read/`, `write/`, `retention/` and
+ * `routes/` import only folders named before them.
+ */
 import { z } from 'zod';
 import type { Brand } from '../../brand.ts';
 import type { Db } from '../../db/pool.ts';
@@ -22,17 +33,6 @@ import { retentionRoutes } from './retention-routes.ts';
 import { linesToWire, pageToWire, pageWire, streamOf } from './wire.ts';
 import { writeRoutes } from './write-routes.ts';
 
-/**
- * The cache of synced records, per connection, model and variant.
- *
- * Owns: the tables dataset, record, payload, prune, tracked, consumer, retention and retained, and the promises of
- * their invariants: positions in commit order (`dataset.ts`), cursors (`cursor.ts`), lists (`read/`), changes,
- * tombstones and delete tracking (`write/`), prunes and policies (`retention/`). Does not own: connections, and the
- * functions that fetch records.
- *
- * `codec/` and the files beside the folders import none of the folders below; `read/`, `write/`, `retention/` and
- * `routes/` import only folders named before them.
- */
 export function recordRoutes(app: App, deps: RecordRouteDeps): void {
   consumerRoutes(app, deps);
   retentionRoutes(app, deps);

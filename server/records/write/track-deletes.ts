@@ -1,3 +1,14 @@
+/**
+ * Delete tracking: a record that a full sync did not save no longer exists at the provider.
+ *
+ * Owns: the columns `tracked_from`, `tracking_*`, `held_*` and `allowed_count` of a dataset and the table `tracked`. A
+ * live record counts as read if its position is above the one at which the tracking began, or if a save or an update
+ * that left it there has marked its position. A tracking is open until it is ended, dropped or reset, or the dataset is
+ * emptied, however long that takes, so a run that resumes after days deletes nothing that was saved before.
+ *
+ * A tracking is partial if its reader began in the middle of a list whose first part was not tracked. Its end deletes
+ * nothing.
+ */
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Db, first, type Queryable, recordsDb, type Tx } from '../../db/pool.ts';
@@ -18,18 +29,6 @@ import { arrayText } from '../rows.ts';
 import { buryRecords } from './changes.ts';
 import { PositionSet, type RunReads } from './run-positions.ts';
 import { writeTransaction } from './transaction.ts';
-
-/**
- * Delete tracking: a record that a full sync did not save no longer exists at the provider.
- *
- * Owns: the columns `tracked_from`, `tracking_*`, `held_*` and `allowed_count` of a dataset and the table `tracked`. A
- * live record counts as read if its position is above the one at which the tracking began, or if a save or an update
- * that left it there has marked its position. A tracking is open until it is ended, dropped or reset, or the dataset is
- * emptied, however long that takes, so a run that resumes after days deletes nothing that was saved before.
- *
- * A tracking is partial if its reader began in the middle of a list whose first part was not tracked. Its end deletes
- * nothing.
- */
 
 /** The maximum number of rows of marks in a resumed tracking; more are merged. */
 const maxRows = 1_000;

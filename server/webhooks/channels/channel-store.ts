@@ -1,7 +1,3 @@
-import { createHash } from 'node:crypto';
-import type { ConnectionPlace } from '../../connections/store/store.ts';
-import type { Db, Queryable, Tx } from '../../db/pool.ts';
-
 /**
  * What is watched for connections, and the push channels that watch it: the tables `watching`, `watch` and `channel`.
  *
@@ -9,6 +5,9 @@ import type { Db, Queryable, Tx } from '../../db/pool.ts';
  * that takes a row advances the row's time: only one node does the work, and if that node is killed, another node does it
  * later.
  */
+import { createHash } from 'node:crypto';
+import type { ConnectionPlace } from '../../connections/store/store.ts';
+import type { Db, Queryable, Tx } from '../../db/pool.ts';
 
 /** A connection, and the environment's name for the address of its messages. */
 type WatchedPlace = ConnectionPlace & { environment: string };

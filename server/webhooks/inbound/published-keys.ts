@@ -1,3 +1,9 @@
+/**
+ * The keys that a provider publishes for its webhooks: certificates, and keys of issuers of tokens.
+ *
+ * Owns: when they are read, so that forged webhooks cannot cause any number of requests, and their cache. Does not own: the
+ * content of a webhook (`signature.ts`).
+ */
 import { X509Certificate } from 'node:crypto';
 import { AppError } from '../../errors.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
@@ -6,12 +12,6 @@ import type { WebhookSignature } from '../../providers/definition.ts';
 import { createIssuerKeys, type IssuerKeys } from '../security-events/issuer-keys.ts';
 import type { Published, Sent } from './signature.ts';
 
-/**
- * The keys that a provider publishes for its webhooks: certificates, and keys of issuers of tokens.
- *
- * Owns: when they are read, so that forged webhooks cannot cause any number of requests, and their cache. Does not own: the
- * content of a webhook (`signature.ts`).
- */
 export type PublishedKeys = {
   /**
    * What proves this webhook; undefined if nothing does, or if the proof needs no published key. Throws `unavailable` if the

@@ -1,13 +1,12 @@
+/**
+ * Received webhooks with a signed timestamp: the table `webhook_seen`. An attacker who recorded a webhook can send it again
+ * until it is too old to be accepted; a provider that repeats a webhook signs it with a new timestamp.
+ */
 import { createHash } from 'node:crypto';
 import type { Db, Tx } from '../../db/pool.ts';
 import type { Integration } from '../../integrations/store.ts';
 import type { Job } from '../../jobs/jobs.ts';
 import { maxAgeMs } from './signature.ts';
-
-/**
- * Received webhooks with a signed timestamp: the table `webhook_seen`. An attacker who recorded a webhook can send it again
- * until it is too old to be accepted; a provider that repeats a webhook signs it with a new timestamp.
- */
 
 /** A webhook dated in the future is accepted for up to twice the maximum age; a longer time costs nothing. */
 const keptMs = 3 * maxAgeMs;

@@ -1,14 +1,14 @@
-import { compactVerify, createRemoteJWKSet, customFetch, errors } from 'jose';
-import { AppError } from '../../errors.ts';
-import type { Fetch } from '../../outbound/outbound.ts';
-import { readBody } from '../../outbound/read-body.ts';
-
 /**
  * The published keys of an issuer.
  *
  * Owns: the verification of signatures, and when the keys are read, so that a forged token cannot cause any number of requests.
  * Does not own: the content of a token (`security-event-token.ts`).
  */
+import { compactVerify, createRemoteJWKSet, customFetch, errors } from 'jose';
+import { AppError } from '../../errors.ts';
+import type { Fetch } from '../../outbound/outbound.ts';
+import { readBody } from '../../outbound/read-body.ts';
+
 export type IssuerKeys = {
   /**
    * Resolves if a key of the issuer has made the signature. For an unknown key, the published keys are read again. Throws

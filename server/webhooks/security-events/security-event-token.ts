@@ -1,3 +1,9 @@
+/**
+ * Verifies a security event token (RFC 8417).
+ *
+ * Owns: issuer, audience, age, and the subject. Does not own: the issuer's keys (`issuer-keys.ts`), whether the token is a
+ * repetition, and its effects (`security-events.ts`).
+ */
 import { decodeJwt, errors, type JWTPayload } from 'jose';
 import { z } from 'zod';
 import { halfOf, prefixDigest, prefixLength, twiceHashed } from '../../connections/store/save.ts';
@@ -6,12 +12,6 @@ import type { Fetch } from '../../outbound/outbound.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
 import { createIssuerKeys, type IssuerKeys, retryAfterMs } from './issuer-keys.ts';
 
-/**
- * Verifies a security event token (RFC 8417).
- *
- * Owns: issuer, audience, age, and the subject. Does not own: the issuer's keys (`issuer-keys.ts`), whether the token is a
- * repetition, and its effects (`security-events.ts`).
- */
 export type Rules = NonNullable<ProviderDefinition['security_events']>;
 
 /** The subject of an event: an account, or one refresh token, of which the event has a prefix or a digest. */

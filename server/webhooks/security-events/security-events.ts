@@ -1,3 +1,10 @@
+/**
+ * The effects of a verified security event.
+ *
+ * Owns: the table `security_event` and the column `connection.retry_at`, that each event takes effect once, and which
+ * connections it is about. Does not own: its verification (`security-event-token.ts`), and how the state of a connection
+ * changes (`connections/health/status-transitions.ts`).
+ */
 import { sql } from 'kysely';
 import { writeAudit } from '../../activity/audit.ts';
 import { isRenewable } from '../../auth-modes/modes.ts';
@@ -24,13 +31,6 @@ import type { Logger } from '../../log.ts';
 import type { Fetch } from '../../outbound/outbound.ts';
 import { oldestMs, type Rules, type SecurityEventToken, type Subject } from './security-event-token.ts';
 
-/**
- * The effects of a verified security event.
- *
- * Owns: the table `security_event` and the column `connection.retry_at`, that each event takes effect once, and which
- * connections it is about. Does not own: its verification (`security-event-token.ts`), and how the state of a connection
- * changes (`connections/health/status-transitions.ts`).
- */
 export type SecurityEventDeps = {
   db: Db;
   reading: IntegrationReading;

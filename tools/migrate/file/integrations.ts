@@ -1,3 +1,7 @@
+/**
+ * Integrations of a file: the one with the key here is used if it fits, otherwise skipped with the reason; a missing one is
+ * made.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import { writeCommandAudit } from '../../../server/activity/audit.ts';
 import type { Db, Queryable } from '../../../server/db/pool.ts';
@@ -14,11 +18,6 @@ import {
 } from '../../../server/providers/environment-definitions.ts';
 import type { ReportedIntegration } from '../report.ts';
 import type { EntryOf } from './entries.ts';
-
-/**
- * Integrations of a file: the one with the key here is used if it fits, otherwise skipped with the reason; a missing one is
- * made.
- */
 
 /** `definitions` are those of the file; undefined: it cannot be used here. */
 type Target<EnvironmentId> = {

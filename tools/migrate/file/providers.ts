@@ -1,3 +1,6 @@
+/**
+ * The definitions that an environment added to the catalogue. A definition that is here stays, and a missing one is made.
+ */
 import { isDeepStrictEqual } from 'node:util';
 import { writeCommandAudit } from '../../../server/activity/audit.ts';
 import type { Queryable } from '../../../server/db/pool.ts';
@@ -11,10 +14,6 @@ import {
 } from '../../../server/providers/environment-definitions.ts';
 import type { EntryOf } from './entries.ts';
 import type { EnvironmentImport } from './environment.ts';
-
-/**
- * The definitions that an environment added to the catalogue. A definition that is here stays, and a missing one is made.
- */
 
 /** `read` is undefined if the definition cannot be used here. `step` is for the operator. */
 type PlannedProvider = {

@@ -1,9 +1,8 @@
-import { z } from 'zod';
-import { PeerError, PeerLostError } from './client.ts';
-
 /**
  * The peer's responses, with the fields that are imported. Other fields are ignored: versions of the peer differ in them.
  */
+import { z } from 'zod';
+import { PeerError, PeerLostError } from './client.ts';
 
 /** A response that the import depends on. Throws PeerLostError with the fields that are not valid. */
 export function readRequired<S extends z.ZodType>(schema: S, response: unknown, path: string): z.output<S> {

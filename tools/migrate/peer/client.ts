@@ -1,14 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises';
-import { AppError } from '../../../server/errors.ts';
-import type { Fetch } from '../../../server/outbound/outbound.ts';
-import { readBody } from '../../../server/outbound/read-body.ts';
-
 /**
  * A client of the peer's public interface. It only reads.
  *
  * Owns: timeouts, retries, and responses that are not the peer's own. Does not own: which resources are read
  * (`integrations.ts`, `connections.ts`, `records.ts`).
  */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { AppError } from '../../../server/errors.ts';
+import type { Fetch } from '../../../server/outbound/outbound.ts';
+import { readBody } from '../../../server/outbound/read-body.ts';
+
 export type Peer = {
   /** The base URL, without a slash at its end. */
   readonly url: string;
