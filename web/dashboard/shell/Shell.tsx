@@ -66,12 +66,12 @@ export function Shell() {
 function Frame() {
   const environment = useEnvironment();
   const [isOpen, { toggle, close }] = useDisclosure();
-  const [lists, setLists] = useState(0);
-  const list = () => setLists((count) => count + 1);
-  const [searches, setSearches] = useState(0);
-  const search = () => setSearches((count) => count + 1);
-  useSearchKeys(searches === 0, search);
-  useShortcuts(list);
+  const [shortcutCalls, setShortcutCalls] = useState(0);
+  const showShortcuts = () => setShortcutCalls((count) => count + 1);
+  const [searchCalls, setSearchCalls] = useState(0);
+  const search = () => setSearchCalls((count) => count + 1);
+  useSearchKeys(searchCalls === 0, search);
+  useShortcuts(showShortcuts);
   const path = useRouterState({ select: ({ location }) => location.pathname });
   const isNavigating = useRouterState({ select: ({ isLoading }) => isLoading });
   const main = useRef<HTMLElement>(null);
@@ -145,8 +145,8 @@ function Frame() {
           <Outlet />
         </AppShell.Main>
         <Suspense>
-          {searches > 0 && <Commands calls={searches} onShortcuts={list} />}
-          {lists > 0 && <ShortcutsDialog calls={lists} />}
+          {searchCalls > 0 && <Commands calls={searchCalls} onShortcuts={showShortcuts} />}
+          {shortcutCalls > 0 && <ShortcutsDialog calls={shortcutCalls} />}
         </Suspense>
       </UnsavedGuard>
     </AppShell>
@@ -330,7 +330,7 @@ function UserMenu() {
           <SegmentedControl
             fullWidth
             size="xs"
-            aria-label="Colours"
+            aria-label="Colors"
             value={colorScheme}
             onChange={(value) => setColorScheme(value as typeof colorScheme)}
             data={[
