@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { type Bench, openBench, openDataDir, readTokens, SPREADSHEETS } from './testing.ts';
+import { type Bench, openBench, openDataDir, readTokens, spreadsheets } from './testing.ts';
 
-const MAIL = 'https://mail.google.com/';
-const CLOUD = 'https://www.googleapis.com/auth/cloud-platform';
-const BUILT_IN_PROJECT = '100000000001';
+const mailScope = 'https://mail.google.com/';
+const cloudScope = 'https://www.googleapis.com/auth/cloud-platform';
+const builtInProject = '100000000001';
 
 async function refused(
   bench: Bench,
@@ -25,7 +25,7 @@ async function pageOf(bench: Bench, parameters: Record<string, string> = {}): Pr
 test('an external project in testing accepts only its test users, by script and by page', async (t) => {
   const bench = await openBench(t);
   await bench.control('POST /projects', {
-    project_number: BUILT_IN_PROJECT,
+    project_number: builtInProject,
     publishing: 'testing',
     test_users: ['Ada@Example.com'],
   });
@@ -43,7 +43,7 @@ test('an external project in testing accepts only its test users, by script and 
 
 test('tokens of a project in testing expire after seven days; production changes that for new tokens only', async (t) => {
   const bench = await openBench(t);
-  const project = { project_number: BUILT_IN_PROJECT, test_users: ['ada@example.com'] };
+  const project = { project_number: builtInProject, test_users: ['ada@example.com'] };
   await bench.control('POST /projects', { ...project, publishing: 'testing' });
   const old = await bench.connect();
   const basic = await bench.connect({ scope: 'openid email profile' });
@@ -67,12 +67,12 @@ test('an internal project accepts only accounts of its domain, at consent and at
   await bench.control('POST /accounts', { email: 'w@firm.example', hosted_domain: 'firm.example' });
   const outsider = await bench.connect();
   const missing = await bench.ask('POST /projects', {
-    project_number: BUILT_IN_PROJECT,
+    project_number: builtInProject,
     audience: 'internal',
   });
   assert.equal(missing.status, 400);
   await bench.control('POST /projects', {
-    project_number: BUILT_IN_PROJECT,
+    project_number: builtInProject,
     audience: 'internal',
     domain: 'firm.example',
     publishing: 'testing',
@@ -104,8 +104,8 @@ test('access granted for a limited time ends after it', async (t) => {
 test('a change of password ends the tokens that hold a mail scope and leaves the others', async (t) => {
   const bench = await openBench(t);
   const sheets = await bench.connect();
-  const mail = await bench.connect({ scope: `openid ${MAIL}` });
-  const ofGrace = await bench.connect({ scope: MAIL }, { account: 'grace@example.com' });
+  const mail = await bench.connect({ scope: `openid ${mailScope}` });
+  const ofGrace = await bench.connect({ scope: mailScope }, { account: 'grace@example.com' });
   assert.deepEqual(await bench.control('POST /password', { account: 'ada@example.com' }), { ended: 1 });
   assert.equal((await refused(bench, mail.refresh_token))[1], 'invalid_grant');
   assert.deepEqual(await refused(bench, sheets.refresh_token), [200]);
@@ -115,14 +115,14 @@ test('a change of password ends the tokens that hold a mail scope and leaves the
 test('a session length ends tokens with Cloud scopes until the next consent, and no others', async (t) => {
   const bench = await openBench(t);
   await bench.control('POST /accounts', { email: 'ada@example.com', session_s: 3600 });
-  const cloud = await bench.connect({ scope: CLOUD });
-  const sheets = await bench.connect({ scope: SPREADSHEETS });
+  const cloud = await bench.connect({ scope: cloudScope });
+  const sheets = await bench.connect({ scope: spreadsheets });
   assert.deepEqual(await refused(bench, cloud.refresh_token), [200]);
   await bench.control('POST /clock', { advance_s: 3600 });
   const answer = await readTokens(await bench.refresh(cloud.refresh_token ?? ''));
   assert.deepEqual([answer.error, answer.error_subtype], ['invalid_grant', 'invalid_rapt']);
   assert.deepEqual(await refused(bench, sheets.refresh_token), [200]);
-  assert.deepEqual(await refused(bench, (await bench.connect({ scope: CLOUD })).refresh_token), [200]);
+  assert.deepEqual(await refused(bench, (await bench.connect({ scope: cloudScope })).refresh_token), [200]);
   await bench.control('POST /accounts', { email: 'ada@example.com', session_s: null });
   assert.deepEqual(await refused(bench, cloud.refresh_token), [200]);
 });
@@ -214,7 +214,7 @@ test('projects, standings and receivers survive a restart', async (t) => {
   const dataDir = await openDataDir(t);
   const before = await openBench(t, { dataDir });
   await before.control('POST /projects', {
-    project_number: BUILT_IN_PROJECT,
+    project_number: builtInProject,
     publishing: 'testing',
     test_users: ['grace@example.com'],
   });

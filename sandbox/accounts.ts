@@ -20,7 +20,7 @@ export interface Account {
 }
 
 /** The accounts of a new sandbox, so that a first consent needs no set-up. */
-export const EXAMPLE_ACCOUNTS = [
+export const exampleAccounts = [
   { email: 'ada@example.com', name: 'Ada Example' },
   { email: 'grace@example.com', name: 'Grace Example' },
 ];

@@ -10,9 +10,9 @@ import type { Clock } from './clock.ts';
 import { answerUnder, type Faults } from './faults/faults.ts';
 import { type Incoming, json, type Reply } from './http.ts';
 
-const MAX_SKEW_MS = 15 * 60_000;
+const maxSkewMs = 15 * 60_000;
 /** The lifetime of temporary keys of an assumed role, in seconds. */
-const LIFE_S = 3600;
+const keyLifeS = 3600;
 type Session = { secret: string; token: string; expiresAt: number; client: Client };
 /** The temporary keys that were issued, by their ID. */
 const sessions = new WeakMap<Clients, Map<string, Session>>();
@@ -65,7 +65,7 @@ function assumedRole(request: Incoming, client: Client, { clients, clock }: Part
     return new Refusal(403, 'AccessDenied', 'User is not authorized to perform: sts:AssumeRole').toReply(
       'sts',
     );
-  const lifeS = Math.min(Number(form.get('DurationSeconds') ?? LIFE_S), LIFE_S);
+  const lifeS = Math.min(Number(form.get('DurationSeconds') ?? keyLifeS), keyLifeS);
   const id = `ASIA${randomBytes(8).toString('hex').toUpperCase()}`;
   const session = {
     secret: randomBytes(30).toString('base64'),
@@ -101,7 +101,7 @@ class Refusal {
   }
 }
 
-const AUTHORIZATION =
+const authorizationForm =
   /^AWS4-HMAC-SHA256 Credential=(\w+)\/(\d{8})\/([\w-]+)\/([\w-]+)\/aws4_request, ?SignedHeaders=([\w;-]+), ?Signature=([0-9a-f]{64})$/;
 
 function verify(
@@ -113,7 +113,7 @@ function verify(
   if (authorization === '')
     return new Refusal(403, 'MissingAuthenticationToken', 'Request is missing Authentication Token');
   const [, key = '', day = '', inRegion = '', ofService = '', names = '', given = ''] =
-    AUTHORIZATION.exec(authorization) ?? [];
+    authorizationForm.exec(authorization) ?? [];
   const stamp = textOf(request, 'x-amz-date');
   const time = Date.parse(stamp.replace(/^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)Z$/, '$1-$2-$3T$4:$5:$6Z'));
   if (key === '' || Number.isNaN(time))
@@ -132,7 +132,7 @@ function verify(
           'The AWS Access Key Id you provided does not exist in our records.',
         )
       : new Refusal(403, 'InvalidClientTokenId', 'The security token included in the request is invalid.');
-  if (Math.abs(clock.now() - time) > MAX_SKEW_MS)
+  if (Math.abs(clock.now() - time) > maxSkewMs)
     return isS3
       ? new Refusal(
           403,

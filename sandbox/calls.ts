@@ -13,7 +13,7 @@ export interface Call {
   faults: string[];
 }
 
-const KEPT = 100;
+const maxKept = 100;
 
 /** Counts requests by route since the start, so that a test can assert "the provider was called once". */
 export class Calls {
@@ -31,7 +31,7 @@ export class Calls {
 
   /** Records the end of a request; the last hundred are kept. */
   record(call: Call): void {
-    this.#last = [call, ...this.#last].slice(0, KEPT);
+    this.#last = [call, ...this.#last].slice(0, maxKept);
   }
 
   /** The calls that ended last, newest first. */
@@ -53,7 +53,7 @@ interface RefreshCount {
 }
 
 /** The limit of stored pairs of account and client; the oldest are dropped first. */
-const PAIR_LIMIT = 10_000;
+const pairLimit = 10_000;
 
 /** Counts refreshes by account and client, so that a test can assert "one accepted, never two at once". */
 export class Refreshes {
@@ -88,7 +88,7 @@ export class Refreshes {
     if (known !== undefined) return known;
     const entry = { sub, clientId, asked: 0, accepted: 0, underWay: 0, maxAtOnce: 0 };
     this.#entries.set(key, entry);
-    if (this.#entries.size > PAIR_LIMIT) this.#entries.delete(this.#entries.keys().next().value!);
+    if (this.#entries.size > pairLimit) this.#entries.delete(this.#entries.keys().next().value!);
     return entry;
   }
 }

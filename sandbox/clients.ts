@@ -25,8 +25,8 @@ export interface Client {
   takesLoopback: boolean;
 }
 
-const BUILT_IN_ID = '100000000001-sandbox.apps.googleusercontent.com';
-const BUILT_IN_PROJECT: Project = {
+const builtInId = '100000000001-sandbox.apps.googleusercontent.com';
+const builtInProject: Project = {
   number: '100000000001',
   name: 'Trellis test app',
   audience: 'external',
@@ -42,14 +42,14 @@ export class Clients {
   constructor(saved: { projects: Project[]; clients: Client[] }) {
     for (const project of saved.projects) this.#projects.set(project.number, project);
     for (const client of saved.clients) this.#clients.set(client.clientId, client);
-    if (!this.#projects.has(BUILT_IN_PROJECT.number)) {
-      this.#projects.set(BUILT_IN_PROJECT.number, { ...BUILT_IN_PROJECT });
+    if (!this.#projects.has(builtInProject.number)) {
+      this.#projects.set(builtInProject.number, { ...builtInProject });
     }
-    if (!this.#clients.has(BUILT_IN_ID)) {
-      this.#clients.set(BUILT_IN_ID, {
-        clientId: BUILT_IN_ID,
+    if (!this.#clients.has(builtInId)) {
+      this.#clients.set(builtInId, {
+        clientId: builtInId,
         clientSecret: newSecret(),
-        projectNumber: BUILT_IN_PROJECT.number,
+        projectNumber: builtInProject.number,
         redirectUris: [],
         takesLoopback: true,
       });
@@ -58,7 +58,7 @@ export class Clients {
 
   /** The client of the test credentials; its secret is generated at the first start and stored. */
   builtIn(): Client {
-    return this.#clients.get(BUILT_IN_ID)!;
+    return this.#clients.get(builtInId)!;
   }
 
   list(): Client[] {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { auth, sheets } from '@googleapis/sheets';
-import { openBench, REDIRECT_URI, SPREADSHEETS } from './testing.ts';
+import { openBench, spreadsheets, testRedirectUri } from './testing.ts';
 
 test("Google's own client gets consent, tokens and cells, refreshes automatically and revokes", async (t) => {
   const bench = await openBench(t);
@@ -9,7 +9,7 @@ test("Google's own client gets consent, tokens and cells, refreshes automaticall
   const google = new auth.OAuth2({
     clientId: client.clientId,
     clientSecret: client.clientSecret,
-    redirectUri: REDIRECT_URI,
+    redirectUri: testRedirectUri,
     endpoints: {
       oauth2AuthBaseUrl: `${url}/o/oauth2/v2/auth`,
       oauth2TokenUrl: `${url}/token`,
@@ -17,7 +17,7 @@ test("Google's own client gets consent, tokens and cells, refreshes automaticall
       tokenInfoUrl: `${url}/tokeninfo`,
     },
   });
-  const authorizationUrl = google.generateAuthUrl({ access_type: 'offline', scope: ['email', SPREADSHEETS] });
+  const authorizationUrl = google.generateAuthUrl({ access_type: 'offline', scope: ['email', spreadsheets] });
   const { redirect } = await bench.control<{ redirect: string }>('POST /authorize', {
     url: authorizationUrl,
     account: 'ada@example.com',

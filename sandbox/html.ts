@@ -21,7 +21,7 @@ function render(value: unknown): string {
   return String(value).replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);
 }
 
-const STYLE = `
+const style = `
 :root { color-scheme: light dark; --ground: #f3f4f1; --sheet: #fff; --ink: #1d2320; --quiet: #5d6762; --line: #d7dcd8; --accent: #1b6b4a; --on-accent: #fff; --notice: #fff3d6; --on-notice: #5a4208; }
 @media (prefers-color-scheme: dark) { :root { --ground: #131715; --sheet: #1c211f; --ink: #e6ebe8; --quiet: #9aa6a0; --line: #343c38; --accent: #63c298; --on-accent: #0d1f17; --notice: #3a2f12; --on-notice: #f2dca4; } }
 * { box-sizing: border-box; }
@@ -69,7 +69,7 @@ export function htmlPage(status: number, page: { title: string; body: Html; wide
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${page.title} · Trellis sandbox</title>
-<style nonce="${nonce}">${new Html(STYLE)}${page.wideStyle !== undefined && new Html(page.wideStyle)}</style>
+<style nonce="${nonce}">${new Html(style)}${page.wideStyle !== undefined && new Html(page.wideStyle)}</style>
 </head>
 <body>
 <main${page.wideStyle !== undefined && new Html(' class="wide"')}>

@@ -58,7 +58,7 @@ export function json(status: number, value: unknown, headers: Record<string, str
 }
 
 /** A connection reset without a response. */
-export const RESET: Reply = { status: 500, headers: {}, body: '', cut: 'before' };
+export const resetReply: Reply = { status: 500, headers: {}, body: '', cut: 'before' };
 
 /** Google's response to an unknown path or method: HTML, never a 405. */
 function notFound(path: string): Reply {
@@ -89,7 +89,7 @@ export function createHttpServer(options: {
   log: (message: string, error: unknown) => void;
 }): Server {
   const routeFor = (head: { method: string; path: string; headers: IncomingHttpHeaders }): Route | Reply => {
-    if (!options.isAllowedHost(head.headers.host ?? '')) return HOST_NOT_ALLOWED;
+    if (!options.isAllowedHost(head.headers.host ?? '')) return hostNotAllowed;
     const route = options.findRoute(head.method, head.path);
     if (route === undefined) return notFound(head.path);
     return route.refuse?.(head) ?? route;
@@ -101,7 +101,7 @@ export function createHttpServer(options: {
     const route = routeFor({ method, path, headers });
     const body = await readBody(message, 'answer' in route ? route.bodyLimitBytes : 0);
     if (!('answer' in route)) return route;
-    if (body === undefined) return BODY_TOO_LARGE;
+    if (body === undefined) return bodyTooLarge;
     const query = new URLSearchParams(rawUrl.slice(path.length));
     return route.answer({ method, path, query, rawUrl, headers, body, signal, about: { faults: [] } });
   };
@@ -113,19 +113,19 @@ export function createHttpServer(options: {
     answer(message, signal)
       .catch((error: unknown): Reply => {
         if (!signal.aborted) options.log(`${message.method} ${message.url?.split('?', 1)[0]} failed`, error);
-        return INTERNAL;
+        return internalError;
       })
       .then((reply) => writeReply(response, reply));
   });
 }
 
-const HOST_NOT_ALLOWED = json(421, {
+const hostNotAllowed = json(421, {
   error: { code: 'host_not_allowed', message: 'The sandbox does not accept this Host header.' },
 });
-const BODY_TOO_LARGE = json(413, {
+const bodyTooLarge = json(413, {
   error: { code: 'body_too_large', message: 'The body exceeds the size limit of this route.' },
 });
-const INTERNAL = json(500, {
+const internalError = json(500, {
   error: { code: 500, message: 'Internal error encountered.', status: 'INTERNAL' },
 });
 

@@ -12,7 +12,7 @@ interface QuotaLimits {
 }
 
 /** Google's, as documented for the Sheets API. */
-export const GOOGLE_LIMITS: QuotaLimits = {
+export const googleLimits: QuotaLimits = {
   readsPerProject: 300,
   readsPerAccount: 60,
   writesPerProject: 300,
@@ -20,7 +20,7 @@ export const GOOGLE_LIMITS: QuotaLimits = {
   windowS: 60,
 };
 
-const READ = /^GET |^POST .*(:getByDataFilter|\/values:batchGetByDataFilter|\/developerMetadata:search)$/;
+const readCall = /^GET |^POST .*(:getByDataFilter|\/values:batchGetByDataFilter|\/developerMetadata:search)$/;
 
 /**
  * Counts calls by project and by account, and refuses calls above the limits. It is off until limits are set, so that other
@@ -59,7 +59,7 @@ export class Quota {
     // The limits are those of the Sheets API; Drive has its own.
     if (this.#limits === undefined || !call.path.startsWith('/v4/')) return undefined;
     const { readsPerProject, readsPerAccount, writesPerProject, writesPerAccount, windowS } = this.#limits;
-    const isRead = READ.test(`${call.method} ${call.path.replaceAll(/%3a/gi, ':')}`);
+    const isRead = readCall.test(`${call.method} ${call.path.replaceAll(/%3a/gi, ':')}`);
     const kind = isRead ? 'Read' : 'Write';
     const budgets = [
       {

@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import test, { type TestContext } from 'node:test';
 import { createRemoteJWKSet, decodeJwt, errors, jwtVerify } from 'jose';
-import { EVENT_TYPES } from './security-events.ts';
+import { eventTypes } from './security-events.ts';
 import { type Bench, openBench } from './testing.ts';
 
 interface Posted {
@@ -57,7 +57,7 @@ test('a security event is signed by the key of the provider and names the accoun
   assert.equal(payload.jti, 'one');
   assert.equal(payload.exp, undefined, 'RFC 8417 §2.2: an event does not expire');
   const subject = { subject_type: 'iss-sub', iss: bench.sandbox.url, sub: accounts[0]?.sub };
-  assert.deepEqual(payload.events, { [EVENT_TYPES['account-disabled']]: { subject, reason: 'hijacking' } });
+  assert.deepEqual(payload.events, { [eventTypes['account-disabled']]: { subject, reason: 'hijacking' } });
 });
 
 test('a forged signature names the right key and does not verify; a foreign audience is told as asked', async (t) => {
@@ -84,7 +84,7 @@ test('a single token is named by its hash, never by itself', async (t) => {
     events: Record<string, { subject: Record<string, string> }>;
   };
   const hash = (text: string | Buffer) => createHash('sha512').update(text).digest();
-  const { subject } = events[EVENT_TYPES['token-revoked']]!;
+  const { subject } = events[eventTypes['token-revoked']]!;
   assert.equal(subject.token, hash(hash('1//0abc')).toString('base64'));
 });
 

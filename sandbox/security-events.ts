@@ -7,23 +7,23 @@ import { SignJWT } from 'jose';
 import type { Clock } from './clock.ts';
 import { generateSigningKey, loadSigningKey, type SigningKey } from './oauth/id-token.ts';
 
-const RISC = 'https://schemas.openid.net/secevent/risc/event-type';
-const OAUTH = 'https://schemas.openid.net/secevent/oauth/event-type';
+const riscPrefix = 'https://schemas.openid.net/secevent/risc/event-type';
+const oauthPrefix = 'https://schemas.openid.net/secevent/oauth/event-type';
 
 /** The event types by short name. Source: https://developers.google.com/identity/protocols/risc. */
-export const EVENT_TYPES = {
-  'sessions-revoked': `${RISC}/sessions-revoked`,
-  'tokens-revoked': `${OAUTH}/tokens-revoked`,
-  'token-revoked': `${OAUTH}/token-revoked`,
-  'account-disabled': `${RISC}/account-disabled`,
-  'account-enabled': `${RISC}/account-enabled`,
-  'account-purged': `${RISC}/account-purged`,
-  'account-credential-change-required': `${RISC}/account-credential-change-required`,
-  verification: `${RISC}/verification`,
+export const eventTypes = {
+  'sessions-revoked': `${riscPrefix}/sessions-revoked`,
+  'tokens-revoked': `${oauthPrefix}/tokens-revoked`,
+  'token-revoked': `${oauthPrefix}/token-revoked`,
+  'account-disabled': `${riscPrefix}/account-disabled`,
+  'account-enabled': `${riscPrefix}/account-enabled`,
+  'account-purged': `${riscPrefix}/account-purged`,
+  'account-credential-change-required': `${riscPrefix}/account-credential-change-required`,
+  verification: `${riscPrefix}/verification`,
 } as const;
 
 /** The short name of a security event. */
-export type EventType = keyof typeof EVENT_TYPES;
+export type EventType = keyof typeof eventTypes;
 
 /** The delivery of a token, with the status of the receiver's response. */
 export interface Delivery {
@@ -45,8 +45,8 @@ interface SecurityEvent {
   fields?: Record<string, unknown> | undefined;
 }
 
-const REMEMBERED_DELIVERIES = 50;
-const DELIVERY_MS = 10_000;
+const maxRememberedDeliveries = 50;
+const deliveryMs = 10_000;
 
 /** The parts of the sandbox that security events use. */
 type SecurityEventsParts = {
@@ -95,7 +95,7 @@ export class SecurityEvents {
         headers: { 'content-type': 'application/secevent+jwt', accept: 'application/json' },
         body,
         redirect: 'manual',
-        signal: AbortSignal.any([this.#parts.closing, AbortSignal.timeout(DELIVERY_MS)]),
+        signal: AbortSignal.any([this.#parts.closing, AbortSignal.timeout(deliveryMs)]),
       });
       status = response.status;
       await response.body?.cancel();
@@ -103,7 +103,7 @@ export class SecurityEvents {
       status = 'unreachable';
     }
     const delivery: Delivery = { receiver: to.receiver, type, jti, status, at: this.#parts.clock.now() };
-    this.#deliveries = [delivery, ...this.#deliveries].slice(0, REMEMBERED_DELIVERIES);
+    this.#deliveries = [delivery, ...this.#deliveries].slice(0, maxRememberedDeliveries);
     return delivery;
   }
 
@@ -112,7 +112,7 @@ export class SecurityEvents {
       event.type === 'verification'
         ? {}
         : { subject: { subject_type: 'iss-sub', iss: this.#parts.issuer, sub: event.sub } };
-    return new SignJWT({ events: { [EVENT_TYPES[event.type]]: { ...subject, ...event.fields } } })
+    return new SignJWT({ events: { [eventTypes[event.type]]: { ...subject, ...event.fields } } })
       .setProtectedHeader({ alg: 'RS256', kid: this.#parts.signingKey.jwk.kid!, typ: 'secevent+jwt' })
       .setIssuer(this.#parts.issuer)
       .setAudience(event.audience ?? event.clientId)
@@ -145,7 +145,7 @@ export interface Receiver {
 }
 
 /** The limit of registered receivers. */
-export const RECEIVER_LIMIT = 50;
+export const receiverLimit = 50;
 
 /** The receivers that get security events automatically, in the order of registration. */
 export class Receivers {

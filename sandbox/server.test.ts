@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import test from 'node:test';
 import { postcodesCsv } from '../test/support/postcodes.ts';
-import { openBench, openDataDir, SPREADSHEETS } from './testing.ts';
+import { openBench, openDataDir, spreadsheets } from './testing.ts';
 
 /** The status of a request whose Host header is not the address it went to, which fetch cannot send. */
 function statusUnderHost(port: number, to: { host: string; path: string; method?: string }): Promise<number> {
@@ -113,7 +113,7 @@ test('accounts, client, grants and tokens survive a restart; call counts, faults
   assert.equal(userinfo.email, 'late@example.com');
   assert.equal((await after.refresh(tokens.refresh_token ?? '')).status, 200);
   const quiet = await after.consent(
-    { prompt: undefined, scope: SPREADSHEETS },
+    { prompt: undefined, scope: spreadsheets },
     { account: 'late@example.com' },
   );
   assert.equal(quiet.get('prompt'), 'none', 'the grant is remembered');

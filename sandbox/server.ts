@@ -5,7 +5,7 @@
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
 import { AccountChanges } from './account-changes.ts';
-import { Accounts, EXAMPLE_ACCOUNTS } from './accounts.ts';
+import { Accounts, exampleAccounts } from './accounts.ts';
 import { type Api, bearerToken, checkAccess } from './api.ts';
 import { answerAws } from './aws.ts';
 import { type Call, Calls, Refreshes } from './calls.ts';
@@ -13,18 +13,18 @@ import { Clients } from './clients.ts';
 import { type Clock, createClock } from './clock.ts';
 import { answerControl, refuseControl } from './control/answer.ts';
 import type { ControlParts, Spreadsheets } from './control/parts.ts';
-import { CONTROL_ROUTES } from './control/routes.ts';
+import { controlRoutes } from './control/routes.ts';
 import type { Channels } from './drive/channels.ts';
 import { answerUnder, Faults } from './faults/faults.ts';
 import { Grants } from './grants.ts';
 import { createHttpServer, type FindRoute, type Incoming, json, type Reply, type Route } from './http.ts';
-import { AUTHORIZATION_PATH, Authorize } from './oauth/authorize.ts';
+import { Authorize, authorizationPath } from './oauth/authorize.ts';
 import { Codes } from './oauth/codes.ts';
 import { Consent } from './oauth/consent.ts';
 import { createIdTokens, generateSigningKey, loadSigningKey } from './oauth/id-token.ts';
 import { answerTokeninfo, answerUserinfo, answerUserinfoV2, discoveryDocument } from './oauth/identity.ts';
 import { answerLogin } from './oauth/login.ts';
-import { CONSENT_PATH } from './oauth/pages.ts';
+import { consentPath } from './oauth/pages.ts';
 import { answerRevoke, answerToken, type TokenParts } from './oauth/token.ts';
 import { createPage } from './page/page.ts';
 import { Quota } from './quota.ts';
@@ -66,10 +66,10 @@ interface MountedApis {
   channels: Channels;
 }
 
-const FORM_LIMIT = 64 * 1024;
-const API_LIMIT = 32 * 1024 * 1024;
-const CONTROL_LIMIT = 64 * 1024 * 1024;
-const CONTROL_PREFIX = '/_sandbox';
+const formLimit = 64 * 1024;
+const apiLimit = 32 * 1024 * 1024;
+const controlLimit = 64 * 1024 * 1024;
+const controlPrefix = '/_sandbox';
 
 /**
  * Starts a sandbox with the given APIs. Rejects if the port is in use or the data dir cannot be read.
@@ -88,7 +88,7 @@ export async function serveSandbox(
   const quota = new Quota(clock);
   const refreshes = new Refreshes();
   const accounts = new Accounts(saved?.accounts ?? []);
-  if (saved === undefined) for (const account of EXAMPLE_ACCOUNTS) accounts.add(account);
+  if (saved === undefined) for (const account of exampleAccounts) accounts.add(account);
   const clients = new Clients(saved ?? { projects: [], clients: [] });
   clients.addRedirectUris(clients.builtIn(), options.redirectUris ?? []);
   const grants = new Grants(saved?.grants ?? []);
@@ -158,14 +158,14 @@ export async function serveSandbox(
     save,
   } satisfies ControlParts & TokenParts;
 
-  const form = (answer: Route['answer']): Route => ({ bodyLimitBytes: FORM_LIMIT, answer });
+  const form = (answer: Route['answer']): Route => ({ bodyLimitBytes: formLimit, answer });
   const page = createPage(parts, options.key);
   const routes = new Map<string, Route>(
     Object.entries({
       'GET /': form(page.show),
       'POST /': form(page.act),
-      [`GET ${AUTHORIZATION_PATH}`]: form((request) => authorize.show(request)),
-      [`POST ${CONSENT_PATH}`]: form((request) => authorize.decide(request)),
+      [`GET ${authorizationPath}`]: form((request) => authorize.show(request)),
+      [`POST ${consentPath}`]: form((request) => authorize.decide(request)),
       'POST /token': form((request) => answerToken(request, parts)),
       'POST /oauth2/v4/token': form((request) => answerToken(request, parts)),
       'POST /login': form((request) => answerLogin(request, parts)),
@@ -181,9 +181,9 @@ export async function serveSandbox(
       'GET /.well-known/risc-configuration': form(() => json(200, riscDocument(url))),
     }),
   );
-  for (const [name, route] of Object.entries(CONTROL_ROUTES)) {
-    routes.set(name.replace(' ', ` ${CONTROL_PREFIX}`), {
-      bodyLimitBytes: CONTROL_LIMIT,
+  for (const [name, route] of Object.entries(controlRoutes)) {
+    routes.set(name.replace(' ', ` ${controlPrefix}`), {
+      bodyLimitBytes: controlLimit,
       refuse: (head) => refuseControl(head, options.key),
       answer: (request) => answerControl(() => route(request, parts)),
     });
@@ -193,17 +193,17 @@ export async function serveSandbox(
     const name = `${method} ${path}`;
     const route = routes.get(name);
     // The control routes and the page are not part of the provider, so they are not counted.
-    if (path === '/' || path.startsWith(`${CONTROL_PREFIX}/`)) return route;
+    if (path === '/' || path.startsWith(`${controlPrefix}/`)) return route;
     if (route !== undefined) return counted(route, { name, calls, clock });
     if (path.startsWith('/aws/')) {
       const answer = (request: Incoming) => answerAws(request, parts);
-      return counted({ bodyLimitBytes: API_LIMIT, answer }, { name: `${method} /aws`, calls, clock });
+      return counted({ bodyLimitBytes: apiLimit, answer }, { name: `${method} /aws`, calls, clock });
     }
     const api = mounted.apis.find((candidate) => candidate.matches(path));
     if (api === undefined) return undefined;
     const answer = (request: Incoming) => answerApi(request, { ...parts, api });
     const apiName = `${method} ${api.routeOf(method, path)}`;
-    return counted({ bodyLimitBytes: API_LIMIT, answer }, { name: apiName, calls, clock });
+    return counted({ bodyLimitBytes: apiLimit, answer }, { name: apiName, calls, clock });
   };
   const ownHost = new URL(url).host;
   isAllowedHost = (host) =>
@@ -240,7 +240,7 @@ function counted(route: Route, by: { name: string; calls: Calls; clock: Clock })
     answer: async (request) => {
       try {
         const reply = await route.answer(request);
-        note(request, reply.cut === undefined ? reply.status : CUTS[reply.cut]);
+        note(request, reply.cut === undefined ? reply.status : cuts[reply.cut]);
         return reply;
       } catch (error) {
         note(request, request.signal.aborted ? 'gone' : 500);
@@ -250,7 +250,7 @@ function counted(route: Route, by: { name: string; calls: Calls; clock: Clock })
   };
 }
 
-const CUTS = { before: 'reset', halfway: 'cut' } as const;
+const cuts = { before: 'reset', halfway: 'cut' } as const;
 
 /** Handles a request to an API: checks its token, applies faults and quota, and calls the API. */
 async function answerApi(

@@ -20,11 +20,11 @@ interface Snapshot {
   receivers: Receiver[];
 }
 
-const FILE = 'oauth.json';
+const fileName = 'oauth.json';
 
 /** The snapshot of the data dir; undefined at the first start. Throws an error that names the file if it is unreadable. */
 export async function readSnapshot(dataDir: string): Promise<Snapshot | undefined> {
-  const file = join(dataDir, FILE);
+  const file = join(dataDir, fileName);
   let text: string;
   try {
     text = await readFile(file, 'utf8');
@@ -48,8 +48,8 @@ function withDefaults(snapshot: Snapshot): Snapshot {
   return {
     ...snapshot,
     receivers: snapshot.receivers ?? [],
-    accounts: snapshot.accounts.map((account) => ({ ...ACTIVE, ...account })),
-    projects: snapshot.projects.map((project) => ({ ...OPEN, ...project })),
+    accounts: snapshot.accounts.map((account) => ({ ...activeAccount, ...account })),
+    projects: snapshot.projects.map((project) => ({ ...openProject, ...project })),
     refreshTokens: snapshot.refreshTokens.map((token) => ({
       ...token,
       consentedAt: token.consentedAt ?? token.issuedAt,
@@ -57,8 +57,8 @@ function withDefaults(snapshot: Snapshot): Snapshot {
   };
 }
 
-const ACTIVE = { standing: 'active' } as const;
-const OPEN = { audience: 'external', testUsers: [] as string[] } as const;
+const activeAccount = { standing: 'active' } as const;
+const openProject = { audience: 'external', testUsers: [] as string[] } as const;
 
 /**
  * A function that resolves once all changes before its call are on disk.
@@ -67,7 +67,7 @@ const OPEN = { audience: 'external', testUsers: [] as string[] } as const;
  * by a rename: a crash leaves the old or the new file.
  */
 export function createSave(dataDir: string, take: () => Snapshot): () => Promise<void> {
-  const file = join(dataDir, FILE);
+  const file = join(dataDir, fileName);
   const write = async () => {
     await mkdir(dataDir, { recursive: true });
     await writeFile(`${file}.tmp`, JSON.stringify(take()), { mode: 0o600 });

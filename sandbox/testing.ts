@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { type Sandbox, type SandboxOptions, startSandbox } from './main.ts';
 
-export const REDIRECT_URI = 'http://localhost:9/oauth/callback';
-export const SPREADSHEETS = 'https://www.googleapis.com/auth/spreadsheets';
-export const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
+export const testRedirectUri = 'http://localhost:9/oauth/callback';
+export const spreadsheets = 'https://www.googleapis.com/auth/spreadsheets';
+export const driveFile = 'https://www.googleapis.com/auth/drive.file';
 
 /** What the token endpoint answered. */
 interface TokenAnswer {
@@ -54,9 +54,9 @@ export class Bench {
     const url = new URL(`${this.sandbox.url}/o/oauth2/v2/auth`);
     const all: Record<string, string | undefined> = {
       client_id: this.sandbox.client.clientId,
-      redirect_uri: REDIRECT_URI,
+      redirect_uri: testRedirectUri,
       response_type: 'code',
-      scope: `openid email ${SPREADSHEETS}`,
+      scope: `openid email ${spreadsheets}`,
       access_type: 'offline',
       prompt: 'consent',
       state: 'st',
@@ -89,7 +89,7 @@ export class Bench {
 
   /** Posts a code to the token endpoint. */
   exchange(code: string, form: Record<string, string> = {}): Promise<Response> {
-    return this.token({ grant_type: 'authorization_code', code, redirect_uri: REDIRECT_URI, ...form });
+    return this.token({ grant_type: 'authorization_code', code, redirect_uri: testRedirectUri, ...form });
   }
 
   /** Posts a refresh token to the token endpoint. */

@@ -33,17 +33,17 @@ export interface RefreshToken {
 }
 
 /** The value of `expires_in`; the token is valid for one second longer, like Google's. */
-export const ACCESS_TOKEN_SECONDS = 3599;
+export const accessTokenSeconds = 3599;
 /** The lifetime of a refresh token of a project in testing, in seconds. */
-export const TESTING_SECONDS = 604_799;
+export const testingSeconds = 604_799;
 /** The limit of live refresh tokens of an account and client; one more silently revokes the oldest. */
-export const REFRESH_TOKEN_LIMIT = 100;
+export const refreshTokenLimit = 100;
 
-const DAY_MS = 86_400_000;
-const UNUSED_LIMIT_MS = 183 * DAY_MS;
-const KEEP_ENDED_MS = 30 * DAY_MS;
+const dayMs = 86_400_000;
+const unusedLimitMs = 183 * dayMs;
+const keepEndedMs = 30 * dayMs;
 /** The limit of stored tokens of each kind. Above it ended tokens are dropped, then the oldest. */
-const REMEMBERED = 20_000;
+const maxRemembered = 20_000;
 
 /** The store of issued tokens. The rules for issuing tokens are in oauth/. */
 export class Tokens {
@@ -64,7 +64,7 @@ export class Tokens {
     const now = this.#clock.now();
     for (const [key, token] of this.#access) if (token.expiresAt <= now) this.#access.delete(key);
     for (const [key, token] of this.#refresh) {
-      if (token.endedAt !== undefined && token.endedAt + KEEP_ENDED_MS <= now) this.#refresh.delete(key);
+      if (token.endedAt !== undefined && token.endedAt + keepEndedMs <= now) this.#refresh.delete(key);
     }
     return { accessTokens: [...this.#access.values()], refreshTokens: [...this.#refresh.values()] };
   }
@@ -138,7 +138,7 @@ export class Tokens {
     const live = [...this.#refresh.values()].filter(
       (other) => other.clientId === token.clientId && other.sub === token.sub && this.isLive(other),
     );
-    for (const oldest of live.slice(0, Math.max(0, live.length + 1 - REFRESH_TOKEN_LIMIT)))
+    for (const oldest of live.slice(0, Math.max(0, live.length + 1 - refreshTokenLimit)))
       this.endRefresh(oldest);
     this.#refresh.set(token.token, token);
     trim(this.#refresh, (kept) => this.isLive(kept));
@@ -160,7 +160,7 @@ export class Tokens {
     const now = this.#clock.now();
     if (token.endedAt !== undefined) return false;
     if (token.expiresAt !== undefined && token.expiresAt <= now) return false;
-    return token.usedAt + UNUSED_LIMIT_MS > now;
+    return token.usedAt + unusedLimitMs > now;
   }
 
   /** Records a use, which extends the lifetime of the token and ends its predecessor. */
@@ -219,7 +219,7 @@ export class Tokens {
 
 /** The expiry of a live refresh token that is not used again, in milliseconds of the sandbox's clock. */
 export function diesAt(token: RefreshToken): number {
-  return Math.min(token.expiresAt ?? Number.POSITIVE_INFINITY, token.usedAt + UNUSED_LIMIT_MS);
+  return Math.min(token.expiresAt ?? Number.POSITIVE_INFINITY, token.usedAt + unusedLimitMs);
 }
 
 function newRefreshToken(): string {
@@ -228,10 +228,10 @@ function newRefreshToken(): string {
 
 // Drops a tenth of the limit at a time, so that not every issue searches for ended tokens.
 function trim<T>(tokens: Map<string, T>, isLive: (token: T) => boolean): void {
-  if (tokens.size <= REMEMBERED) return;
+  if (tokens.size <= maxRemembered) return;
   for (const [key, token] of tokens) if (!isLive(token)) tokens.delete(key);
   for (const key of tokens.keys()) {
-    if (tokens.size <= REMEMBERED * 0.9) return;
+    if (tokens.size <= maxRemembered * 0.9) return;
     tokens.delete(key);
   }
 }

@@ -58,11 +58,11 @@ export interface Spreadsheets {
 export type ControlRoute = (request: Incoming, parts: ControlParts) => Promise<unknown> | unknown;
 
 /** The limit of accounts, and of clients. */
-export const ADDED_LIMIT = 10_000;
-export const TEN_YEARS_S = 10 * 365 * 86_400;
-export const NAME = z.string().min(1).max(200);
-export const EMAIL = z.string().refine(isEmail, 'is not an e-mail address');
-export const PROJECT_NUMBER = z.string().regex(/^\d{6,20}$/, 'must be digits');
+export const addedLimit = 10_000;
+export const tenYearsS = 10 * 365 * 86_400;
+export const nameText = z.string().min(1).max(200);
+export const emailText = z.string().refine(isEmail, 'is not an e-mail address');
+export const projectNumberText = z.string().regex(/^\d{6,20}$/, 'must be digits');
 
 /** The account of this address or id; throws a `ControlError` that names the field `account`. */
 export function getAccount(emailOrSub: string, accounts: Accounts): Account {

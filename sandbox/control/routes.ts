@@ -10,65 +10,59 @@ import type { Account, Accounts } from '../accounts.ts';
 import type { Client, Project } from '../clients.ts';
 import type { Clock } from '../clock.ts';
 import { type Cell, parseCsv, typeCells } from '../csv.ts';
-import { FAULT_CASES, isFaultName } from '../faults/cases.ts';
-import { FAULT_LIMIT, type Fault } from '../faults/faults.ts';
+import { faultCases, isFaultName } from '../faults/cases.ts';
+import { type Fault, faultLimit } from '../faults/faults.ts';
 import type { Incoming } from '../http.ts';
-import { AUTHORIZATION_PATH } from '../oauth/authorize.ts';
+import { authorizationPath } from '../oauth/authorize.ts';
 import { fullScope } from '../oauth/scopes.ts';
-import { GOOGLE_LIMITS, type Quota } from '../quota.ts';
-import {
-  type Delivery,
-  EVENT_TYPES,
-  type EventType,
-  isLoopback,
-  RECEIVER_LIMIT,
-} from '../security-events.ts';
-import { DAMAGES } from '../sheets/damage.ts';
+import { googleLimits, type Quota } from '../quota.ts';
+import { type Delivery, type EventType, eventTypes, isLoopback, receiverLimit } from '../security-events.ts';
+import { damageKinds } from '../sheets/damage.ts';
 import { diesAt } from '../tokens.ts';
 import { ControlError, invalid, readBody } from './answer.ts';
 import {
-  ADDED_LIMIT,
+  addedLimit,
   type ControlParts,
   type ControlRoute,
-  EMAIL,
+  emailText,
   getAccount,
   getClient,
   getProject,
-  NAME,
-  PROJECT_NUMBER,
-  TEN_YEARS_S,
+  nameText,
+  projectNumberText,
+  tenYearsS,
   timeToWire,
 } from './parts.ts';
 
 // Accounts, their consents, and their changes at the provider.
 
-const ACCOUNT = z.strictObject({
-  email: EMAIL,
-  name: NAME.optional(),
-  hosted_domain: NAME.optional(),
+const accountBody = z.strictObject({
+  email: emailText,
+  name: nameText.optional(),
+  hosted_domain: nameText.optional(),
   standing: z.enum(['active', 'restricted', 'admin_policy', 'disabled']).optional(),
-  session_s: z.int().positive().max(TEN_YEARS_S).nullable().optional(),
+  session_s: z.int().positive().max(tenYearsS).nullable().optional(),
 });
-const AUTHORIZE = z.strictObject({
+const authorizeBody = z.strictObject({
   url: z.string(),
   account: z.string(),
   allow: z.array(z.string()).optional(),
   deny: z.boolean().optional(),
-  for_s: z.int().positive().max(TEN_YEARS_S).optional(),
+  for_s: z.int().positive().max(tenYearsS).optional(),
 });
-const REVOKE = z.strictObject({ account: z.string(), project_number: z.string().optional() });
-const PASSWORD = z.strictObject({ account: z.string() });
+const revokeBody = z.strictObject({ account: z.string(), project_number: z.string().optional() });
+const passwordBody = z.strictObject({ account: z.string() });
 
-const ACCOUNT_ROUTES: Record<string, ControlRoute> = {
+const accountRoutes: Record<string, ControlRoute> = {
   'GET /accounts': (_request, { accounts }) => ({ accounts: accounts.list().map(accountToWire) }),
 
   'POST /accounts': async (request, { accounts, accountChanges, save }) => {
-    const body = readBody(request, ACCOUNT);
-    if (accounts.find(body.email) === undefined && accounts.list().length >= ADDED_LIMIT) {
+    const body = readBody(request, accountBody);
+    if (accounts.find(body.email) === undefined && accounts.list().length >= addedLimit) {
       throw new ControlError(
         400,
         'limit_reached',
-        `email: the sandbox has ${ADDED_LIMIT} accounts, which is the limit`,
+        `email: the sandbox has ${addedLimit} accounts, which is the limit`,
       );
     }
     const { email, name, hosted_domain: hostedDomain, standing, session_s: sessionSeconds } = body;
@@ -86,13 +80,16 @@ const ACCOUNT_ROUTES: Record<string, ControlRoute> = {
   },
 
   'POST /password': async (request, { accounts, accountChanges }) => {
-    const account = getAccount(readBody(request, PASSWORD).account, accounts);
+    const account = getAccount(readBody(request, passwordBody).account, accounts);
     const { ended, deliveries } = await accountChanges.changePassword(account);
     return { ended, ...eventsToWire(deliveries) };
   },
 
   'POST /revoke': async (request, { accounts, accountChanges, clients }) => {
-    const { account, project_number: number = clients.builtIn().projectNumber } = readBody(request, REVOKE);
+    const { account, project_number: number = clients.builtIn().projectNumber } = readBody(
+      request,
+      revokeBody,
+    );
     getProject(number, clients);
     return eventsToWire(await accountChanges.revoke(getAccount(account, accounts), number));
   },
@@ -103,11 +100,11 @@ const ACCOUNT_ROUTES: Record<string, ControlRoute> = {
 };
 
 async function authorizeByRoute(request: Incoming, parts: ControlParts): Promise<{ redirect: string }> {
-  const body = readBody(request, AUTHORIZE);
+  const body = readBody(request, authorizeBody);
   const account = getAccount(body.account, parts.accounts);
   const url = URL.canParse(body.url) ? new URL(body.url) : undefined;
-  if (url === undefined || url.pathname !== AUTHORIZATION_PATH) {
-    throw invalid('url', `must be an address of ${parts.url}${AUTHORIZATION_PATH}`);
+  if (url === undefined || url.pathname !== authorizationPath) {
+    throw invalid('url', `must be an address of ${parts.url}${authorizationPath}`);
   }
   const { about } = request;
   const result = parts.authorize.validateFor(account, { query: url.searchParams, about });
@@ -163,37 +160,37 @@ function grantsToWire({ accounts, grants, tokens }: ControlParts) {
 
 // Projects and their clients.
 
-const CLIENT = z.strictObject({
+const clientBody = z.strictObject({
   client_id: z.string().optional(),
-  name: NAME.optional(),
-  project_number: PROJECT_NUMBER.optional(),
+  name: nameText.optional(),
+  project_number: projectNumberText.optional(),
   redirect_uris: z
     .array(z.url({ protocol: /^https?$/ }))
     .min(1)
     .max(100),
 });
-const PROJECT = z.strictObject({
-  project_number: PROJECT_NUMBER,
-  name: NAME.optional(),
+const projectBody = z.strictObject({
+  project_number: projectNumberText,
+  name: nameText.optional(),
   audience: z.enum(['external', 'internal']).optional(),
   // Null removes the domain.
-  domain: NAME.nullable().optional(),
+  domain: nameText.nullable().optional(),
   publishing: z.enum(['testing', 'production']).optional(),
   // Google allows a hundred test users.
-  test_users: z.array(EMAIL).max(100).optional(),
+  test_users: z.array(emailText).max(100).optional(),
 });
 
-const CLIENT_ROUTES: Record<string, ControlRoute> = {
+const clientRoutes: Record<string, ControlRoute> = {
   'GET /clients': (_request, { clients }) => ({ clients: clients.list().map(clientToWire) }),
 
   'POST /clients': async (request, { clients, save }) => {
-    const body = readBody(request, CLIENT);
+    const body = readBody(request, clientBody);
     const known = body.client_id === undefined ? undefined : getClient(body.client_id, clients);
-    if (known === undefined && clients.list().length >= ADDED_LIMIT) {
+    if (known === undefined && clients.list().length >= addedLimit) {
       throw new ControlError(
         400,
         'limit_reached',
-        `body: the sandbox has ${ADDED_LIMIT} clients, which is the limit`,
+        `body: the sandbox has ${addedLimit} clients, which is the limit`,
       );
     }
     if (known !== undefined) clients.addRedirectUris(known, body.redirect_uris);
@@ -207,7 +204,12 @@ const CLIENT_ROUTES: Record<string, ControlRoute> = {
   'GET /projects': (_request, { clients }) => ({ projects: clients.listProjects().map(projectToWire) }),
 
   'POST /projects': async (request, { clients, save }) => {
-    const { project_number: number, test_users: testUsers, domain, ...settings } = readBody(request, PROJECT);
+    const {
+      project_number: number,
+      test_users: testUsers,
+      domain,
+      ...settings
+    } = readBody(request, projectBody);
     const project = getProject(number, clients);
     const audience = settings.audience ?? project.audience;
     if (audience === 'internal' && (domain === undefined ? project.domain : domain) == null) {
@@ -245,12 +247,12 @@ function projectToWire({ number, name, audience, domain, publishing, testUsers }
 
 // Security events: sending one, and the receivers that get them automatically.
 
-const RECEIVER = z.string().max(2000).refine(isLoopback, 'must be an address of this machine');
-const EVENT = z.strictObject({
+const receiverAddress = z.string().max(2000).refine(isLoopback, 'must be an address of this machine');
+const eventBody = z.strictObject({
   account: z.string(),
   client_id: z.string().optional(),
-  type: z.enum(Object.keys(EVENT_TYPES) as [EventType, ...EventType[]]),
-  receiver: RECEIVER,
+  type: z.enum(Object.keys(eventTypes) as [EventType, ...EventType[]]),
+  receiver: receiverAddress,
   fake_signature: z.boolean().optional(),
   audience: z.string().min(1).max(200).optional(),
   jti: z.string().min(1).max(200).optional(),
@@ -258,11 +260,11 @@ const EVENT = z.strictObject({
   state: z.string().min(1).max(200).optional(),
   refresh_token: z.string().min(1).max(512).optional(),
 });
-const REGISTRATION = z.strictObject({ client_id: z.string().optional(), url: RECEIVER });
+const registrationBody = z.strictObject({ client_id: z.string().optional(), url: receiverAddress });
 
-const EVENT_ROUTES: Record<string, ControlRoute> = {
+const eventRoutes: Record<string, ControlRoute> = {
   'POST /security-events': async (request, { accounts, clients, securityEvents }) => {
-    const body = readBody(request, EVENT);
+    const body = readBody(request, eventBody);
     const clientId = getClient(body.client_id ?? clients.builtIn().clientId, clients).clientId;
     const { type, audience, jti, receiver } = body;
     const event = {
@@ -286,13 +288,13 @@ const EVENT_ROUTES: Record<string, ControlRoute> = {
   }),
 
   'POST /receivers': async (request, { clients, receivers, save }) => {
-    const { url, client_id: clientId = clients.builtIn().clientId } = readBody(request, REGISTRATION);
+    const { url, client_id: clientId = clients.builtIn().clientId } = readBody(request, registrationBody);
     getClient(clientId, clients);
-    if (receivers.list().length >= RECEIVER_LIMIT) {
+    if (receivers.list().length >= receiverLimit) {
       throw new ControlError(
         400,
         'limit_reached',
-        `url: the sandbox has ${RECEIVER_LIMIT} receivers, which is the limit`,
+        `url: the sandbox has ${receiverLimit} receivers, which is the limit`,
       );
     }
     receivers.add({ clientId, url });
@@ -314,7 +316,7 @@ function deliveryToWire({ receiver, type, jti, status, at }: Delivery) {
 
 // The event names a single token by its hash:
 // https://developers.google.com/identity/protocols/risc, "token-revoked".
-function fieldsOf(body: z.infer<typeof EVENT>): Record<string, unknown> {
+function fieldsOf(body: z.infer<typeof eventBody>): Record<string, unknown> {
   const sha512 = (text: string | Buffer) => createHash('sha512').update(text).digest();
   const { reason, state, refresh_token: token } = body;
   return {
@@ -335,20 +337,20 @@ function fieldsOf(body: z.infer<typeof EVENT>): Record<string, unknown> {
 
 // Faults, the clock, and the requests to the sandbox.
 
-const CLOCK = z.strictObject({ advance_s: z.number().positive().max(TEN_YEARS_S) });
-const FAULT = z.strictObject({
+const clockBody = z.strictObject({ advance_s: z.number().positive().max(tenYearsS) });
+const faultBody = z.strictObject({
   case: z.string().refine(isFaultName, {
-    error: `is not a known fault; known are ${Object.keys(FAULT_CASES).join(', ')}`,
+    error: `is not a known fault; known are ${Object.keys(faultCases).join(', ')}`,
   }),
   account: z.string().optional(),
   client_id: z.string().optional(),
   times: z.int().positive().max(1_000_000).optional(),
   every: z.int().min(2).max(1_000_000).optional(),
-  for_s: z.number().positive().max(TEN_YEARS_S).optional(),
+  for_s: z.number().positive().max(tenYearsS).optional(),
   delay_ms: z.int().positive().max(3_600_000).optional(),
 });
 
-const FAULT_ROUTES: Record<string, ControlRoute> = {
+const faultRoutes: Record<string, ControlRoute> = {
   'GET /calls': (_request, { calls }) => calls.list(),
 
   'GET /calls/last': (_request, { calls, accounts }) => ({
@@ -376,24 +378,24 @@ const FAULT_ROUTES: Record<string, ControlRoute> = {
   'GET /clock': (_request, { clock }) => clockToWire(clock),
 
   'POST /clock': (request, { clock }) => {
-    clock.advance(readBody(request, CLOCK).advance_s);
+    clock.advance(readBody(request, clockBody).advance_s);
     return clockToWire(clock);
   },
 
   'GET /faults': (_request, { faults, accounts }) => ({
     faults: faults.list().map((fault) => faultToWire(fault, accounts)),
-    cases: Object.fromEntries(Object.entries(FAULT_CASES).map(([name, { text }]) => [name, text])),
+    cases: Object.fromEntries(Object.entries(faultCases).map(([name, { text }]) => [name, text])),
   }),
 
   'POST /faults': (request, { faults, accounts, clients }) => {
-    const body = readBody(request, FAULT);
+    const body = readBody(request, faultBody);
     const sub = body.account === undefined ? undefined : getAccount(body.account, accounts).sub;
     if (body.client_id !== undefined) getClient(body.client_id, clients);
-    if (faults.list().length >= FAULT_LIMIT) {
+    if (faults.list().length >= faultLimit) {
       throw new ControlError(
         400,
         'limit_reached',
-        `case: ${FAULT_LIMIT} faults are active, which is the limit`,
+        `case: ${faultLimit} faults are active, which is the limit`,
       );
     }
     const { case: name, client_id: clientId, times, every, for_s: forSeconds, delay_ms: delayMs } = body;
@@ -434,27 +436,27 @@ function emailOf(sub: string | undefined, accounts: Accounts): string | null {
 
 // The quota of the Sheets API.
 
-const COUNT = z.int().positive().max(1_000_000).optional();
-const LIMITS = z.strictObject({
-  reads_per_project: COUNT,
-  reads_per_account: COUNT,
-  writes_per_project: COUNT,
-  writes_per_account: COUNT,
+const limitCount = z.int().positive().max(1_000_000).optional();
+const limitsBody = z.strictObject({
+  reads_per_project: limitCount,
+  reads_per_account: limitCount,
+  writes_per_project: limitCount,
+  writes_per_account: limitCount,
   window_s: z.number().positive().max(86_400).optional(),
 });
 
-const QUOTA_ROUTES: Record<string, ControlRoute> = {
+const quotaRoutes: Record<string, ControlRoute> = {
   'GET /quota': (_request, { quota }) => quotaToWire(quota),
 
   // The default of each limit is Google's.
   'POST /quota': (request, { quota }) => {
-    const body = readBody(request, LIMITS);
+    const body = readBody(request, limitsBody);
     quota.set({
-      readsPerProject: body.reads_per_project ?? GOOGLE_LIMITS.readsPerProject,
-      readsPerAccount: body.reads_per_account ?? GOOGLE_LIMITS.readsPerAccount,
-      writesPerProject: body.writes_per_project ?? GOOGLE_LIMITS.writesPerProject,
-      writesPerAccount: body.writes_per_account ?? GOOGLE_LIMITS.writesPerAccount,
-      windowS: body.window_s ?? GOOGLE_LIMITS.windowS,
+      readsPerProject: body.reads_per_project ?? googleLimits.readsPerProject,
+      readsPerAccount: body.reads_per_account ?? googleLimits.readsPerAccount,
+      writesPerProject: body.writes_per_project ?? googleLimits.writesPerProject,
+      writesPerAccount: body.writes_per_account ?? googleLimits.writesPerAccount,
+      windowS: body.window_s ?? googleLimits.windowS,
     });
     return quotaToWire(quota);
   },
@@ -483,19 +485,19 @@ function quotaToWire({ limits, refused }: Quota) {
 
 // Spreadsheets and push channels.
 
-const CELL = z.union([z.string(), z.number(), z.boolean(), z.null()]);
-const SPREADSHEET = z.strictObject({
+const cellValue = z.union([z.string(), z.number(), z.boolean(), z.null()]);
+const spreadsheetBody = z.strictObject({
   account: z.string(),
-  title: NAME,
-  sheet: NAME.default('Sheet1'),
+  title: nameText,
+  sheet: nameText.default('Sheet1'),
   csv: z.string().optional(),
-  rows: z.array(z.array(CELL)).optional(),
+  rows: z.array(z.array(cellValue)).optional(),
 });
-const DAMAGE = z.strictObject({ spreadsheet_id: z.string(), damage: z.enum(DAMAGES) });
+const damageBody = z.strictObject({ spreadsheet_id: z.string(), damage: z.enum(damageKinds) });
 
-const SHEET_ROUTES: Record<string, ControlRoute> = {
+const sheetRoutes: Record<string, ControlRoute> = {
   'POST /spreadsheets': (request, parts) => {
-    const { account, title, sheet, csv, rows } = readBody(request, SPREADSHEET);
+    const { account, title, sheet, csv, rows } = readBody(request, spreadsheetBody);
     const owner = getAccount(account, parts.accounts);
     if ((csv === undefined) === (rows === undefined)) throw invalid('csv', 'send either csv or rows');
     return parts.spreadsheets.create({ account: owner, title, sheet, rows: rows ?? cellsOf(csv!) });
@@ -512,7 +514,7 @@ const SHEET_ROUTES: Record<string, ControlRoute> = {
   }),
 
   'POST /spreadsheets/damage': async (request, { spreadsheets }) => {
-    const { spreadsheet_id: id, damage } = readBody(request, DAMAGE);
+    const { spreadsheet_id: id, damage } = readBody(request, damageBody);
     if (await spreadsheets.damage(id, damage)) return {};
     throw new ControlError(400, 'invalid_body', 'spreadsheet_id: is not a known spreadsheet');
   },
@@ -528,11 +530,11 @@ function cellsOf(csv: string): Cell[][] {
 }
 
 /** All control routes by method and path below /_sandbox. */
-export const CONTROL_ROUTES: Record<string, ControlRoute> = {
-  ...ACCOUNT_ROUTES,
-  ...CLIENT_ROUTES,
-  ...EVENT_ROUTES,
-  ...FAULT_ROUTES,
-  ...QUOTA_ROUTES,
-  ...SHEET_ROUTES,
+export const controlRoutes: Record<string, ControlRoute> = {
+  ...accountRoutes,
+  ...clientRoutes,
+  ...eventRoutes,
+  ...faultRoutes,
+  ...quotaRoutes,
+  ...sheetRoutes,
 };

@@ -6,11 +6,11 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
-import { type Bench, DRIVE_FILE, openBench, openDataDir, SPREADSHEETS } from '../testing.ts';
+import { type Bench, driveFile, openBench, openDataDir, spreadsheets } from '../testing.ts';
 
-const AUTH = 'https://www.googleapis.com/auth/';
-const DRIVE = `${AUTH}drive`;
-const SHEET_TYPE = 'application/vnd.google-apps.spreadsheet';
+const auth = 'https://www.googleapis.com/auth/';
+const drive = `${auth}drive`;
+const sheetType = 'application/vnd.google-apps.spreadsheet';
 
 type Init = {
   method?: string;
@@ -25,7 +25,7 @@ type Told = { status: number; headers: Headers; text: string; json: any };
 /** A sandbox, and ada's calls to its Drive with a token of these scopes. */
 async function openDrive(
   t: TestContext,
-  { scopes = DRIVE, dataDir }: { scopes?: string; dataDir?: string } = {},
+  { scopes = drive, dataDir }: { scopes?: string; dataDir?: string } = {},
 ) {
   const bench = await openBench(t, dataDir === undefined ? {} : { dataDir });
   const token = await tokenOf(bench, scopes);
@@ -78,12 +78,12 @@ test('a token needs a scope of the method, and drive.file shows only files that 
   const id = await put('mine');
   assert.deepEqual(reasonOf(await call('/drive/v3/files', { token: '' })), [401, 'required']);
   assert.deepEqual(reasonOf(await call('/drive/v3/files', { token: 'ya29.none' })), [401, 'authError']);
-  const sheetsOnly = await tokenOf(bench, SPREADSHEETS, 'grace@example.com');
+  const sheetsOnly = await tokenOf(bench, spreadsheets, 'grace@example.com');
   const refused = await call('/drive/v3/files', { token: sheetsOnly });
   assert.deepEqual(reasonOf(refused), [403, 'insufficientPermissions']);
   assert.equal(refused.json.error.details[0].reason, 'ACCESS_TOKEN_SCOPE_INSUFFICIENT');
 
-  const others = await tokenOf(bench, DRIVE, 'grace@example.com');
+  const others = await tokenOf(bench, drive, 'grace@example.com');
   assert.deepEqual(reasonOf(await call(`/drive/v3/files/${id}`, { token: others })), [404, 'notFound']);
 
   await bench.control('POST /spreadsheets', {
@@ -91,14 +91,14 @@ test('a token needs a scope of the method, and drive.file shows only files that 
     title: 'Not mine',
     csv: 'a\r\n',
   });
-  const ownOnly = await tokenOf(bench, DRIVE_FILE, 'grace@example.com');
+  const ownOnly = await tokenOf(bench, driveFile, 'grace@example.com');
   assert.deepEqual((await call('/drive/v3/files', { token: ownOnly })).json.files, []);
 });
 
 test('metadata.readonly shows the metadata of a file, but not its content', async (t) => {
   const { call, put, bench } = await openDrive(t);
   const id = await put('secret');
-  const reader = await tokenOf(bench, `${AUTH}drive.metadata.readonly`, 'grace@example.com');
+  const reader = await tokenOf(bench, `${auth}drive.metadata.readonly`, 'grace@example.com');
   assert.equal((await call('/drive/v3/files', { token: reader })).status, 200);
   const media = await call(`/drive/v3/files/${id}?alt=media`, { token: reader });
   assert.deepEqual(reasonOf(media), [403, 'insufficientPermissions']);
@@ -184,7 +184,7 @@ test('lists are filtered, ordered and paged', async (t) => {
 });
 
 test('a channel for a file or an account gets each change until it ends', async (t) => {
-  const { bench, call, put } = await openDrive(t, { scopes: `${DRIVE} ${SPREADSHEETS}` });
+  const { bench, call, put } = await openDrive(t, { scopes: `${drive} ${spreadsheets}` });
   const got: { channel: unknown; state: unknown; number: unknown; token: unknown }[] = [];
   const server = createServer((request, response) => {
     const header = (name: string) => request.headers[`x-goog-${name}`];
@@ -206,7 +206,7 @@ test('a channel for a file or an account gets each change until it ends', async 
       .map(({ channel, state, number }) => `${channel} ${state} ${number}`)
       .toSorted();
   };
-  const id = (await call('/drive/v3/files', { body: { name: 'Table', mimeType: SHEET_TYPE } })).json.id;
+  const id = (await call('/drive/v3/files', { body: { name: 'Table', mimeType: sheetType } })).json.id;
   const other = await put('other');
   const channel = { id: 'of-file', type: 'web_hook', address, token: 'secret' };
   const watch = (body: object, file = id) => call(`/drive/v3/files/${file}/watch`, { body });
@@ -258,11 +258,11 @@ test('a channel for a file or an account gets each change until it ends', async 
 });
 
 test('spreadsheets are files too, the same in both APIs', async (t) => {
-  const { call } = await openDrive(t, { scopes: DRIVE_FILE });
-  const made = await call('/drive/v3/files', { body: { name: 'Table', mimeType: SHEET_TYPE } });
+  const { call } = await openDrive(t, { scopes: driveFile });
+  const made = await call('/drive/v3/files', { body: { name: 'Table', mimeType: sheetType } });
   const { id } = made.json as { id: string };
   assert.equal((await call(`/v4/spreadsheets/${id}?fields=properties.title`)).json.properties.title, 'Table');
-  const q = encodeURIComponent(`mimeType="${SHEET_TYPE}" and name = "Table"`);
+  const q = encodeURIComponent(`mimeType="${sheetType}" and name = "Table"`);
   assert.equal((await call(`/drive/v3/files?q=${q}`)).json.files[0].id, id);
   assert.deepEqual(reasonOf(await call(`/drive/v3/files/${id}?alt=media`)), [403, 'fileNotDownloadable']);
   assert.deepEqual(reasonOf(await call(`/drive/v3/files/${id}`, { method: 'DELETE' })), [

@@ -18,7 +18,7 @@ import {
   scopeInsufficient,
   unauthenticated,
 } from './errors.ts';
-import { ABOUT, CHANNEL, FILE, FILE_LIST, pickFields, type Shape } from './fields.ts';
+import { aboutShape, channelShape, fileListShape, fileShape, pickFields, type Shape } from './fields.ts';
 import { createFiles, type SpreadsheetFiles } from './files.ts';
 import { listPage } from './list.ts';
 import { describeFile, describeUser, type Metadata, readMetadata } from './metadata.ts';
@@ -40,8 +40,8 @@ interface DriveOptions {
 }
 
 /** The limit of a file, equal to that of a request body. */
-const FILE_LIMIT_BYTES = 32 * 1024 * 1024;
-const DEFAULT_FIELDS = 'kind,id,name,mimeType';
+const fileLimitBytes = 32 * 1024 * 1024;
+const defaultFields = 'kind,id,name,mimeType';
 
 interface DriveApi extends Api {
   readonly channels: Channels;
@@ -53,11 +53,11 @@ export function createDriveApi({
   url,
   now,
   spreadsheets,
-  quota = STORAGE_QUOTA,
+  quota = defaultStorageQuota,
 }: DriveOptions): DriveApi {
   const channels = new Channels({ url, now });
   const store = createFileStore(dataDir, quota);
-  const uploads = new Uploads(store, FILE_LIMIT_BYTES);
+  const uploads = new Uploads(store, fileLimitBytes);
   const { visible, open, write, remove, inTurn, settled } = createFiles({
     store,
     uploads,
@@ -103,7 +103,7 @@ export function createDriveApi({
       uploads.drop(done.id),
     );
     notifyOf(file, { fileId, changed: 'content' });
-    return shown(describeFile(file, url), { fields: done.fields ?? DEFAULT_FIELDS, shape: FILE });
+    return shown(describeFile(file, url), { fields: done.fields ?? defaultFields, shape: fileShape });
   }
 
   /** Notifies push channels. `fileId` is that of the request: a new file has none, but the account may have a channel. */
@@ -135,7 +135,7 @@ export function createDriveApi({
           usageInDrive: String(usage),
           usageInDriveTrash: '0',
         };
-        return shownAs({ kind: 'drive#about', user: describeUser(access), storageQuota }, ABOUT, '*');
+        return shownAs({ kind: 'drive#about', user: describeUser(access), storageQuota }, aboutShape, '*');
       }
       case 'list': {
         const page = listPage(await visible(operation, access), query);
@@ -145,11 +145,11 @@ export function createDriveApi({
           ...(page.nextPageToken !== undefined && { nextPageToken: page.nextPageToken }),
           files: page.files.map(shownFile),
         };
-        return shownAs(list, FILE_LIST, `kind,incompleteSearch,nextPageToken,files(${DEFAULT_FIELDS})`);
+        return shownAs(list, fileListShape, `kind,incompleteSearch,nextPageToken,files(${defaultFields})`);
       }
       case 'get': {
         const file = await open(operation, access, fileId);
-        if (query.get('alt') !== 'media') return shownAs(shownFile(file), FILE, DEFAULT_FIELDS);
+        if (query.get('alt') !== 'media') return shownAs(shownFile(file), fileShape, defaultFields);
         if (file.content === undefined) throw notDownloadable();
         return answerContent(file, { store, range: request.headers.range });
       }
@@ -160,11 +160,11 @@ export function createDriveApi({
         const by = { operation, access, fileId: request.fileId };
         const file = await write(by, readMetadata(body, access.sub), undefined);
         notifyOf(file, { fileId: request.fileId, changed: 'properties' });
-        return shownAs(shownFile(file), FILE, DEFAULT_FIELDS);
+        return shownAs(shownFile(file), fileShape, defaultFields);
       }
       case 'upload': {
         const made = await upload(operation, access, request);
-        return isReply(made) ? made : shownAs(made, FILE, DEFAULT_FIELDS);
+        return isReply(made) ? made : shownAs(made, fileShape, defaultFields);
       }
       case 'delete':
         await remove(operation, access, fileId);
@@ -172,12 +172,12 @@ export function createDriveApi({
         return { status: 204, headers: {}, body: '' };
       case 'watch':
         await open(operation, access, fileId);
-        return shownAs(channels.open(access, { fileId, body }), CHANNEL, '*');
+        return shownAs(channels.open(access, { fileId, body }), channelShape, '*');
       case 'startPageToken':
         return { kind: 'drive#startPageToken', startPageToken: '1' };
       case 'watchChanges':
         if (!query.get('pageToken')) throw invalidParameter('pageToken', 'Required parameter: pageToken');
-        return shownAs(channels.open(access, { fileId: undefined, body }), CHANNEL, '*');
+        return shownAs(channels.open(access, { fileId: undefined, body }), channelShape, '*');
       case 'stopChannel':
         channels.stop(access, body);
         return { status: 204, headers: {}, body: '' };
@@ -233,7 +233,7 @@ export function createDriveApi({
   };
 }
 
-const STORAGE_QUOTA: StorageQuota = { files: 10_000, bytes: 1024 ** 3 };
+const defaultStorageQuota: StorageQuota = { files: 10_000, bytes: 1024 ** 3 };
 
 type Call = ApiRequest & { query: URLSearchParams; fileId: string | undefined };
 

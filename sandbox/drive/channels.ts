@@ -33,10 +33,10 @@ interface Channel {
 }
 
 /** The maximum and default lifetimes of a channel. */
-const LONGEST_MS = { file: 86_400_000, changes: 604_800_000 };
-const DEFAULT_MS = 3_600_000;
-const CHANNEL_LIMIT = 10_000;
-const DELIVERY_MS = 10_000;
+const longestMs = { file: 86_400_000, changes: 604_800_000 };
+const defaultMs = 3_600_000;
+const channelLimit = 10_000;
+const deliveryMs = 10_000;
 
 /** The channels of a sandbox at `url`. */
 export class Channels {
@@ -59,10 +59,10 @@ export class Channels {
     if (!isLoopback(asked.address)) throw pushAddressUnauthorized(asked.address);
     this.#sweep();
     if (this.#channels.has(asked.id)) throw channelIdNotUnique(asked.id);
-    if (this.#channels.size >= CHANNEL_LIMIT) throw badRequest('The sandbox keeps 10,000 channels.');
+    if (this.#channels.size >= channelLimit) throw badRequest('The sandbox keeps 10,000 channels.');
     const now = this.#now();
-    const longest = fileId === undefined ? LONGEST_MS.changes : LONGEST_MS.file;
-    const expiresAt = Math.min(asked.expiration ?? now + DEFAULT_MS, now + longest);
+    const longest = fileId === undefined ? longestMs.changes : longestMs.file;
+    const expiresAt = Math.min(asked.expiration ?? now + defaultMs, now + longest);
     if (expiresAt <= now) throw badRequest('The channel would have expired already.');
     const { sub, clientId } = access;
     const channel: Channel = {
@@ -149,7 +149,7 @@ export class Channels {
         'X-Goog-Message-Number': String(channel.messages),
       },
       redirect: 'manual',
-      signal: AbortSignal.any([this.#closing.signal, AbortSignal.timeout(DELIVERY_MS)]),
+      signal: AbortSignal.any([this.#closing.signal, AbortSignal.timeout(deliveryMs)]),
     })
       .then((answer) => answer.body?.cancel())
       .catch(() => {})

@@ -7,9 +7,9 @@ export interface Shape {
   readonly [name: string]: Shape | null;
 }
 
-const USER: Shape = { kind: null, displayName: null, me: null, permissionId: null, emailAddress: null };
+const userShape: Shape = { kind: null, displayName: null, me: null, permissionId: null, emailAddress: null };
 
-export const FILE: Shape = {
+export const fileShape: Shape = {
   kind: null,
   id: null,
   name: null,
@@ -24,7 +24,7 @@ export const FILE: Shape = {
   version: null,
   createdTime: null,
   modifiedTime: null,
-  owners: USER,
+  owners: userShape,
   ownedByMe: null,
   size: null,
   md5Checksum: null,
@@ -33,8 +33,13 @@ export const FILE: Shape = {
   headRevisionId: null,
   webViewLink: null,
 };
-export const FILE_LIST: Shape = { kind: null, incompleteSearch: null, nextPageToken: null, files: FILE };
-export const CHANNEL: Shape = {
+export const fileListShape: Shape = {
+  kind: null,
+  incompleteSearch: null,
+  nextPageToken: null,
+  files: fileShape,
+};
+export const channelShape: Shape = {
   kind: null,
   id: null,
   resourceId: null,
@@ -42,9 +47,9 @@ export const CHANNEL: Shape = {
   token: null,
   expiration: null,
 };
-export const ABOUT: Shape = {
+export const aboutShape: Shape = {
   kind: null,
-  user: USER,
+  user: userShape,
   storageQuota: { limit: null, usage: null, usageInDrive: null, usageInDriveTrash: null },
 };
 

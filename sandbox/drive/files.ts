@@ -6,7 +6,7 @@
 import { randomBytes } from 'node:crypto';
 import type { Access } from '../api.ts';
 import { badRequest, fileNotFound, notImplemented } from './errors.ts';
-import { hasContent, type Metadata, rootOf, SPREADSHEET } from './metadata.ts';
+import { hasContent, type Metadata, rootOf, spreadsheet } from './metadata.ts';
 import type { Operation } from './operations.ts';
 import type { DriveFile, FileStore } from './store.ts';
 import type { Uploads } from './uploads.ts';
@@ -31,7 +31,7 @@ export interface SpreadsheetFiles {
   setTrashed(spreadsheetId: string, trashed: boolean): Promise<void>;
 }
 
-const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
+const driveFile = 'https://www.googleapis.com/auth/drive.file';
 
 /** All look-ups find only the files that the granted scopes of the operation include; otherwise they throw 404. */
 export function createFiles({
@@ -57,7 +57,7 @@ export function createFiles({
   async function visible(operation: Operation, access: Granted): Promise<DriveFile[]> {
     const sheets = (await spreadsheets.list()).map(fileOfSpreadsheet);
     const isOwnFilesOnly = operation.scopes.every(
-      (scope) => scope === DRIVE_FILE || !access.scopes.has(scope),
+      (scope) => scope === driveFile || !access.scopes.has(scope),
     );
     return [...(await store.list()), ...sheets].filter(
       (file) => file.owner.sub === access.sub && (!isOwnFilesOnly || file.clientId === access.clientId),
@@ -96,7 +96,7 @@ export function createFiles({
     path: string | undefined,
   ): Promise<DriveFile> {
     const { operation, access, fileId } = by;
-    if (fileId === undefined && metadata.mimeType === SPREADSHEET) {
+    if (fileId === undefined && metadata.mimeType === spreadsheet) {
       if (path !== undefined) throw notImplemented('the conversion of uploads');
       const spreadsheetId = await spreadsheets.create(access, metadata.name ?? 'Untitled');
       return open(operation, access, spreadsheetId);
@@ -106,7 +106,7 @@ export function createFiles({
       if (fileId === undefined) file = newFile(access, metadata);
       else {
         const before = await open(operation, access, fileId);
-        if (before.mimeType === SPREADSHEET) {
+        if (before.mimeType === spreadsheet) {
           const { trashed, ...others } = metadata;
           if (trashed === undefined || Object.keys(others).length > 0 || path !== undefined)
             throw notImplemented('changes to spreadsheets; use the Sheets API');
@@ -130,7 +130,7 @@ export function createFiles({
   async function remove(operation: Operation, access: Granted, id: string): Promise<void> {
     await inTurn(async () => {
       const file = await open(operation, access, id);
-      if (file.mimeType === SPREADSHEET) throw notImplemented('the deletion of spreadsheets');
+      if (file.mimeType === spreadsheet) throw notImplemented('the deletion of spreadsheets');
       await store.remove(file.id);
     });
   }
@@ -145,7 +145,7 @@ function fileOfSpreadsheet(sheet: Awaited<ReturnType<SpreadsheetFiles['list']>>[
   return {
     id: sheet.spreadsheetId,
     name: sheet.title,
-    mimeType: SPREADSHEET,
+    mimeType: spreadsheet,
     starred: false,
     trashed: sheet.trashed,
     parents: [rootOf(sheet.owner.sub)],

@@ -39,7 +39,7 @@ function tokenOf(id: string): string {
 
 type Order = (a: DriveFile, b: DriveFile) => number;
 
-const ORDERS: Readonly<Record<string, Order>> = {
+const orders: Readonly<Record<string, Order>> = {
   name: (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : 0),
   createdTime: (a, b) => a.createdAt - b.createdAt,
   modifiedTime: (a, b) => a.modifiedAt - b.modifiedAt,
@@ -53,7 +53,7 @@ function isFolder({ mimeType }: DriveFile): boolean {
 function orderOf(text: string): Order {
   const keys = text.split(',').map((key) => {
     const [, name = '', descending] = /^ *([A-Za-z_]+)( desc)? *$/.exec(key) ?? [];
-    const order = ORDERS[name];
+    const order = orders[name];
     if (order === undefined) throw invalidParameter('orderBy', `Invalid field name: ${key.trim()}`);
     return descending === undefined ? order : (a: DriveFile, b: DriveFile) => order(b, a);
   });
@@ -75,7 +75,8 @@ function orderOf(text: string): Order {
 
 type Test = (file: DriveFile) => boolean;
 
-const TOKEN = /\s*(?:([()])|(!=|<=|>=|=|<|>)|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([A-Za-z][A-Za-z.]*))/y;
+const tokenPattern =
+  /\s*(?:([()])|(!=|<=|>=|=|<|>)|'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([A-Za-z][A-Za-z.]*))/y;
 
 type Token = { kind: 'sign' | 'text' | 'word'; text: string };
 
@@ -134,10 +135,10 @@ function parseQuery(q: string): Test {
 
 function tokenize(q: string): Token[] {
   const tokens: Token[] = [];
-  TOKEN.lastIndex = 0;
+  tokenPattern.lastIndex = 0;
   const end = q.trimEnd().length;
-  while (TOKEN.lastIndex < end) {
-    const found = TOKEN.exec(q);
+  while (tokenPattern.lastIndex < end) {
+    const found = tokenPattern.exec(q);
     if (found === null) throw invalidParameter('q', 'Invalid Value');
     const [, bracket, operator, single, double, word] = found;
     const quoted = single ?? double;
@@ -181,7 +182,7 @@ function termOf(field: string, { operator, value }: { operator: string; value: s
     case 'modifiedTime':
     case 'createdTime': {
       const time = Date.parse(value);
-      const compare = COMPARISONS[operator];
+      const compare = comparisons[operator];
       if (Number.isNaN(time) || compare === undefined) throw refuse();
       const key = field === 'createdTime' ? 'createdAt' : 'modifiedAt';
       return (file) => compare(file[key], time);
@@ -198,7 +199,7 @@ function termOf(field: string, { operator, value }: { operator: string; value: s
   }
 }
 
-const COMPARISONS: Readonly<Record<string, (a: number, b: number) => boolean>> = {
+const comparisons: Readonly<Record<string, (a: number, b: number) => boolean>> = {
   '=': (a, b) => a === b,
   '!=': (a, b) => a !== b,
   '<': (a, b) => a < b,

@@ -2,8 +2,8 @@
 import { badRequest, DriveError, notImplemented } from './errors.ts';
 import type { DriveFile } from './store.ts';
 
-export const SPREADSHEET = 'application/vnd.google-apps.spreadsheet';
-const APPS = 'application/vnd.google-apps.';
+export const spreadsheet = 'application/vnd.google-apps.spreadsheet';
+const apps = 'application/vnd.google-apps.';
 
 /** The fields of a file that clients may set. */
 export type Metadata = Partial<
@@ -29,7 +29,7 @@ export function rootOf(sub: string): string {
 
 /** Whether files of this type have content; folders and Google documents do not. */
 export function hasContent(mimeType: string): boolean {
-  return !mimeType.startsWith(APPS);
+  return !mimeType.startsWith(apps);
 }
 
 /**
@@ -47,8 +47,8 @@ export function readMetadata(body: Buffer, sub: string): Metadata {
   const metadata: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
     if (value === null) continue;
-    if (READ_ONLY.has(name)) throw notWritable();
-    const reader = READERS[name];
+    if (readOnly.has(name)) throw notWritable();
+    const reader = readers[name];
     if (reader === undefined) throw notImplemented(`the field ${name}`);
     const read = reader.read(value);
     if (read === undefined) throw badRequest(`Invalid value for field ${name}`);
@@ -87,7 +87,7 @@ export function describeFile(file: DriveFile, url: string): object {
       headRevisionId: `${file.id}-${content.sha256.slice(0, 16)}`,
     }),
     webViewLink:
-      file.mimeType === SPREADSHEET
+      file.mimeType === spreadsheet
         ? `${url}/spreadsheets/d/${file.id}/edit`
         : `${url}/file/d/${file.id}/view`,
   };
@@ -99,7 +99,7 @@ export function describeUser({ email, sub }: { email: string; sub: string }): ob
   return { kind: 'drive#user', displayName, me: true, permissionId: sub, emailAddress: email };
 }
 
-const READ_ONLY = new Set(
+const readOnly = new Set(
   'kind,version,size,md5Checksum,sha1Checksum,sha256Checksum,owners,ownedByMe,spaces,webViewLink,headRevisionId'.split(
     ',',
   ),
@@ -116,7 +116,7 @@ const texts = (value: unknown) =>
 const pairs = (value: unknown) =>
   typeof value === 'object' && !Array.isArray(value) && texts(Object.values(value ?? {})) ? value : undefined;
 
-const READERS: Readonly<Record<string, { read: (value: unknown) => unknown; as?: string }>> = {
+const readers: Readonly<Record<string, { read: (value: unknown) => unknown; as?: string }>> = {
   name: { read: text },
   mimeType: { read: text },
   description: { read: text },

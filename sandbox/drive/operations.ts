@@ -1,8 +1,8 @@
 /** The methods of Drive v3 in the sandbox, by HTTP method and path. */
 
-const AUTH = 'https://www.googleapis.com/auth/';
-const WRITE = [`${AUTH}drive`, `${AUTH}drive.file`];
-const READ = [...WRITE, `${AUTH}drive.metadata.readonly`, `${AUTH}drive.readonly`];
+const auth = 'https://www.googleapis.com/auth/';
+const writeScopes = [`${auth}drive`, `${auth}drive.file`];
+const readScopes = [...writeScopes, `${auth}drive.metadata.readonly`, `${auth}drive.readonly`];
 
 type Push = 'watch' | 'watchChanges' | 'startPageToken' | 'stopChannel';
 
@@ -16,44 +16,54 @@ export interface Operation {
   readonly scopes: readonly string[];
 }
 
-const FILES = '/drive/v3/files';
-const ONE = `${FILES}/{fileId}`;
+const files = '/drive/v3/files';
+const oneFile = `${files}/{fileId}`;
 
 const operations: Readonly<Record<string, Operation>> = {
-  'GET /drive/v3/about': { name: 'about', rpc: 'DriveAbout.Get', route: '/drive/v3/about', scopes: READ },
-  [`GET ${FILES}`]: { name: 'list', rpc: 'DriveFiles.List', route: FILES, scopes: READ },
-  [`POST ${FILES}`]: { name: 'create', rpc: 'DriveFiles.Create', route: FILES, scopes: WRITE },
-  [`GET ${ONE}`]: { name: 'get', rpc: 'DriveFiles.Get', route: ONE, scopes: READ },
-  [`PATCH ${ONE}`]: { name: 'update', rpc: 'DriveFiles.Update', route: ONE, scopes: WRITE },
-  [`DELETE ${ONE}`]: { name: 'delete', rpc: 'DriveFiles.Delete', route: ONE, scopes: WRITE },
-  [`POST ${ONE}/watch`]: { name: 'watch', rpc: 'DriveFiles.Watch', route: `${ONE}/watch`, scopes: READ },
+  'GET /drive/v3/about': {
+    name: 'about',
+    rpc: 'DriveAbout.Get',
+    route: '/drive/v3/about',
+    scopes: readScopes,
+  },
+  [`GET ${files}`]: { name: 'list', rpc: 'DriveFiles.List', route: files, scopes: readScopes },
+  [`POST ${files}`]: { name: 'create', rpc: 'DriveFiles.Create', route: files, scopes: writeScopes },
+  [`GET ${oneFile}`]: { name: 'get', rpc: 'DriveFiles.Get', route: oneFile, scopes: readScopes },
+  [`PATCH ${oneFile}`]: { name: 'update', rpc: 'DriveFiles.Update', route: oneFile, scopes: writeScopes },
+  [`DELETE ${oneFile}`]: { name: 'delete', rpc: 'DriveFiles.Delete', route: oneFile, scopes: writeScopes },
+  [`POST ${oneFile}/watch`]: {
+    name: 'watch',
+    rpc: 'DriveFiles.Watch',
+    route: `${oneFile}/watch`,
+    scopes: readScopes,
+  },
   'POST /drive/v3/changes/watch': {
     name: 'watchChanges',
     rpc: 'DriveChanges.Watch',
     route: '/drive/v3/changes/watch',
-    scopes: READ,
+    scopes: readScopes,
   },
   'GET /drive/v3/changes/startPageToken': {
     name: 'startPageToken',
     rpc: 'DriveChanges.GetStartPageToken',
     route: '/drive/v3/changes/startPageToken',
-    scopes: READ,
+    scopes: readScopes,
   },
   'POST /drive/v3/channels/stop': {
     name: 'stopChannel',
     rpc: 'DriveChannels.Stop',
     route: '/drive/v3/channels/stop',
-    scopes: READ,
+    scopes: readScopes,
   },
 };
 // The chunks of a resumable upload are sent to the address of its first request.
 for (const method of ['POST', 'PUT', 'DELETE'])
-  addUpload(method, { rpc: 'DriveFiles.Create', route: `/upload${FILES}` });
+  addUpload(method, { rpc: 'DriveFiles.Create', route: `/upload${files}` });
 for (const method of ['PATCH', 'PUT', 'POST', 'DELETE'])
-  addUpload(method, { rpc: 'DriveFiles.Update', route: `/upload${ONE}` });
+  addUpload(method, { rpc: 'DriveFiles.Update', route: `/upload${oneFile}` });
 
 function addUpload(method: string, { rpc, route }: { rpc: string; route: string }): void {
-  const operation: Operation = { name: 'upload', rpc, route, scopes: WRITE };
+  const operation: Operation = { name: 'upload', rpc, route, scopes: writeScopes };
   Object.assign(operations, { [`${method} ${route}`]: operation });
 }
 

@@ -11,9 +11,9 @@ import { badRequest, DriveError, uploadTooLarge } from './errors.ts';
 import type { FileStore } from './store.ts';
 
 /** The size of each chunk except the last must be a multiple of this. */
-const GRANULARITY_BYTES = 256 * 1024;
+const granularityBytes = 256 * 1024;
 /** The limit of uploads; the oldest is dropped first. */
-const MAX_UPLOADS = 100;
+const maxUploads = 100;
 
 /** A resumable upload. */
 export interface Upload {
@@ -99,7 +99,7 @@ export class Uploads {
       textOf(headers, 'x-upload-content-type') ?? textOf(headers, 'x-goog-upload-header-content-type');
     this.#uploads.set(id, { ...wanted, id, mimeType, path, receivedBytes: 0 });
     for (const oldest of this.#uploads.keys()) {
-      if (this.#uploads.size <= MAX_UPLOADS) break;
+      if (this.#uploads.size <= maxUploads) break;
       await this.drop(oldest);
     }
     const location = `${at}${at.includes('?') ? '&' : '?'}upload_id=${id}`;
@@ -108,7 +108,7 @@ export class Uploads {
       ? {
           'X-Goog-Upload-URL': location,
           'X-Goog-Upload-Status': 'active',
-          'X-Goog-Upload-Chunk-Granularity': String(GRANULARITY_BYTES),
+          'X-Goog-Upload-Chunk-Granularity': String(granularityBytes),
         }
       : { Location: location };
     return { status: 200, headers: { ...told, 'X-GUploader-UploadID': id }, body: '' };
@@ -182,8 +182,8 @@ export class Uploads {
     const { start, bytes, isLast } = piece;
     if (start !== upload.receivedBytes)
       throw badRequest(`The upload is at byte ${upload.receivedBytes}, not at ${start}.`);
-    if (!isLast && bytes.length % GRANULARITY_BYTES !== 0)
-      throw badRequest(`The size of a chunk must be a multiple of ${GRANULARITY_BYTES} bytes.`);
+    if (!isLast && bytes.length % granularityBytes !== 0)
+      throw badRequest(`The size of a chunk must be a multiple of ${granularityBytes} bytes.`);
     if (upload.receivedBytes + bytes.length > this.#limitBytes) {
       await this.drop(upload.id);
       throw uploadTooLarge(this.#limitBytes);

@@ -88,23 +88,23 @@ function htmlAnswer(status: number, body: string): Reply {
 }
 
 /** The HTML page that Google sends for suspected automated queries. */
-const ABUSE_PAGE = `<html><head><meta http-equiv="content-type" content="text/html; charset=utf-8"/><title>Sorry...</title></head>
+const abusePage = `<html><head><meta http-equiv="content-type" content="text/html; charset=utf-8"/><title>Sorry...</title></head>
 <body><h1>We're sorry...</h1><p>... but your computer or network may be sending automated queries. To protect our users, we can't process your request right now.</p></body></html>
 `;
 
 /** A sign-in page of a network, without a description of the error. */
-const HTML_PAGE = `<!DOCTYPE html>
+const htmlPage = `<!DOCTYPE html>
 <html lang="en"><head><title>Sign in</title></head><body><p>Sign in to the network to continue.</p></body></html>
 `;
 
 /** The faults of authorization, exchange, refresh and revocation, by name. */
-const OAUTH_CASES = {
-  error_page: page(pages.ADMIN_POLICY),
-  error_page_org_internal: page(pages.ORG_INTERNAL),
-  error_page_untested_user: page(pages.UNTESTED_USER),
-  error_page_redirect_mismatch: page(pages.REDIRECT_MISMATCH),
-  error_page_deleted_client: page(pages.DELETED_CLIENT),
-  error_page_rate_limited: page(pages.RATE_LIMITED),
+const oauthCases = {
+  error_page: page(pages.adminPolicy),
+  error_page_org_internal: page(pages.orgInternal),
+  error_page_untested_user: page(pages.untestedUser),
+  error_page_redirect_mismatch: page(pages.redirectMismatch),
+  error_page_deleted_client: page(pages.deletedClient),
+  error_page_rate_limited: page(pages.rateLimited),
 
   consent_denied: special('consent', 'The account denies consent: the redirect has error=access_denied.'),
   consent_fewer_scopes: special('consent', 'Only the sign-in scopes are granted, even if others are ticked.'),
@@ -133,11 +133,11 @@ const OAUTH_CASES = {
   refresh_rapt_required: oauthRefusal('refresh', 400, reauth('rapt_required')),
   refresh_admin_policy: oauthRefusal('refresh', 400, {
     error: 'admin_policy_enforced',
-    error_description: pages.ADMIN_POLICY.message,
+    error_description: pages.adminPolicy.message,
   }),
   refresh_org_internal: oauthRefusal('refresh', 403, {
     error: 'org_internal',
-    error_description: pages.ORG_INTERNAL.message,
+    error_description: pages.orgInternal.message,
   }),
   refresh_account_restricted: oauthRefusal('refresh', 400, {
     error: 'access_denied',
@@ -169,10 +169,10 @@ const OAUTH_CASES = {
   token_500: oauthRefusal('token', 500, { error: 'internal_failure', error_description: 'Backend Error' }),
   token_503: oauthRefusal('token', 503, { error: 'internal_failure', error_description: 'Backend Error' }),
   token_html_403: answered('token', '403 with the HTML page for automated queries.', () =>
-    htmlAnswer(403, ABUSE_PAGE),
+    htmlAnswer(403, abusePage),
   ),
   token_html_200: answered('token', '200 with an HTML page instead of tokens; nothing is done.', () =>
-    htmlAnswer(200, HTML_PAGE),
+    htmlAnswer(200, htmlPage),
   ),
   token_slow: broken('token', 'slow', 'The token endpoint waits delay_ms before it handles the request.'),
   token_slow_after: broken(
@@ -237,10 +237,10 @@ function page(error: PageError): FaultCase {
   };
 }
 
-const HUGE_BYTES = 48 * 1024 * 1024;
+const hugeBytes = 48 * 1024 * 1024;
 
 /** The faults of the APIs, by name. */
-const API_CASES = {
+const apiCases = {
   access_token_ended: special('api', 'The access token is revoked before its expiry: 401.'),
   api_401: apiRefusal('401 although the token is valid.', () => unauthenticated('invalid')),
   api_service_disabled: apiRefusal(
@@ -252,7 +252,7 @@ const API_CASES = {
   ),
   api_403: apiRefusal('403: the account has no access to the file.', permissionDenied),
   api_403_html: answered('api', '403 with the HTML page for automated queries.', () =>
-    htmlAnswer(403, ABUSE_PAGE),
+    htmlAnswer(403, abusePage),
   ),
   api_404: apiRefusal('404: the file does not exist.', notFound),
   api_429_user: answered(
@@ -278,7 +278,7 @@ const API_CASES = {
     olderRefusal('subscriptionRateLimitExceeded', 'Rate limit exceeded for creating file subscriptions.'),
   ),
   api_429_html: answered('api', '429 with the HTML page for automated queries.', () =>
-    htmlAnswer(429, ABUSE_PAGE),
+    htmlAnswer(429, abusePage),
   ),
 
   api_bad_range: apiRefusal('400: the range cannot be parsed.', () =>
@@ -332,11 +332,11 @@ const API_CASES = {
     }),
   ),
   api_html_200: answered('api', '200 with an HTML page instead of JSON; nothing is done.', () =>
-    htmlAnswer(200, HTML_PAGE),
+    htmlAnswer(200, htmlPage),
   ),
   api_huge: answered('api', '200 with 48 MiB of JSON; nothing is done.', () => ({
     ...json(200, {}),
-    body: Buffer.concat([Buffer.from('{"padding":"'), Buffer.alloc(HUGE_BYTES, 'x'), Buffer.from('"}')]),
+    body: Buffer.concat([Buffer.from('{"padding":"'), Buffer.alloc(hugeBytes, 'x'), Buffer.from('"}')]),
   })),
 } satisfies Record<string, FaultCase>;
 
@@ -425,14 +425,14 @@ export function quotaRefusal(quota: {
   return refusal(google);
 }
 
-export const FAULT_CASES = { ...OAUTH_CASES, ...API_CASES } satisfies Record<string, FaultCase>;
+export const faultCases = { ...oauthCases, ...apiCases } satisfies Record<string, FaultCase>;
 
-export type FaultName = keyof typeof FAULT_CASES;
+export type FaultName = keyof typeof faultCases;
 
 export function isFaultName(name: string): name is FaultName {
-  return Object.hasOwn(FAULT_CASES, name);
+  return Object.hasOwn(faultCases, name);
 }
 
 export function caseOf(name: FaultName): FaultCase {
-  return FAULT_CASES[name];
+  return faultCases[name];
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { type Bench, openBench, readTokens, SPREADSHEETS } from '../testing.ts';
-import { FAULT_CASES } from './cases.ts';
+import { type Bench, openBench, readTokens, spreadsheets } from '../testing.ts';
+import { faultCases } from './cases.ts';
 
 async function connected(bench: Bench, account = 'ada@example.com') {
   const tokens = await bench.connect({}, { account });
@@ -86,7 +86,7 @@ test('an unknown fault is refused with the list of known ones', async (t) => {
   const response = await bench.ask('POST /faults', { case: 'constructor' });
   assert.equal(response.status, 400);
   const { error } = (await response.json()) as { error: { message: string } };
-  for (const name of Object.keys(FAULT_CASES)) assert.ok(error.message.includes(name), name);
+  for (const name of Object.keys(faultCases)) assert.ok(error.message.includes(name), name);
 });
 
 test('a refresh answers as each fault defines, and works again afterwards', async (t) => {
@@ -149,7 +149,7 @@ test('a refresh with fewer scopes leaves the sign-in scopes, and the API refuses
   const tokens = await readTokens(await bench.refresh(refreshToken));
   assert.equal(tokens.scope, 'https://www.googleapis.com/auth/userinfo.email openid');
   assert.equal((await read(tokens.access_token)).status, 403);
-  assert.ok((await readTokens(await bench.refresh(refreshToken))).scope.includes(SPREADSHEETS));
+  assert.ok((await readTokens(await bench.refresh(refreshToken))).scope.includes(spreadsheets));
 });
 
 test('in testing mode the refresh token has a stated lifetime of seven days, and expires then', async (t) => {

@@ -6,7 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../clock.ts';
-import { type About, type Incoming, RESET, type Reply } from '../http.ts';
+import { type About, type Incoming, type Reply, resetReply } from '../http.ts';
 import { caseOf, type FaultName, type FaultPoint } from './cases.ts';
 
 /** An active fault. It applies until it is cleared, `timesLeft` more times, or until `until`. */
@@ -42,10 +42,10 @@ interface WantedFault {
 }
 
 /** The limit of active faults. */
-export const FAULT_LIMIT = 1000;
-const SLOW_MS = 30_000;
+export const faultLimit = 1000;
+const slowMs = 30_000;
 /** The longest delay of a timer, about 25 days. */
-const FOREVER_MS = 2 ** 31 - 1;
+const foreverMs = 2 ** 31 - 1;
 
 /** The active faults, oldest first. The oldest matching fault is applied to a request. */
 export class Faults {
@@ -71,7 +71,7 @@ export class Faults {
       ...(times === undefined ? {} : { timesLeft: times }),
       ...(every === undefined ? {} : { every }),
       ...(forSeconds === undefined ? {} : { until: this.#clock.now() + forSeconds * 1000 }),
-      delayMs: delayMs ?? SLOW_MS,
+      delayMs: delayMs ?? slowMs,
       seen: 0,
       timesApplied: 0,
     };
@@ -141,10 +141,10 @@ export async function answerUnder(
     case 'alter':
       return effect.alter(await at.work());
     case 'hang':
-      await wait(FOREVER_MS);
-      return RESET;
+      await wait(foreverMs);
+      return resetReply;
     case 'reset':
-      return RESET;
+      return resetReply;
     case 'slow':
       await wait(fault.delayMs);
       return at.work();
@@ -155,7 +155,7 @@ export async function answerUnder(
     }
     case 'reset_after':
       await at.work();
-      return RESET;
+      return resetReply;
     case 'truncate':
       return { ...(await at.work()), cut: 'halfway' };
     case 'page':

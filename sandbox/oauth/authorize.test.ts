@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { type TestContext } from 'node:test';
-import { type Bench, DRIVE_FILE, openBench, REDIRECT_URI, readTokens, SPREADSHEETS } from '../testing.ts';
+import { type Bench, driveFile, openBench, readTokens, spreadsheets, testRedirectUri } from '../testing.ts';
 
 /** A browser that keeps one cookie, follows nothing and fills in the sandbox's forms. */
 class Browser {
@@ -45,7 +45,7 @@ async function openBrowser(t: TestContext): Promise<Browser> {
 test('a person picks an account, leaves a box empty and comes back with a code for the rest', async (t) => {
   const browser = await openBrowser(t);
   const { bench } = browser;
-  const first = await browser.open(bench.authorizationUrl({ scope: `openid ${SPREADSHEETS} ${DRIVE_FILE}` }));
+  const first = await browser.open(bench.authorizationUrl({ scope: `openid ${spreadsheets} ${driveFile}` }));
   assert.equal(first.status, 200);
   assert.match(first.headers.get('content-security-policy') ?? '', /frame-ancestors 'none'/);
   assert.match(browser.page, /Trellis sandbox, not Google/);
@@ -57,19 +57,19 @@ test('a person picks an account, leaves a box empty and comes back with a code f
   const redirect = redirectOf(
     await browser.post([
       ['account', 'grace@example.com'],
-      ['scope', SPREADSHEETS],
+      ['scope', spreadsheets],
       ['decision', 'allow'],
     ]),
   );
   assert.deepEqual(Object.fromEntries([...redirect].filter(([name]) => name !== 'code')), {
     state: 'st',
     iss: bench.sandbox.url,
-    scope: `${SPREADSHEETS} openid`,
+    scope: `${spreadsheets} openid`,
     authuser: '1',
     prompt: 'consent',
   });
   const tokens = await readTokens(await bench.exchange(redirect.get('code') ?? ''));
-  assert.equal(tokens.scope, `${SPREADSHEETS} openid`);
+  assert.equal(tokens.scope, `${spreadsheets} openid`);
 });
 
 test('an e-mail address entered on the page becomes an account; an invalid one is requested again', async (t) => {
@@ -132,7 +132,7 @@ test('without prompt, a project is asked for once; the chooser is skipped for a 
   const more = bench.authorizationUrl({
     prompt: undefined,
     login_hint: 'ada@example.com',
-    scope: DRIVE_FILE,
+    scope: driveFile,
   });
   assert.equal((await browser.open(more)).status, 200, 'a new scope is asked for');
   await browser.open(bench.authorizationUrl({ prompt: 'select_account', login_hint: 'ada@example.com' }));
@@ -198,7 +198,7 @@ test('the built-in client takes loopback addresses, and others once they are reg
   await bench.control('POST /clients', { client_id: bench.sandbox.client.clientId, redirect_uris: [second] });
   assert.equal(await status(second), 200);
   const own = await bench.control<Record<string, string>>('POST /clients', { redirect_uris: [second] });
-  const asOwn = bench.authorizationUrl({ client_id: own.client_id, redirect_uri: REDIRECT_URI });
+  const asOwn = bench.authorizationUrl({ client_id: own.client_id, redirect_uri: testRedirectUri });
   assert.equal((await fetch(asOwn)).status, 400, 'a registered client takes only its own');
 });
 
@@ -211,7 +211,7 @@ test('a Workspace account names its domain', async (t) => {
 test('a script gets the same answers as a user: refusals, error pages and only requested scopes', async (t) => {
   const bench = await openBench(t);
   assert.equal((await bench.consent({}, { deny: true })).get('error'), 'access_denied');
-  assert.equal((await bench.consent({ scope: SPREADSHEETS }, { allow: [] })).get('error'), 'access_denied');
+  assert.equal((await bench.consent({ scope: spreadsheets }, { allow: [] })).get('error'), 'access_denied');
   const walk = async (body: object) => {
     const response = await bench.ask('POST /authorize', {
       url: bench.authorizationUrl(),
@@ -226,6 +226,6 @@ test('a script gets the same answers as a user: refusals, error pages and only r
   assert.match((await walk({ url: bench.authorizationUrl({ client_id: 'x' }) }))[1], /^url: .*401/);
   assert.match((await walk({ url: 'https://accounts.google.com/' }))[1], /^url: must be an address of/);
   assert.match((await walk({ account: 'nobody@example.com' }))[1], /^account: /);
-  assert.match((await walk({ allow: [DRIVE_FILE] }))[1], /^allow: /);
+  assert.match((await walk({ allow: [driveFile] }))[1], /^allow: /);
   assert.match((await walk({ allow: 'all' }))[1], /^allow: /);
 });

@@ -12,7 +12,7 @@ import type { Faults } from '../faults/faults.ts';
 import type { About, Incoming, Reply } from '../http.ts';
 import type { Consent, Step } from './consent.ts';
 import { refusalOf } from './page-errors.ts';
-import { ACCESS_CHOICES, accountPage, consentPage, errorPage } from './pages.ts';
+import { accessChoices, accountPage, consentPage, errorPage } from './pages.ts';
 import {
   type AuthorizationRequest,
   type PageError,
@@ -21,7 +21,7 @@ import {
 } from './request.ts';
 
 /** The path of the authorization endpoint. */
-export const AUTHORIZATION_PATH = '/o/oauth2/v2/auth';
+export const authorizationPath = '/o/oauth2/v2/auth';
 
 /** A rendered page whose form may be posted once, by the browser that received it. */
 interface Ticket {
@@ -32,8 +32,8 @@ interface Ticket {
   account?: Account;
 }
 
-const COOKIE = 'trellis_sandbox_browser';
-const TICKET_LIMIT = 1000;
+const cookieName = 'trellis_sandbox_browser';
+const ticketLimit = 1000;
 
 /** The parts of the sandbox that the authorization endpoint uses. */
 type AuthorizeParts = {
@@ -88,7 +88,7 @@ export class Authorize {
     const form = new URLSearchParams(incoming.body.toString());
     const text = form.get('ticket') ?? '';
     const ticket = this.#tickets.get(text);
-    if (ticket === undefined || ticket.browser !== browserOf(incoming)) return errorPage(NO_TICKET);
+    if (ticket === undefined || ticket.browser !== browserOf(incoming)) return errorPage(noTicket);
     this.#tickets.delete(text);
     const { request } = ticket;
     const { about } = incoming;
@@ -127,7 +127,7 @@ export class Authorize {
   async #render(step: Step, page: Ticket): Promise<Reply> {
     if (step.kind === 'redirect') {
       await this.#parts.save();
-      return { status: 302, headers: { location: step.location, ...PRIVATE }, body: '' };
+      return { status: 302, headers: { location: step.location, ...privateHeaders }, body: '' };
     }
     if (step.kind === 'refuse') return errorPage(step.error);
     if (step.kind === 'choose') {
@@ -142,7 +142,7 @@ export class Authorize {
       projectName: this.#parts.clients.projectOf(page.request.client).name,
       account: step.account,
       ticket: this.#issue({ ...page, account: step.account }),
-      otherAccountUrl: `${AUTHORIZATION_PATH}?${again}`,
+      otherAccountUrl: `${authorizationPath}?${again}`,
     });
   }
 
@@ -156,7 +156,7 @@ export class Authorize {
   #issue(ticket: Ticket): string {
     const text = randomBytes(24).toString('base64url');
     this.#tickets.set(text, ticket);
-    if (this.#tickets.size > TICKET_LIMIT) this.#tickets.delete(this.#tickets.keys().next().value!);
+    if (this.#tickets.size > ticketLimit) this.#tickets.delete(this.#tickets.keys().next().value!);
     return text;
   }
 
@@ -167,23 +167,23 @@ export class Authorize {
   }
 }
 
-const NO_TICKET: PageError = {
+const noTicket: PageError = {
   status: 400,
   code: 'invalid_request',
   message: 'This page has expired, or it was opened in another browser. Go back to the app and start again.',
 };
 
-const PRIVATE = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
+const privateHeaders = { 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' };
 
 // A value that the consent page does not offer means no limit.
 function forSecondsOf(form: URLSearchParams): number | undefined {
-  return ACCESS_CHOICES.find(({ seconds }) => String(seconds) === form.get('for_s'))?.seconds;
+  return accessChoices.find(({ seconds }) => String(seconds) === form.get('for_s'))?.seconds;
 }
 
 function browserOf(incoming: Incoming): string | undefined {
   for (const pair of (incoming.headers.cookie ?? '').split(';')) {
     const [name, value] = pair.trim().split('=');
-    if (name === COOKIE && value !== undefined && /^[\w-]{32}$/.test(value)) return value;
+    if (name === cookieName && value !== undefined && /^[\w-]{32}$/.test(value)) return value;
   }
   return undefined;
 }
@@ -191,6 +191,6 @@ function browserOf(incoming: Incoming): string | undefined {
 // Prevents CSRF: another site cannot read the ticket in the page. A page that an attacker fetched cannot be posted in this
 // browser, since browsers do not send the cookie with a form of another site (SameSite).
 function withCookie(reply: Reply, browser: string): Reply {
-  const cookie = `${COOKIE}=${browser}; Path=/o/oauth2; HttpOnly; SameSite=Lax`;
+  const cookie = `${cookieName}=${browser}; Path=/o/oauth2; HttpOnly; SameSite=Lax`;
   return { ...reply, headers: { ...reply.headers, 'set-cookie': cookie } };
 }

@@ -19,8 +19,8 @@ export interface Code {
 
 type Entry = { code: Code; expiresAt: number; isUsed: boolean };
 
-const LIFE_MS = 10 * 60_000;
-const REMEMBERED = 10_000;
+const lifeMs = 10 * 60_000;
+const maxRemembered = 10_000;
 
 /**
  * Authorization codes for single use within ten minutes. Used codes are kept, since Google distinguishes them from unknown
@@ -37,8 +37,8 @@ export class Codes {
   /** A new code of at most 256 bytes. It contains a slash, like Google's, so that clients have to decode it. */
   issue(code: Code): string {
     const text = `4/0A${randomBytes(54).toString('base64url')}`;
-    this.#codes.set(text, { code, expiresAt: this.#clock.now() + LIFE_MS, isUsed: false });
-    if (this.#codes.size > REMEMBERED) this.#codes.delete(this.#codes.keys().next().value!);
+    this.#codes.set(text, { code, expiresAt: this.#clock.now() + lifeMs, isUsed: false });
+    if (this.#codes.size > maxRemembered) this.#codes.delete(this.#codes.keys().next().value!);
     return text;
   }
 

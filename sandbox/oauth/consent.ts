@@ -25,7 +25,7 @@ interface Decision {
 }
 
 /** The issuer of the fault `wrong_iss`, in a reserved domain (RFC 2606). */
-const FOREIGN_ISSUER = 'https://issuer.invalid';
+const foreignIssuer = 'https://issuer.invalid';
 
 /** The parts of the sandbox that a consent uses. */
 type ConsentParts = {
@@ -158,7 +158,7 @@ export class Consent {
     const index = this.#parts.accounts.list().findIndex(({ sub }) => sub === account.sub);
     const foreign = this.#parts.faults.applies('wrong_iss', about);
     return this.#redirect(request, {
-      ...(foreign ? { iss: FOREIGN_ISSUER } : {}),
+      ...(foreign ? { iss: foreignIssuer } : {}),
       code: this.#parts.codes.issue(code),
       scope: scopes.join(' '),
       authuser: String(index),

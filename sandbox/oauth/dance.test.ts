@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { createRemoteJWKSet, jwtVerify } from 'jose';
 import * as oauth from 'oauth4webapi';
-import { openBench, REDIRECT_URI, SPREADSHEETS } from '../testing.ts';
+import { openBench, spreadsheets, testRedirectUri } from '../testing.ts';
 
 const insecure = { [oauth.allowInsecureRequests]: true };
 
@@ -20,7 +20,7 @@ test('a strict OAuth client completes the flow with discovery, PKCE, iss, nonce 
   const state = oauth.generateRandomState();
 
   const url = bench.authorizationUrl({
-    scope: `openid email profile ${SPREADSHEETS}`,
+    scope: `openid email profile ${spreadsheets}`,
     code_challenge: await oauth.calculatePKCECodeChallenge(verifier),
     code_challenge_method: 'S256',
     nonce,
@@ -37,7 +37,7 @@ test('a strict OAuth client completes the flow with discovery, PKCE, iss, nonce 
     client,
     authentication,
     callback,
-    REDIRECT_URI,
+    testRedirectUri,
     verifier,
     insecure,
   );

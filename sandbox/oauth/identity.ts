@@ -3,9 +3,9 @@ import { type Access, bearerToken, checkAccess } from '../api.ts';
 import type { Clock } from '../clock.ts';
 import { type Incoming, json, type Reply } from '../http.ts';
 import type { Tokens } from '../tokens.ts';
-import { AUTHORIZATION_PATH } from './authorize.ts';
+import { authorizationPath } from './authorize.ts';
 import { claimsOf } from './id-token.ts';
-import { isSignInScope, SIGN_IN_SCOPES } from './scopes.ts';
+import { isSignInScope, signInScopes } from './scopes.ts';
 
 /** The parts of the sandbox that the identity endpoints use. */
 interface IdentityParts {
@@ -93,7 +93,7 @@ function unauthorized(body: unknown): Reply {
 export function discoveryDocument(issuer: string): Record<string, unknown> {
   return {
     issuer,
-    authorization_endpoint: `${issuer}${AUTHORIZATION_PATH}`,
+    authorization_endpoint: `${issuer}${authorizationPath}`,
     token_endpoint: `${issuer}/token`,
     userinfo_endpoint: `${issuer}/v1/userinfo`,
     revocation_endpoint: `${issuer}/revoke`,
@@ -102,7 +102,7 @@ export function discoveryDocument(issuer: string): Record<string, unknown> {
     response_modes_supported: ['query'],
     subject_types_supported: ['public'],
     id_token_signing_alg_values_supported: ['RS256'],
-    scopes_supported: SIGN_IN_SCOPES,
+    scopes_supported: signInScopes,
     token_endpoint_auth_methods_supported: ['client_secret_post', 'client_secret_basic'],
     claims_supported: [
       'aud',

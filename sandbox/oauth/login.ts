@@ -7,11 +7,11 @@
 import { isSecretOf } from '../clients.ts';
 import { answerUnder } from '../faults/faults.ts';
 import { type Incoming, json, type Reply } from '../http.ts';
-import { ACCESS_TOKEN_SECONDS } from '../tokens.ts';
+import { accessTokenSeconds } from '../tokens.ts';
 import { fullScope } from './scopes.ts';
 import type { TokenParts } from './token.ts';
 
-const SCOPES = ['spreadsheets', 'drive'].map((name) => fullScope(`https://www.googleapis.com/auth/${name}`));
+const scopes = ['spreadsheets', 'drive'].map((name) => fullScope(`https://www.googleapis.com/auth/${name}`));
 
 const refused = (status: number, reason: string) => json(status, { errors: [{ reason }] });
 
@@ -34,8 +34,8 @@ export async function answerLogin(request: Incoming, parts: TokenParts): Promise
         } else if (client === undefined || !isSecretOf(client, fields.get('password') ?? ''))
           return refused(401, 'wrong_credentials');
         if (client === undefined) return refused(401, 'expired');
-        const of = { client, sub: client.clientId, scopes: SCOPES };
-        const access = parts.tokens.issueAccess({ ...of, offline: false, lifeSeconds: ACCESS_TOKEN_SECONDS });
+        const of = { client, sub: client.clientId, scopes: scopes };
+        const access = parts.tokens.issueAccess({ ...of, offline: false, lifeSeconds: accessTokenSeconds });
         const refresh =
           request.path === '/login/renewal' && before
             ? parts.tokens.replace(before)
@@ -43,7 +43,7 @@ export async function answerLogin(request: Incoming, parts: TokenParts): Promise
         counted.accept();
         await parts.save();
         const session = { token: access.token, renew_with: refresh.token };
-        return json(200, { session, ttl_ms: ACCESS_TOKEN_SECONDS * 1000 });
+        return json(200, { session, ttl_ms: accessTokenSeconds * 1000 });
       },
     });
   } finally {

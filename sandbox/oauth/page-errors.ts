@@ -4,44 +4,44 @@ import type { Account } from '../accounts.ts';
 import type { Project } from '../clients.ts';
 import type { PageError } from './request.ts';
 
-export const ADMIN_POLICY: PageError = {
+export const adminPolicy: PageError = {
   status: 400,
   code: 'admin_policy_enforced',
   message: 'Access to your account data is restricted by policies within your organization.',
 };
 
-export const ORG_INTERNAL: PageError = {
+export const orgInternal: PageError = {
   status: 403,
   code: 'org_internal',
   message: 'This client is restricted to users within its organization.',
 };
 
-export const UNTESTED_USER: PageError = {
+export const untestedUser: PageError = {
   status: 403,
   code: 'access_denied',
   message:
     'The developer hasn’t given you access to this app. It’s currently being tested and it hasn’t been verified by Google.',
 };
 
-const ACCOUNT_RESTRICTED: PageError = {
+const accountRestricted: PageError = {
   status: 403,
   code: 'access_denied',
   message: 'Account restricted',
 };
 
-export const REDIRECT_MISMATCH: PageError = {
+export const redirectMismatch: PageError = {
   status: 400,
   code: 'redirect_uri_mismatch',
   message: 'The redirect URI of this request is not registered with the client.',
 };
 
-export const DELETED_CLIENT: PageError = {
+export const deletedClient: PageError = {
   status: 401,
   code: 'deleted_client',
   message: 'The OAuth client was deleted.',
 };
 
-export const RATE_LIMITED: PageError = {
+export const rateLimited: PageError = {
   status: 403,
   code: 'rate_limit_exceeded',
   message: 'This app has reached its sign-in rate limit for now.',
@@ -52,11 +52,11 @@ export const RATE_LIMITED: PageError = {
  * project is in testing and the account is not a test user.
  */
 export function refusalOf(account: Account, project: Project): PageError | undefined {
-  if (account.standing === 'admin_policy') return ADMIN_POLICY;
-  if (account.standing !== 'active') return ACCOUNT_RESTRICTED;
+  if (account.standing === 'admin_policy') return adminPolicy;
+  if (account.standing !== 'active') return accountRestricted;
   if (project.audience === 'internal') {
-    return account.hostedDomain === project.domain ? undefined : ORG_INTERNAL;
+    return account.hostedDomain === project.domain ? undefined : orgInternal;
   }
-  if (project.publishing === 'testing' && !project.testUsers.includes(account.email)) return UNTESTED_USER;
+  if (project.publishing === 'testing' && !project.testUsers.includes(account.email)) return untestedUser;
   return undefined;
 }

@@ -5,10 +5,10 @@ import type { AuthorizationRequest, PageError } from './request.ts';
 import { isSignInScope, scopeSentence } from './scopes.ts';
 
 /** The path that both forms post to. */
-export const CONSENT_PATH = '/o/oauth2/v2/consent';
+export const consentPath = '/o/oauth2/v2/consent';
 
 /** The durations of access on the consent page. */
-export const ACCESS_CHOICES: { seconds?: number; text: string }[] = [
+export const accessChoices: { seconds?: number; text: string }[] = [
   { text: 'until I revoke it' },
   { seconds: 3600, text: 'for one hour' },
   { seconds: 86_400, text: 'for one day' },
@@ -28,7 +28,7 @@ export function accountPage(view: {
     title: 'Choose an account',
     body: html`<h1>Choose an account</h1>
 <p class="quiet">to continue to ${projectName}</p>
-<form method="post" action="${CONSENT_PATH}">
+<form method="post" action="${consentPath}">
 <input type="hidden" name="ticket" value="${ticket}">
 ${accounts.map(
   (
@@ -36,7 +36,7 @@ ${accounts.map(
   ) => html`<button class="row" name="account" value="${account.email}"><span>${account.name}<small>${account.email}</small></span></button>
 `,
 )}</form>
-<form method="post" action="${CONSENT_PATH}">
+<form method="post" action="${consentPath}">
 <input type="hidden" name="ticket" value="${ticket}">
 ${error !== undefined && html`<p role="alert">${error}</p>`}
 <div class="line"><input type="email" name="account" required placeholder="another@example.com" aria-label="Another address" value="${typed}"><button class="button">Use this address</button></div>
@@ -64,7 +64,7 @@ export function consentPage(view: {
     title: `${projectName} wants access`,
     body: html`<h1>${projectName} wants access to your account</h1>
 <p class="quiet">${account.email} · <a href="${otherAccountUrl}">use another account</a></p>
-<form method="post" action="${CONSENT_PATH}">
+<form method="post" action="${consentPath}">
 <input type="hidden" name="ticket" value="${ticket}">
 <input type="hidden" name="account" value="${account.email}">
 ${signIn.length > 0 && html`<p>It can: ${signIn.map(scopeSentence).join('; ').toLowerCase()}.</p>`}
@@ -74,7 +74,7 @@ ${boxes.map(
     scope,
   ) => html`<label class="row"><input type="checkbox" name="scope" value="${scope}" checked><span>${scopeSentence(scope)}<small>${scope}</small></span></label>
 `,
-)}<p class="line"><label for="for_s">Access lasts</label> <select id="for_s" name="for_s">${ACCESS_CHOICES.map(
+)}<p class="line"><label for="for_s">Access lasts</label> <select id="for_s" name="for_s">${accessChoices.map(
       ({ seconds, text }) => html`<option value="${seconds}">${text}</option>`,
     )}</select></p>
 <p class="quiet">You will be redirected to ${new URL(request.redirectUri).host}.</p>

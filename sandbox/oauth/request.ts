@@ -26,7 +26,7 @@ export interface PageError {
 /** The result of validating a request. */
 export type ValidationResult = { ok: true; request: AuthorizationRequest } | { ok: false; error: PageError };
 
-const PROMPTS = new Set(['none', 'consent', 'select_account']);
+const knownPrompts = new Set(['none', 'consent', 'select_account']);
 
 /**
  * Validates the query of an authorization URL in Google's order: client, redirect URI, then the other parameters.
@@ -80,7 +80,7 @@ export function validateRequest(query: URLSearchParams, clients: Clients): Valid
     return badValue('include_granted_scopes', includeGranted);
 
   const prompts = new Set((value('prompt') ?? '').split(' ').filter((prompt) => prompt !== ''));
-  if ([...prompts].some((prompt) => !PROMPTS.has(prompt)) || (prompts.has('none') && prompts.size > 1)) {
+  if ([...prompts].some((prompt) => !knownPrompts.has(prompt)) || (prompts.has('none') && prompts.size > 1)) {
     return badValue('prompt', value('prompt')!);
   }
 

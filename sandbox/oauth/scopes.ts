@@ -4,72 +4,84 @@ interface Scope {
   isSignIn: boolean;
 }
 
-const AUTH = 'https://www.googleapis.com/auth/';
-const MAIL = 'https://mail.google.com/';
+const auth = 'https://www.googleapis.com/auth/';
+const mail = 'https://mail.google.com/';
 
-const SCOPES: Record<string, Scope> = {
+const knownScopes: Record<string, Scope> = {
   openid: { sentence: 'Associate you with your personal info', isSignIn: true },
-  [`${AUTH}userinfo.email`]: { sentence: 'See your email address', isSignIn: true },
-  [`${AUTH}userinfo.profile`]: { sentence: 'See your name and other profile information', isSignIn: true },
-  [`${AUTH}spreadsheets`]: {
+  [`${auth}userinfo.email`]: { sentence: 'See your email address', isSignIn: true },
+  [`${auth}userinfo.profile`]: {
+    sentence: 'See your name and other profile information',
+    isSignIn: true,
+  },
+  [`${auth}spreadsheets`]: {
     sentence: 'See, edit, create and delete all your spreadsheets',
     isSignIn: false,
   },
-  [`${AUTH}spreadsheets.readonly`]: { sentence: 'See all your spreadsheets', isSignIn: false },
-  [`${AUTH}drive`]: { sentence: 'See, edit, create and delete all of your Drive files', isSignIn: false },
-  [`${AUTH}drive.readonly`]: { sentence: 'See and download all your Drive files', isSignIn: false },
-  [`${AUTH}drive.file`]: {
+  [`${auth}spreadsheets.readonly`]: { sentence: 'See all your spreadsheets', isSignIn: false },
+  [`${auth}drive`]: {
+    sentence: 'See, edit, create and delete all of your Drive files',
+    isSignIn: false,
+  },
+  [`${auth}drive.readonly`]: { sentence: 'See and download all your Drive files', isSignIn: false },
+  [`${auth}drive.file`]: {
     sentence: 'See, edit, create and delete only the Drive files you use with this app',
     isSignIn: false,
   },
-  [`${AUTH}drive.metadata.readonly`]: { sentence: 'See information about your Drive files', isSignIn: false },
-  [`${AUTH}drive.appdata`]: {
+  [`${auth}drive.metadata.readonly`]: {
+    sentence: 'See information about your Drive files',
+    isSignIn: false,
+  },
+  [`${auth}drive.appdata`]: {
     sentence: 'See, create and delete its own configuration data in your Drive',
     isSignIn: false,
   },
-  [`${AUTH}calendar`]: { sentence: 'See, edit, share and delete all your calendars', isSignIn: false },
-  [`${AUTH}calendar.readonly`]: { sentence: 'See your calendars', isSignIn: false },
-  [MAIL]: { sentence: 'Read, compose, send and delete all your email', isSignIn: false },
-  [`${AUTH}gmail.send`]: { sentence: 'Send email on your behalf', isSignIn: false },
-  [`${AUTH}gmail.readonly`]: { sentence: 'View your email messages and settings', isSignIn: false },
-  [`${AUTH}cloud-platform`]: { sentence: 'See, edit, configure and delete your Cloud data', isSignIn: false },
+  [`${auth}calendar`]: { sentence: 'See, edit, share and delete all your calendars', isSignIn: false },
+  [`${auth}calendar.readonly`]: { sentence: 'See your calendars', isSignIn: false },
+  [mail]: { sentence: 'Read, compose, send and delete all your email', isSignIn: false },
+  [`${auth}gmail.send`]: { sentence: 'Send email on your behalf', isSignIn: false },
+  [`${auth}gmail.readonly`]: { sentence: 'View your email messages and settings', isSignIn: false },
+  [`${auth}cloud-platform`]: {
+    sentence: 'See, edit, configure and delete your Cloud data',
+    isSignIn: false,
+  },
 };
 
-const ALIASES: Record<string, string> = {
-  email: `${AUTH}userinfo.email`,
-  profile: `${AUTH}userinfo.profile`,
+const aliases: Record<string, string> = {
+  email: `${auth}userinfo.email`,
+  profile: `${auth}userinfo.profile`,
 };
 
 /** The scopes in the discovery document. */
-export const SIGN_IN_SCOPES = ['openid', 'email', 'profile'];
+export const signInScopes = ['openid', 'email', 'profile'];
 
 /** The full name of a scope: `email` is short for .../auth/userinfo.email. */
 export function fullScope(scope: string): string {
-  return ALIASES[scope] ?? scope;
+  return aliases[scope] ?? scope;
 }
 
 export function isKnownScope(scope: string): boolean {
-  return Object.hasOwn(SCOPES, fullScope(scope));
+  return Object.hasOwn(knownScopes, fullScope(scope));
 }
 
 /** Whether a scope is for sign-in. Such scopes have no checkbox on the consent page: every sign-in grants them. */
 export function isSignInScope(scope: string): boolean {
-  return SCOPES[fullScope(scope)]?.isSignIn ?? false;
+  return knownScopes[fullScope(scope)]?.isSignIn ?? false;
 }
 
 /** Whether a scope is a mail scope: a password change ends the tokens with such a scope. */
 export function isMailScope(scope: string): boolean {
-  return scope === MAIL || scope.startsWith(`${AUTH}gmail.`);
+  return scope === mail || scope.startsWith(`${auth}gmail.`);
 }
 
 /** Whether an organization's session length applies to a scope. */
 export function isCloudScope(scope: string): boolean {
-  return scope === `${AUTH}cloud-platform`;
+  return scope === `${auth}cloud-platform`;
 }
 
 /** The sentence beside the checkbox. */
 export function scopeSentence(scope: string): string {
-  return SCOPES[fullScope(scope)]?.sentence ?? scope;
+  return knownScopes[fullScope(scope)]?.sentence ?? scope;
 }
 
 /**
@@ -78,7 +90,7 @@ export function scopeSentence(scope: string): string {
  */
 export function resolveScopes(asked: string[]): string[] {
   const full = asked.map(fullScope);
-  if (full.some((scope) => scope.startsWith(`${AUTH}userinfo.`))) full.push('openid');
+  if (full.some((scope) => scope.startsWith(`${auth}userinfo.`))) full.push('openid');
   return inAnswerOrder(full);
 }
 

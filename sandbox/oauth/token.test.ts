@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import test from 'node:test';
-import { type Bench, DRIVE_FILE, openBench, REDIRECT_URI, readTokens, SPREADSHEETS } from '../testing.ts';
+import { type Bench, driveFile, openBench, readTokens, spreadsheets, testRedirectUri } from '../testing.ts';
 
 async function refusal(response: Response): Promise<[number, string, string]> {
   const { error = '', error_description: description = '' } = await readTokens(response);
@@ -15,7 +15,7 @@ async function code(bench: Bench, parameters: Record<string, string | undefined>
 test('the answer names what was granted by full scope names and cannot be cached', async (t) => {
   const bench = await openBench(t);
   const response = await bench.exchange(
-    await code(bench, { scope: `email ${DRIVE_FILE} profile ${SPREADSHEETS}` }),
+    await code(bench, { scope: `email ${driveFile} profile ${spreadsheets}` }),
   );
   const tokens = await readTokens(response);
   assert.deepEqual(Object.keys(tokens), [
@@ -30,7 +30,7 @@ test('the answer names what was granted by full scope names and cannot be cached
   assert.match(tokens.refresh_token ?? '', /^1\/\/0/);
   assert.equal(
     tokens.scope,
-    `${DRIVE_FILE} ${SPREADSHEETS} https://www.googleapis.com/auth/userinfo.email https://www.googleapis.com/auth/userinfo.profile openid`,
+    `${driveFile} ${spreadsheets} https://www.googleapis.com/auth/userinfo.email https://www.googleapis.com/auth/userinfo.profile openid`,
   );
   assert.equal(response.headers.get('cache-control'), 'no-cache, no-store, max-age=0, must-revalidate');
   assert.equal(response.headers.get('content-type'), 'application/json; charset=utf-8');
@@ -85,7 +85,7 @@ test('each fault of a token request has the status and the message of Google', a
   const bench = await openBench(t);
   const tokens = await bench.connect();
   const other = await bench.control<Record<string, string>>('POST /clients', {
-    redirect_uris: [REDIRECT_URI],
+    redirect_uris: [testRedirectUri],
   });
   const asOther = { client_id: other.client_id!, client_secret: other.client_secret! };
   const refreshToken = tokens.refresh_token!;
@@ -122,17 +122,22 @@ test('each fault of a token request has the status and the message of Google', a
     ],
     [
       'wider scope',
-      { grant_type: 'refresh_token', refresh_token: refreshToken, scope: DRIVE_FILE },
-      [400, 'invalid_scope', `Some requested scopes were invalid. {invalid=[${DRIVE_FILE}]}`],
+      { grant_type: 'refresh_token', refresh_token: refreshToken, scope: driveFile },
+      [400, 'invalid_scope', `Some requested scopes were invalid. {invalid=[${driveFile}]}`],
     ],
     [
       'another redirect',
-      { grant_type: 'authorization_code', code: await code(bench), redirect_uri: `${REDIRECT_URI}/` },
+      { grant_type: 'authorization_code', code: await code(bench), redirect_uri: `${testRedirectUri}/` },
       [400, 'redirect_uri_mismatch', 'Bad Request'],
     ],
     [
       "another client's code",
-      { grant_type: 'authorization_code', code: await code(bench), redirect_uri: REDIRECT_URI, ...asOther },
+      {
+        grant_type: 'authorization_code',
+        code: await code(bench),
+        redirect_uri: testRedirectUri,
+        ...asOther,
+      },
       [401, 'unauthorized_client', 'Unauthorized'],
     ],
   ];
@@ -149,7 +154,7 @@ test('the client may authenticate by HTTP Basic, and send JSON', async (t) => {
     body: new URLSearchParams({
       grant_type: 'authorization_code',
       code: await code(bench),
-      redirect_uri: REDIRECT_URI,
+      redirect_uri: testRedirectUri,
     }),
   });
   const { refresh_token: refreshToken } = await readTokens(basic);
@@ -174,7 +179,7 @@ test('a refresh token is issued only for offline access after a consent page', a
   assert.equal(await has({ prompt: undefined }), false, 'granted before, so nobody was asked');
   assert.equal(await has({ prompt: 'consent' }), true);
   assert.equal(
-    await has({ prompt: undefined, scope: `${SPREADSHEETS} ${DRIVE_FILE}` }),
+    await has({ prompt: undefined, scope: `${spreadsheets} ${driveFile}` }),
     true,
     'a new scope is asked for',
   );
@@ -216,7 +221,7 @@ test('revocation by any token ends all tokens of the project for that account, a
   const bench = await openBench(t);
   const { url, client } = bench.sandbox;
   const add = (body: object) =>
-    bench.control<Record<string, string>>('POST /clients', { redirect_uris: [REDIRECT_URI], ...body });
+    bench.control<Record<string, string>>('POST /clients', { redirect_uris: [testRedirectUri], ...body });
   const sibling = await add({ project_number: client.clientId.split('-')[0] });
   const stranger = await add({});
   const connectAs = async (who: Record<string, string>) => {
@@ -251,24 +256,24 @@ test('revocation by any token ends all tokens of the project for that account, a
 
 test('include_granted_scopes adds earlier grants of the project; without it the token has only the requested scopes', async (t) => {
   const bench = await openBench(t);
-  await bench.connect({ scope: SPREADSHEETS });
-  const narrow = await bench.connect({ scope: DRIVE_FILE });
-  assert.equal(narrow.scope, DRIVE_FILE);
-  const wide = await bench.connect({ scope: DRIVE_FILE, include_granted_scopes: 'true' });
-  assert.equal(wide.scope, `${DRIVE_FILE} ${SPREADSHEETS}`);
+  await bench.connect({ scope: spreadsheets });
+  const narrow = await bench.connect({ scope: driveFile });
+  assert.equal(narrow.scope, driveFile);
+  const wide = await bench.connect({ scope: driveFile, include_granted_scopes: 'true' });
+  assert.equal(wide.scope, `${driveFile} ${spreadsheets}`);
   const unticked = await bench.connect(
-    { scope: `openid ${SPREADSHEETS}`, include_granted_scopes: 'true' },
+    { scope: `openid ${spreadsheets}`, include_granted_scopes: 'true' },
     { allow: [] },
   );
-  assert.equal(unticked.scope, `${DRIVE_FILE} openid`);
+  assert.equal(unticked.scope, `${driveFile} openid`);
 });
 
 test('client credentials give a token of the client, without an ID token', async (t) => {
   const bench = await openBench(t);
   const ask = (form: Record<string, string>) => bench.token({ grant_type: 'client_credentials', ...form });
-  const tokens = await readTokens(await ask({ scope: SPREADSHEETS }));
+  const tokens = await readTokens(await ask({ scope: spreadsheets }));
   assert.deepEqual(Object.keys(tokens), ['access_token', 'expires_in', 'scope', 'token_type']);
-  assert.equal(tokens.scope, SPREADSHEETS);
+  assert.equal(tokens.scope, spreadsheets);
   const headers = { authorization: `Bearer ${tokens.access_token}`, 'content-type': 'application/json' };
   const made = await fetch(`${bench.sandbox.url}/v4/spreadsheets`, { method: 'POST', headers, body: '{}' });
   assert.equal(made.status, 200);

@@ -13,10 +13,10 @@ import type { Clock } from '../clock.ts';
 import { answerUnder, type Faults } from '../faults/faults.ts';
 import type { Grants } from '../grants.ts';
 import { type About, type Incoming, json, type Reply } from '../http.ts';
-import { ACCESS_TOKEN_SECONDS, type RefreshToken, TESTING_SECONDS, type Tokens } from '../tokens.ts';
+import { accessTokenSeconds, type RefreshToken, type Tokens, testingSeconds } from '../tokens.ts';
 import type { Codes } from './codes.ts';
 import type { IdTokens } from './id-token.ts';
-import { ADMIN_POLICY, ORG_INTERNAL } from './page-errors.ts';
+import { adminPolicy, orgInternal } from './page-errors.ts';
 import { fullScope, inAnswerOrder, isCloudScope, isKnownScope, isSignInScope } from './scopes.ts';
 
 /** The parts of the sandbox that the token endpoint uses. */
@@ -56,7 +56,7 @@ export async function answerToken(request: Incoming, parts: TokenParts): Promise
           return issue(entitled, { client, about, parts });
         },
       });
-      return { ...reply, headers: { ...NO_STORE, ...reply.headers } };
+      return { ...reply, headers: { ...noStore, ...reply.headers } };
     } finally {
       counted?.end();
     }
@@ -86,7 +86,7 @@ function authenticate(request: Incoming, by: { form: URLSearchParams; clients: C
   return client;
 }
 
-const TINY_SECONDS = 5;
+const tinySeconds = 5;
 
 async function issue(
   entitled: Entitlement,
@@ -94,9 +94,7 @@ async function issue(
 ): Promise<Reply> {
   const { account, scopes, nonce, offline, shown, behind } = entitled;
   const { client, about, parts } = to;
-  const lifeSeconds = parts.faults.applies('token_expires_in_tiny', about)
-    ? TINY_SECONDS
-    : ACCESS_TOKEN_SECONDS;
+  const lifeSeconds = parts.faults.applies('token_expires_in_tiny', about) ? tinySeconds : accessTokenSeconds;
   const access = parts.tokens.issueAccess({ client, sub: account.sub, scopes, offline, lifeSeconds });
   const idToken = scopes.includes('openid')
     ? await parts.idTokens.sign({
@@ -140,7 +138,7 @@ interface GrantType {
   redeem(form: URLSearchParams, by: { client: Client; about: About; parts: TokenParts }): Entitlement;
 }
 
-const GRANT_TYPES: Record<string, GrantType> = {
+const grantTypes: Record<string, GrantType> = {
   authorization_code: {
     point: 'exchange',
     peek: (form, { parts: { codes } }) => {
@@ -162,7 +160,7 @@ const GRANT_TYPES: Record<string, GrantType> = {
 };
 
 function findGrantType(name: string): GrantType | undefined {
-  return Object.hasOwn(GRANT_TYPES, name) ? GRANT_TYPES[name] : undefined;
+  return Object.hasOwn(grantTypes, name) ? grantTypes[name] : undefined;
 }
 
 function redeemCode(
@@ -188,7 +186,7 @@ function redeemCode(
   const isTesting =
     parts.faults.applies('testing_mode', about) ||
     (project.audience === 'external' && project.publishing === 'testing');
-  const lives = [forSeconds, isTesting && !scopes.every(isSignInScope) ? TESTING_SECONDS : undefined];
+  const lives = [forSeconds, isTesting && !scopes.every(isSignInScope) ? testingSeconds : undefined];
   const lifeSeconds = Math.min(...lives.map((seconds) => seconds ?? Number.POSITIVE_INFINITY));
   const token = parts.tokens.issueRefresh({
     client,
@@ -259,12 +257,11 @@ function verify(verifier: string | null, challenge: { value: string; method: 'S2
 function accountOf(sub: string, by: { project: Project; parts: TokenParts }): Account {
   const account = by.parts.accounts.find(sub);
   if (account === undefined) throw new OAuthRefusal(400, 'invalid_grant', 'The account has been deleted');
-  if (account.standing === 'admin_policy')
-    throw new OAuthRefusal(400, ADMIN_POLICY.code, ADMIN_POLICY.message);
+  if (account.standing === 'admin_policy') throw new OAuthRefusal(400, adminPolicy.code, adminPolicy.message);
   if (account.standing !== 'active') throw new OAuthRefusal(400, 'access_denied', 'Account restricted');
   const { audience, domain } = by.project;
   if (audience === 'internal' && account.hostedDomain !== domain)
-    throw new OAuthRefusal(403, ORG_INTERNAL.code, ORG_INTERNAL.message);
+    throw new OAuthRefusal(403, orgInternal.code, orgInternal.message);
   return account;
 }
 
@@ -315,7 +312,7 @@ export async function answerRevoke(
         return json(200, {});
       },
     });
-    return { ...reply, headers: { ...NO_STORE, ...reply.headers } };
+    return { ...reply, headers: { ...noStore, ...reply.headers } };
   } catch (error) {
     if (error instanceof OAuthRefusal) return error.toReply();
     throw error;
@@ -323,7 +320,7 @@ export async function answerRevoke(
 }
 
 /** The headers of all responses of the token and revocation endpoints, as recorded from Google. */
-const NO_STORE = {
+const noStore = {
   'cache-control': 'no-cache, no-store, max-age=0, must-revalidate',
   pragma: 'no-cache',
   expires: 'Mon, 01 Jan 1990 00:00:00 GMT',
@@ -348,7 +345,7 @@ class OAuthRefusal extends Error {
 
   toReply(): Reply {
     const body = { error: this.code, error_description: this.message, ...this.#more };
-    return json(this.status, body, NO_STORE);
+    return json(this.status, body, noStore);
   }
 }
 

@@ -1,6 +1,6 @@
 import { ControlError } from '../control/answer.ts';
 import type { ControlParts } from '../control/parts.ts';
-import { CONTROL_ROUTES } from '../control/routes.ts';
+import { controlRoutes } from '../control/routes.ts';
 import type { Incoming } from '../http.ts';
 
 /** The control route of a form, how the body or query is built, and the section of the page. */
@@ -11,7 +11,7 @@ interface FormAction {
   query?: (form: URLSearchParams) => Record<string, string>;
 }
 
-const FORMS: Record<string, FormAction> = {
+const forms: Record<string, FormAction> = {
   advance: {
     route: 'POST /clock',
     section: 'clock',
@@ -91,9 +91,9 @@ export async function submitForm(
   at: { request: Incoming; parts: ControlParts },
 ): Promise<string> {
   const name = form.get('act') ?? '';
-  const act = Object.hasOwn(FORMS, name) ? FORMS[name] : undefined;
+  const act = Object.hasOwn(forms, name) ? forms[name] : undefined;
   if (act === undefined) throw new ControlError(400, 'invalid_body', 'act: is not a known form');
-  await CONTROL_ROUTES[act.route]!(
+  await controlRoutes[act.route]!(
     {
       ...at.request,
       body: Buffer.from(JSON.stringify(act.body?.(form) ?? {})),

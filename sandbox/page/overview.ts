@@ -5,13 +5,13 @@ import type { Call } from '../calls.ts';
 import type { Project } from '../clients.ts';
 import type { Clock } from '../clock.ts';
 import type { ControlParts } from '../control/parts.ts';
-import { caseOf, FAULT_CASES, type FaultName } from '../faults/cases.ts';
+import { caseOf, type FaultName, faultCases } from '../faults/cases.ts';
 import type { Fault } from '../faults/faults.ts';
 import type { Grant } from '../grants.ts';
 import { Html, html, htmlPage } from '../html.ts';
 import type { Reply } from '../http.ts';
-import { DAMAGES } from '../sheets/damage.ts';
-import { diesAt, REFRESH_TOKEN_LIMIT, type RefreshToken } from '../tokens.ts';
+import { damageKinds } from '../sheets/damage.ts';
+import { diesAt, type RefreshToken, refreshTokenLimit } from '../tokens.ts';
 
 /** Renders the page; status 400 if it shows the error of a form. */
 export async function overviewPage(parts: ControlParts, view: View & { error?: string }): Promise<Reply> {
@@ -28,7 +28,7 @@ export async function overviewPage(parts: ControlParts, view: View & { error?: s
   ];
   return htmlPage(error === undefined ? 200 : 400, {
     title: 'Overview',
-    wideStyle: OVERVIEW_STYLE,
+    wideStyle: overviewStyle,
     body: html`<h1>Test provider</h1>
 <p class="quiet">Change the provider by hand here, or by a script with the routes under <code>/_sandbox</code>.</p>
 <nav aria-label="Sections">${[
@@ -57,7 +57,7 @@ ${eventsSection(parts)}`,
   });
 }
 
-const STEPS: [hours: string, text: string][] = [
+const steps: [hours: string, text: string][] = [
   ['1', '+ 1 hour'],
   ['24', '+ 1 day'],
   ['168', '+ 7 days'],
@@ -73,7 +73,7 @@ function clockSection({ clock }: { clock: Clock }, view: View): Html {
       text: 'All tokens, codes and quotas use this clock. It only moves forward, and a restart of the sandbox resets it.',
     },
     html`<p><b>${time(clock.now())}</b> UTC ${ahead > 0 && html`<span class="tag bad">${span(ahead * 1000)} ahead</span>`}</p>
-<div class="buttons">${STEPS.map(([hours, text]) => button({ act: 'advance', view, fixed: { hours } }, text))}${form(
+<div class="buttons">${steps.map(([hours, text]) => button({ act: 'advance', view, fixed: { hours } }, text))}${form(
       { act: 'advance', view },
       (typed) =>
         html`<input type="number" name="hours" value="${typed('hours')}" min="0.01" step="any" required placeholder="hours" aria-label="Hours to move the clock by"> <button class="button small">Move</button>`,
@@ -81,7 +81,7 @@ function clockSection({ clock }: { clock: Clock }, view: View): Html {
   );
 }
 
-const GROUPS: [point: string, title: string][] = [
+const groups: [point: string, title: string][] = [
   ['authorize', 'Authorization page'],
   ['consent', 'Consent'],
   ['exchange', 'Exchange of the code'],
@@ -90,7 +90,7 @@ const GROUPS: [point: string, title: string][] = [
   ['revoke', 'Revocation'],
   ['api', 'API'],
 ];
-const TIMES: [string, string][] = [
+const times: [string, string][] = [
   ['1', 'once'],
   ['3', '3 times'],
   ['10', '10 times'],
@@ -100,7 +100,7 @@ const TIMES: [string, string][] = [
 function faultsSection(parts: ControlParts, view: View): Html {
   const { accounts, clients, faults } = parts;
   const inForce = faults.list();
-  const names = Object.keys(FAULT_CASES) as FaultName[];
+  const names = Object.keys(faultCases) as FaultName[];
   const people: [string, string][] = accounts
     .list()
     .slice(0, 200)
@@ -112,7 +112,7 @@ function faultsSection(parts: ControlParts, view: View): Html {
       client.clientId,
       `${clients.projectOf(client).name} (${client.clientId.slice(0, 20)}…)`,
     ]);
-  const fields = (typed: Typed) => html`<label class="whole">Fault<select name="case" required>${GROUPS.map(
+  const fields = (typed: Typed) => html`<label class="whole">Fault<select name="case" required>${groups.map(
     ([point, title]) =>
       html`<optgroup label="${title}">${options(
         names
@@ -123,7 +123,7 @@ function faultsSection(parts: ControlParts, view: View): Html {
   )}</select></label>
 <label>Account<select name="account">${options([['', 'every account'], ...people], typed('account'))}</select></label>
 <label>Client<select name="client_id">${options([['', 'every client'], ...apps], typed('client_id'))}</select></label>
-<label>How often<select name="times">${options(TIMES, typed('times', '1'))}</select></label>
+<label>How often<select name="times">${options(times, typed('times', '1'))}</select></label>
 <label class="short">Delay, ms<input type="number" name="delay_ms" value="${typed('delay_ms')}" min="1" max="3600000" placeholder="30000"></label>
 <button class="button primary">Switch on</button>`;
   return section(
@@ -136,7 +136,7 @@ function faultsSection(parts: ControlParts, view: View): Html {
 ${inForce.length === 0 && empty('No fault is active.')}
 ${
   inForce.length > 0 &&
-  html`<div class="cards">${inForce.slice(0, SHOWN).map((fault) => faultCard(fault, { parts, view }))}</div>${andMore(inForce.length)}
+  html`<div class="cards">${inForce.slice(0, maxShown).map((fault) => faultCard(fault, { parts, view }))}</div>${andMore(inForce.length)}
 <p>${button({ act: 'clear_all', view }, 'Switch all off')}</p>`
 }`,
   );
@@ -157,7 +157,7 @@ function faultCard(fault: Fault, by: { parts: ControlParts; view: View }): Html 
 <p class="quiet">${caseOf(fault.name).text}</p>${button({ act: 'clear', view: by.view, fixed: { id: fault.id } }, 'Switch off')}</div>`;
 }
 
-const STANDINGS: [Standing, string][] = [
+const standings: [Standing, string][] = [
   ['active', 'active'],
   ['restricted', 'restricted by the admin'],
   ['admin_policy', 'app blocked by the admin'],
@@ -173,7 +173,7 @@ function accountsSection({ accounts }: ControlParts, view: View): Html {
       text: 'A password change revokes the tokens with mail scopes. The session length applies to Cloud scopes.',
     },
     html`${all.length === 0 && empty('There are no accounts. Add one below.')}
-${all.length > 0 && html`<div class="cards">${all.slice(0, SHOWN).map((account) => accountCard(account, view))}</div>${andMore(all.length)}`}
+${all.length > 0 && html`<div class="cards">${all.slice(0, maxShown).map((account) => accountCard(account, view))}</div>${andMore(all.length)}`}
 ${form(
   { act: 'add_account', view, className: 'fields' },
   (
@@ -191,13 +191,13 @@ function accountCard(account: Account, view: View): Html {
   const fixed = { account: email };
   const isActive = standing === 'active';
   return html`<div class="card${!isActive && ' hot'}"><div class="head"><b>${name}</b><span>${email}</span>${
-    !isActive && html`<span class="tag bad">${STANDINGS.find(([value]) => value === standing)![1]}</span>`
+    !isActive && html`<span class="tag bad">${standings.find(([value]) => value === standing)![1]}</span>`
   }${hostedDomain !== undefined && html`<span class="tag">${hostedDomain}</span>`}${
     sessionSeconds !== undefined &&
     html`<span class="tag bad">session length ${span(sessionSeconds * 1000)}</span>`
   }<small>id ${sub}</small></div>
 <div class="buttons">${button({ act: 'password', view, fixed }, 'Change password')}
-${form({ act: 'standing', view, fixed }, (typed) => html`<select name="standing" aria-label="Status of ${email}">${options(STANDINGS, typed('standing', standing))}</select> <button class="button small">Set</button>`)}
+${form({ act: 'standing', view, fixed }, (typed) => html`<select name="standing" aria-label="Status of ${email}">${options(standings, typed('standing', standing))}</select> <button class="button small">Set</button>`)}
 ${form({ act: 'session', view, fixed }, (typed) => html`<input type="number" name="hours" value="${typed('hours')}" min="0.01" step="any" placeholder="hours" aria-label="Session length of ${email} in hours"> <button class="button small">Set session length</button>`)}
 ${button({ act: 'purge', view, fixed, isDanger: true }, 'Delete')}</div></div>`;
 }
@@ -216,7 +216,7 @@ function appsSection({ clients }: ControlParts, view: View): Html {
       text: 'An external app in testing accepts its test users only, and their refresh tokens expire after seven days. In production, new tokens have no such limit.',
     },
     html`<div class="cards">${projects
-      .slice(0, SHOWN)
+      .slice(0, maxShown)
       .map((project) =>
         projectCard(project, { clientIds: clientIds(project), view }),
       )}</div>${andMore(projects.length)}`,
@@ -254,7 +254,7 @@ ${form(
 }
 
 /** The number of tokens listed for a grant and client. */
-const TOKENS_SHOWN = 5;
+const tokensShown = 5;
 
 function grantsSection(parts: ControlParts, view: View): Html {
   const grants = parts.grants.list();
@@ -263,12 +263,12 @@ function grantsSection(parts: ControlParts, view: View): Html {
     {
       id: 'grants',
       title: 'Grants',
-      text: `A revocation ends the tokens of all clients of the app. An account and client can have ${REFRESH_TOKEN_LIMIT} refresh tokens; one more revokes the oldest.`,
+      text: `A revocation ends the tokens of all clients of the app. An account and client can have ${refreshTokenLimit} refresh tokens; one more revokes the oldest.`,
     },
     html`${grants.length === 0 && empty('No account has granted anything yet.')}
 ${
   grants.length > 0 &&
-  html`<div class="cards">${grants.slice(0, SHOWN).map((grant) => {
+  html`<div class="cards">${grants.slice(0, maxShown).map((grant) => {
     const own = live.filter(
       (token) => token.sub === grant.sub && token.projectNumber === grant.projectNumber,
     );
@@ -293,7 +293,7 @@ ${button({ act: 'revoke', view: by.view, fixed, isDanger: true }, 'Revoke')}</di
 
 function tokensOf(of: { clientId: string; tokens: RefreshToken[]; now: number }): Html {
   const { clientId, tokens, now } = of;
-  const newest = tokens.slice(-TOKENS_SHOWN).reverse();
+  const newest = tokens.slice(-tokensShown).reverse();
   return html`<small><code>${clientId}</code> · ${tokens.length} live</small>${table(
     ['Refresh token', 'Issued', 'Last used', 'Expires'],
     newest.map(
@@ -302,10 +302,10 @@ function tokensOf(of: { clientId: string; tokens: RefreshToken[]; now: number })
           token.usedAt === token.issuedAt ? 'never' : `${span(now - token.usedAt)} ago`
         }</td><td class="nowrap">in ${span(diesAt(token) - now)}${token.expiresAt === undefined && ' unless used'}</td></tr>`,
     ),
-  )}${tokens.length > TOKENS_SHOWN && html`<small>${tokens.length - TOKENS_SHOWN} older tokens are not shown.</small>`}`;
+  )}${tokens.length > tokensShown && html`<small>${tokens.length - tokensShown} older tokens are not shown.</small>`}`;
 }
 
-const TEXTS: Record<(typeof DAMAGES)[number], string> = {
+const texts: Record<(typeof damageKinds)[number], string> = {
   header_renamed: 'rename the first header',
   column_deleted: 'delete the second column',
   rows_sorted: 'sort the rows in reverse',
@@ -320,7 +320,7 @@ function spreadsheetsSection(
   all: { spreadsheetId: string; title: string; owner: { email: string } }[],
   view: View,
 ): Html {
-  const damages: [string, string][] = DAMAGES.map((damage) => [damage, TEXTS[damage]]);
+  const damages: [string, string][] = damageKinds.map((damage) => [damage, texts[damage]]);
   return section(
     {
       id: 'spreadsheets',
@@ -330,7 +330,7 @@ function spreadsheetsSection(
     html`${all.length === 0 && empty('There are no spreadsheets. POST /_sandbox/spreadsheets creates one.')}
 ${
   all.length > 0 &&
-  html`<div class="cards">${all.slice(0, SHOWN).map(
+  html`<div class="cards">${all.slice(0, maxShown).map(
     ({
       spreadsheetId,
       title,
@@ -342,13 +342,13 @@ ${
   );
 }
 
-const CALLS_SHOWN = 25;
-const OUTCOMES: Record<string, string> = { reset: 'reset', cut: 'truncated', gone: 'client disconnected' };
+const callsShown = 25;
+const outcomes: Record<string, string> = { reset: 'reset', cut: 'truncated', gone: 'client disconnected' };
 
 function callsSection({ calls, accounts }: ControlParts): Html {
-  const last = calls.last().slice(0, CALLS_SHOWN);
+  const last = calls.last().slice(0, callsShown);
   const row = ({ at, route, sub, outcome, faults }: Call) =>
-    html`<tr><td class="nowrap">${time(at)}</td><td class="nowrap"><span class="tag${isBad(outcome) && ' bad'}">${OUTCOMES[outcome] ?? outcome}</span></td><td><code>${route}</code></td><td>${sub === undefined ? '' : (accounts.find(sub)?.email ?? sub)}</td><td>${faults.map((fault) => html`<code>${fault}</code> `)}</td></tr>`;
+    html`<tr><td class="nowrap">${time(at)}</td><td class="nowrap"><span class="tag${isBad(outcome) && ' bad'}">${outcomes[outcome] ?? outcome}</span></td><td><code>${route}</code></td><td>${sub === undefined ? '' : (accounts.find(sub)?.email ?? sub)}</td><td>${faults.map((fault) => html`<code>${fault}</code> `)}</td></tr>`;
   return section(
     {
       id: 'calls',
@@ -393,7 +393,7 @@ ${
   table(
     ['Time', 'Event', 'Receiver', 'Response'],
     deliveries
-      .slice(0, CALLS_SHOWN)
+      .slice(0, callsShown)
       .map(
         ({ at, type, receiver, status }) =>
           html`<tr><td class="nowrap">${time(at)}</td><td>${type}</td><td><code>${receiver}</code></td><td><span class="tag${(status === 'unreachable' || status >= 400) && ' bad'}">${status}</span></td></tr>`,
@@ -408,7 +408,7 @@ function isBad(outcome: Call['outcome']): boolean {
 }
 
 /** The number of entries that a section shows; the control routes return all. */
-const SHOWN = 50;
+const maxShown = 50;
 
 /** The ticket of the page's forms, and the fields of the form that had an error. */
 type View = { ticket: string; typed?: URLSearchParams };
@@ -459,8 +459,8 @@ function empty(text: string): Html {
 }
 
 function andMore(count: number): Html {
-  return count > SHOWN
-    ? html`<p class="quiet">${count - SHOWN} more are not shown here; the control routes return all.</p>`
+  return count > maxShown
+    ? html`<p class="quiet">${count - maxShown} more are not shown here; the control routes return all.</p>`
     : html``;
 }
 
@@ -478,7 +478,7 @@ function time(ms: number): string {
 }
 
 /** The styles of the overview, in addition to those of all pages. */
-const OVERVIEW_STYLE = `
+const overviewStyle = `
 main.wide { max-width: 70rem; }
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; margin: .75rem 0 0; font-size: .875rem; }
 section { margin-top: 2.25rem; padding-top: 1.25rem; border-top: 1px solid var(--line); scroll-margin-top: 1rem; }

@@ -16,7 +16,7 @@ import {
 
 /** A key that a provider knows, public or secret. */
 export type KnownKey = {
-  provider: keyof typeof PROVIDERS;
+  provider: keyof typeof providers;
   issuer?: string;
   keyId?: string;
   key: KeyObject;
@@ -48,7 +48,7 @@ const ofGithub = (status: number, message: string): Reply => ({
   body: { message, documentation_url: 'https://docs.github.com/rest', status: String(status) },
 });
 
-const PROVIDERS = {
+const providers = {
   google: {
     host: /^(oauth2|www|sheets)\.googleapis\.com$/,
     algorithm: 'RS256',
@@ -207,7 +207,7 @@ export class Assertions {
   }
 
   async answer(call: Call): Promise<Reply> {
-    const found = Object.entries(PROVIDERS).find(([, { host }]) => host.test(call.host.toLowerCase()));
+    const found = Object.entries(providers).find(([, { host }]) => host.test(call.host.toLowerCase()));
     if (found === undefined) return { status: 404, body: { error: 'no provider' } };
     const [provider, rules] = found as [KnownKey['provider'], Rules];
     const reply = rules.token?.(call, this);
@@ -254,7 +254,7 @@ export class Assertions {
 
   /** Finds the key of an assertion by its `kid`, else its `iss`, and checks signature, audience and life. */
   async verify(provider: KnownKey['provider'], assertion: string): Promise<Verdict> {
-    const { algorithm, audience, maxLifeS }: Rules = PROVIDERS[provider];
+    const { algorithm, audience, maxLifeS }: Rules = providers[provider];
     let named: { iss?: string | undefined; kid?: string | undefined };
     try {
       named = { iss: decodeJwt(assertion).iss, kid: decodeProtectedHeader(assertion).kid };
@@ -310,7 +310,7 @@ function grant(
     const isForm = headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true;
     if (!isForm || form.get('grant_type') !== 'urn:ietf:params:oauth:grant-type:jwt-bearer')
       return refusal(400, 'unsupported_grant_type', `Invalid grant_type: ${form.get('grant_type')}`);
-    const [name] = Object.entries(PROVIDERS).find(([, rules]) => rules.host.test(host.toLowerCase()))!;
+    const [name] = Object.entries(providers).find(([, rules]) => rules.host.test(host.toLowerCase()))!;
     const verdict = await provider.verify(name as KnownKey['provider'], form.get('assertion') ?? '');
     if (verdict.kind === 'malformed') return answers.signature;
     if (verdict.kind !== 'accepted') return answers[verdict.kind];

@@ -105,7 +105,7 @@ const implementations: Readonly<Record<string, { readonly rpc: string; readonly 
   },
 };
 
-const DRIVE_FILE = 'https://www.googleapis.com/auth/drive.file';
+const driveFile = 'https://www.googleapis.com/auth/drive.file';
 
 /**
  * A Sheets API for the spreadsheets in `dataDir`. `url` is the origin of the web addresses of spreadsheets;
@@ -166,7 +166,7 @@ export function createSheetsApi({
     const spreadsheet = await store.find(spreadsheetId);
     if (spreadsheet === undefined) throw notFound();
     const usable = method.scopes.filter((scope) => access.scopes.has(scope));
-    const isOwnFilesOnly = usable.every((scope) => scope === DRIVE_FILE);
+    const isOwnFilesOnly = usable.every((scope) => scope === driveFile);
     if (isOwnFilesOnly && spreadsheet.clientId !== access.clientId) throw notFound();
     if (spreadsheet.owner.sub !== access.sub) throw permissionDenied();
     return spreadsheet;

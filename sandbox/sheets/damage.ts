@@ -1,7 +1,7 @@
 import type { SheetsApi } from './api.ts';
 
 /** Damages by a careless user to a table with one header row and keys in the first column. */
-export const DAMAGES = [
+export const damageKinds = [
   'header_renamed',
   'column_deleted',
   'rows_sorted',
@@ -12,7 +12,7 @@ export const DAMAGES = [
   'emptied',
 ] as const;
 
-export type Damage = (typeof DAMAGES)[number];
+export type Damage = (typeof damageKinds)[number];
 
 /** Damages the first tab of a spreadsheet by requests to the Sheets API as its owner. */
 export async function damageSpreadsheet(

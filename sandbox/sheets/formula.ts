@@ -196,7 +196,7 @@ function numbers(args: readonly Argument[]): number[] {
   return found;
 }
 
-const NONE: number | undefined = undefined as number | undefined;
+const none: number | undefined = undefined as number | undefined;
 const sum = (list: readonly number[]): number => list.reduce((total, one) => total + one, 0);
 const first = (args: readonly Argument[]): Value => args[0]?.value ?? null;
 
@@ -212,8 +212,8 @@ const functions: Readonly<Record<string, (args: readonly Argument[]) => Value>> 
       );
     return sum(list) / list.length;
   },
-  MIN: (args) => numbers(args).reduce((a, b) => (a === undefined || b < a ? b : a), NONE) ?? 0,
-  MAX: (args) => numbers(args).reduce((a, b) => (a === undefined || b > a ? b : a), NONE) ?? 0,
+  MIN: (args) => numbers(args).reduce((a, b) => (a === undefined || b < a ? b : a), none) ?? 0,
+  MAX: (args) => numbers(args).reduce((a, b) => (a === undefined || b > a ? b : a), none) ?? 0,
   COUNT: (args) => args.filter(({ value }) => typeof value === 'number').length,
   COUNTA: (args) => args.filter(({ value }) => value !== null).length,
   PRODUCT: (args) => numbers(args).reduce((a, b) => a * b, 1),

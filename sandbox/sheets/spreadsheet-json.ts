@@ -7,8 +7,8 @@ import { createEvaluator, type Evaluator } from './formula.ts';
 import { clip, intersects, type Rectangle, type RequestedRange, resolveGridRange } from './ranges.ts';
 import type { Sheet, Spreadsheet } from './spreadsheet.ts';
 
-const DEFAULT_ROW_PIXELS = 21;
-const DEFAULT_COLUMN_PIXELS = 100;
+const defaultRowPixels = 21;
+const defaultColumnPixels = 100;
 
 /** The properties of a tab, with its current index. */
 export function sheetProperties(spreadsheet: Spreadsheet, sheet: Sheet): sheets_v4.Schema$SheetProperties {
@@ -99,8 +99,8 @@ function dimensionProperties(
 ): sheets_v4.Schema$DimensionProperties[] {
   const [stored, pixelSize] =
     dimension === 'ROWS'
-      ? [sheet.rowProperties, DEFAULT_ROW_PIXELS]
-      : [sheet.columnProperties, DEFAULT_COLUMN_PIXELS];
+      ? [sheet.rowProperties, defaultRowPixels]
+      : [sheet.columnProperties, defaultColumnPixels];
   const attached = Map.groupBy(
     spreadsheet.developerMetadata.filter(({ location }) => {
       const range = location?.dimensionRange;

@@ -57,9 +57,9 @@ export interface Spreadsheet {
 }
 
 /** Google's limit for the cells of a spreadsheet. */
-const MAX_CELLS = 10_000_000;
-const DEFAULT_ROWS = 1000;
-const DEFAULT_COLUMNS = 26;
+const maxCells = 10_000_000;
+const defaultRows = 1000;
+const defaultColumns = 26;
 
 /** An id that looks like Google's: 44 characters, starting with 1. */
 export function newSpreadsheetId(): string {
@@ -82,8 +82,8 @@ export function createSheet(
   const { rowCount, columnCount, ...grid } = gridProperties ?? {};
   return {
     properties: { ...rest, sheetType: 'GRID', ...(Object.keys(grid).length > 0 && { gridProperties: grid }) },
-    rowCount: rowCount ?? DEFAULT_ROWS,
-    columnCount: columnCount ?? DEFAULT_COLUMNS,
+    rowCount: rowCount ?? defaultRows,
+    columnCount: columnCount ?? defaultColumns,
     rows: [],
     rowProperties: [],
     columnProperties: [],
@@ -156,7 +156,7 @@ export function setCells(
 /** Refuses a spreadsheet above Google's limit of ten million cells. */
 export function assertCellLimit(spreadsheet: Spreadsheet): void {
   const cells = spreadsheet.sheets.reduce((sum, sheet) => sum + sheet.rowCount * sheet.columnCount, 0);
-  if (cells > MAX_CELLS) {
+  if (cells > maxCells) {
     throw invalidArgument(
       'This action would increase the number of cells in the workbook above the limit of 10000000 cells.',
     );

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { Spreadsheet } from './spreadsheet.ts';
 
 /** The time in which changes are collected before they are written. */
-const WRITE_DELAY_MS = 200;
+const writeDelayMs = 200;
 
 /** A store for the files in `dataDir`, which is created with the first spreadsheet. */
 export function createSpreadsheetStore(dataDir: string) {
@@ -45,7 +45,7 @@ export function createSpreadsheetStore(dataDir: string) {
       writing = writing.then(writeAll).catch((error: unknown) => {
         process.emitWarning(`sandbox spreadsheets cannot be written: ${String(error)}`);
       });
-    }, WRITE_DELAY_MS);
+    }, writeDelayMs);
   }
 
   /** The current spreadsheet, which callers must not change; undefined if there is none. */

@@ -9,16 +9,16 @@ import { join } from 'node:path';
 import type { Access } from '../api.ts';
 import { createSheetsApi, type SheetsApi } from './api.ts';
 
-const SCOPES = 'https://www.googleapis.com/auth/';
+const scopes = 'https://www.googleapis.com/auth/';
 export const ann = { email: 'ann@example.com', sub: '101' };
 const bob = { email: 'bob@example.com', sub: '102' };
 
 const tokens: Readonly<Record<string, Access>> = {
-  ann: { ok: true, ...ann, clientId: 'client', scopes: new Set([`${SCOPES}spreadsheets`, 'openid']) },
-  'ann-reads': { ok: true, ...ann, clientId: 'client', scopes: new Set([`${SCOPES}spreadsheets.readonly`]) },
-  'ann-files': { ok: true, ...ann, clientId: 'client', scopes: new Set([`${SCOPES}drive.file`]) },
+  ann: { ok: true, ...ann, clientId: 'client', scopes: new Set([`${scopes}spreadsheets`, 'openid']) },
+  'ann-reads': { ok: true, ...ann, clientId: 'client', scopes: new Set([`${scopes}spreadsheets.readonly`]) },
+  'ann-files': { ok: true, ...ann, clientId: 'client', scopes: new Set([`${scopes}drive.file`]) },
   'ann-identity': { ok: true, ...ann, clientId: 'client', scopes: new Set(['openid', 'email']) },
-  bob: { ok: true, ...bob, clientId: 'client', scopes: new Set([`${SCOPES}spreadsheets`]) },
+  bob: { ok: true, ...bob, clientId: 'client', scopes: new Set([`${scopes}spreadsheets`]) },
 };
 
 export interface Bench {

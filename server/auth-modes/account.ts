@@ -61,11 +61,11 @@ export async function readAccount(
 }
 
 /** The names of OpenID Connect Core §5.1; a definition may have others. */
-const CLAIMS = { subject: 'sub', email: 'email', email_verified: 'email_verified', name: 'name' };
+const standardClaims = { subject: 'sub', email: 'email', email_verified: 'email_verified', name: 'name' };
 
 function accountOf(
   claims: JsonObject,
-  names: Omit<NonNullable<ProviderDefinition['userinfo']>, 'url'> = CLAIMS,
+  names: Omit<NonNullable<ProviderDefinition['userinfo']>, 'url'> = standardClaims,
 ): Account {
   const subject = at(claims, names.subject);
   const email = at(claims, names.email);

@@ -50,7 +50,7 @@ export type JwtCredentials = Partial<KeyParts> & {
 };
 
 /** Longer than the key file of any provider with a key of 4,096 bits. */
-const MAX_KEY_LENGTH = 16_384;
+const maxKeyLength = 16_384;
 
 /** The key files of Google (https://cloud.google.com/iam/docs/keys-create-delete) and Box. */
 const keyFile = z.union([
@@ -97,7 +97,7 @@ function keyPartsOf(text: string): KeyParts | undefined {
 const importSchema = z
   .strictObject({
     type: z.literal('JWT'),
-    privateKey: z.string().trim().min(1).max(MAX_KEY_LENGTH).optional(),
+    privateKey: z.string().trim().min(1).max(maxKeyLength).optional(),
     privateKeyId: clientText.or(z.literal('')).optional(),
     issuerId: clientText.or(z.literal('')).optional(),
     clientSecret: clientText.optional(),

@@ -5,8 +5,8 @@ import { authorizationRequest, exchangeCode } from './oauth2.ts';
 import {
   type Answer,
   client,
-  GRANT,
   google,
+  grant,
   json,
   now,
   provider,
@@ -96,7 +96,7 @@ describe('a callback', () => {
   async function callback(
     t: TestContext,
     params: Record<string, string>,
-    answer: Answer = json({ ...GRANT, refresh_token: '1//r' }),
+    answer: Answer = json({ ...grant, refresh_token: '1//r' }),
   ) {
     const { origin, calls, context } = await provider(t, answer);
     const filled = Object.fromEntries(
@@ -193,7 +193,7 @@ describe('a callback', () => {
 
   test('identifies the account by its id_token', async (t) => {
     const answer: Answer = (response, call) =>
-      json({ ...GRANT, id_token: idToken(claimsFor(`http://${call.headers.host}`)) })(response, call);
+      json({ ...grant, id_token: idToken(claimsFor(`http://${call.headers.host}`)) })(response, call);
     const { outcome, calls } = await callback(t, { code: 'c' }, answer);
     assert.ok(outcome.ok);
     const account = await readAccount({ definition: google, client, fetch, tokens: outcome.tokens });
@@ -213,10 +213,10 @@ describe('a callback', () => {
   for (const [name, claims] of forged) {
     test(`whose id_token has a wrong ${name} makes no connection`, async (t) => {
       const answer: Answer = (response, call) =>
-        json({ ...GRANT, id_token: idToken({ ...claimsFor(`http://${call.headers.host}`), ...claims }) })(
-          response,
-          call,
-        );
+        json({
+          ...grant,
+          id_token: idToken({ ...claimsFor(`http://${call.headers.host}`), ...claims }),
+        })(response, call);
       const { outcome } = await callback(t, { code: 'c' }, answer);
       assert.ok(!outcome.ok);
       assert.equal(outcome.fault.kind, 'protocol');

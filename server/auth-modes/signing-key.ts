@@ -9,15 +9,15 @@ type Rules = Pick<NonNullable<ProviderDefinition['assertion']>, 'algorithm' | 's
 export type SigningKey = { readonly key: KeyObject; readonly keyId?: string };
 
 /** RFC 7518 §3.3 and §3.5. */
-const MIN_RSA_BITS = 2048;
+const minRsaBits = 2048;
 /** A signature with a larger key takes long, and no provider requires one. */
-const MAX_RSA_BITS = 8192;
+const maxRsaBits = 8192;
 /** In bytes; an RSA key of 8,192 bits has 4,700. */
-const MAX_KEY_BYTES = 6 * 1024;
+const maxKeyBytes = 6 * 1024;
 /** The start of a PKCS#8 key of RSA or EC (RFC 5208 §5), in hex. */
-const KIND = /^30(?:8[12])?(?:..){1,2}02010[01]30(?:81)?..06(?:092a864886f70d010101|072a8648ce3d0201)/;
-const CURVES: Readonly<Record<string, string>> = { ES256: 'prime256v1', ES384: 'secp384r1' };
-const PRIVATE_KEY = /-----BEGIN ((?:[A-Z]+ )?PRIVATE KEY)-----([\s\S]*?)-----END \1-----/;
+const kindPattern = /^30(?:8[12])?(?:..){1,2}02010[01]30(?:81)?..06(?:092a864886f70d010101|072a8648ce3d0201)/;
+const curves: Readonly<Record<string, string>> = { ES256: 'prime256v1', ES384: 'secp384r1' };
+const privateKeyPattern = /-----BEGIN ((?:[A-Z]+ )?PRIVATE KEY)-----([\s\S]*?)-----END \1-----/;
 
 /** The key for the algorithm, or why the text is none. */
 export function readSigningKey(text: string, rules: Rules): SigningKey | { readonly fault: string } {
@@ -39,7 +39,7 @@ function readSecret(text: string, { algorithm, secret: form }: Rules): SigningKe
 function readPrivateKey(text: string, { algorithm }: Rules): SigningKey | { fault: string } {
   // A shell or an input of one line may have replaced the line breaks of the PEM text.
   const plain = text.replaceAll('\\n', '\n');
-  const [, label, body] = PRIVATE_KEY.exec(plain) ?? [];
+  const [, label, body] = privateKeyPattern.exec(plain) ?? [];
   if (label === undefined || body === undefined) return { fault: faultWithoutKey(plain) };
   if (label === 'ENCRYPTED PRIVATE KEY' || body.includes('ENCRYPTED'))
     return {
@@ -50,9 +50,10 @@ function readPrivateKey(text: string, { algorithm }: Rules): SigningKey | { faul
   const lines = body.replaceAll(/\s+/g, '').match(/.{1,64}/g) ?? [];
   const unsuitable = { fault: 'must be an RSA key, or an EC key on a named curve' };
   const der = Buffer.from(lines.join(''), 'base64');
-  if (der.length > MAX_KEY_BYTES) return unsuitable;
+  if (der.length > maxKeyBytes) return unsuitable;
   // Other kinds are refused unread: OpenSSL computes the public key of DSA, which takes seconds for a large one.
-  const isKnown = label === 'PRIVATE KEY' ? KIND.test(der.toString('hex', 0, 64)) : /^(RSA|EC) /.test(label);
+  const isKnown =
+    label === 'PRIVATE KEY' ? kindPattern.test(der.toString('hex', 0, 64)) : /^(RSA|EC) /.test(label);
   const isDamaged = der[0] !== 0x30;
   if (!isKnown && !isDamaged) return unsuitable;
   let key: KeyObject;
@@ -76,37 +77,37 @@ function faultWithoutKey(text: string): string {
 }
 
 function faultOfKind({ asymmetricKeyType: type, asymmetricKeyDetails: of }: KeyObject, algorithm: string) {
-  const curve = CURVES[algorithm];
+  const curve = curves[algorithm];
   if (curve !== undefined)
     return type === 'ec' && of?.namedCurve === curve ? undefined : `must be an EC key on the curve ${curve}`;
   if (type !== 'rsa') return 'must be an RSA key';
   const bits = of?.modulusLength ?? 0;
-  if (bits < MIN_RSA_BITS) return `must be an RSA key of at least ${MIN_RSA_BITS} bits; it has ${bits}`;
-  return bits > MAX_RSA_BITS ? `must be an RSA key of at most ${MAX_RSA_BITS} bits` : undefined;
+  if (bits < minRsaBits) return `must be an RSA key of at least ${minRsaBits} bits; it has ${bits}`;
+  return bits > maxRsaBits ? `must be an RSA key of at most ${maxRsaBits} bits` : undefined;
 }
 
 /** PBES2 with PBKDF2 (RFC 8018 appendix A.2 and A.4) at the start of an encrypted key, in hex; then the salt. */
-const ENCRYPTED =
+const encryptedPattern =
   /^30(?:8[12])?(?:..){1,2}30(?:81)?..06092a864886f70d01050d30(?:81)?..30(?:81)?..06092a864886f70d01050c30(?:81)?..04([0-7].)/;
 /** The key chooses how long its decryption blocks the process. OpenSSL and Box write 2,048. */
-const MAX_ITERATIONS = 10_000;
+const maxIterations = 10_000;
 /** An RSA key of 4,096 bits has 2,450 bytes, encrypted. What kind of key it is shows only afterwards. */
-const MAX_ENCRYPTED_BYTES = 2600;
+const maxEncryptedBytes = 2600;
 
 /** The key in PEM without its passphrase; the text itself if it cannot be decrypted. */
 export function decryptedKey({ text, passphrase }: { text: string; passphrase: string }): string {
-  const [, label, body = ''] = PRIVATE_KEY.exec(text) ?? [];
+  const [, label, body = ''] = privateKeyPattern.exec(text) ?? [];
   const der = Buffer.from(label === 'ENCRYPTED PRIVATE KEY' ? body : '', 'base64');
-  const [start = '', saltLength = '0'] = ENCRYPTED.exec(der.toString('hex', 0, 200)) ?? [];
+  const [start = '', saltLength = '0'] = encryptedPattern.exec(der.toString('hex', 0, 200)) ?? [];
   const at = start.length / 2 + Number.parseInt(saltLength, 16);
   const [tag, length = 0] = der.subarray(at);
   const isBounded =
     start !== '' &&
-    der.length <= MAX_ENCRYPTED_BYTES &&
+    der.length <= maxEncryptedBytes &&
     tag === 2 &&
     length >= 1 &&
     length <= 3 &&
-    der.readUIntBE(at + 2, length) <= MAX_ITERATIONS;
+    der.readUIntBE(at + 2, length) <= maxIterations;
   if (!isBounded) return text;
   try {
     const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8', passphrase });

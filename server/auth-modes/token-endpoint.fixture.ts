@@ -59,7 +59,7 @@ export const text =
   (body: string, type: string, status = 200): Answer =>
   (response) =>
     response.writeHead(status, { 'content-type': type }).end(body);
-export const GRANT = {
+export const grant = {
   access_token: 'ya29.a',
   expires_in: 3599,
   scope: 'openid email',

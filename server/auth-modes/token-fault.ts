@@ -33,7 +33,7 @@ export type TokenFault = {
 };
 
 /** RFC 6749 §4.1.2.1 and §5.2, OpenID Connect Core §3.1.2.6, RFC 8628 §3.5, RFC 9126, RFC 9449. */
-const STANDARD: Readonly<Record<string, FaultKind>> = {
+const standardKinds: Readonly<Record<string, FaultKind>> = {
   invalid_grant: 'dead_grant',
   invalid_client: 'client_misconfigured',
   unauthorized_client: 'client_misconfigured',
@@ -45,7 +45,7 @@ const STANDARD: Readonly<Record<string, FaultKind>> = {
   slow_down: 'transient',
 };
 /** At the authorization endpoint, these are refusals by the end user. */
-const AT_AUTHORIZATION: Readonly<Record<string, FaultKind>> = {
+const authorizationKinds: Readonly<Record<string, FaultKind>> = {
   access_denied: 'denied',
   interaction_required: 'denied',
   login_required: 'denied',
@@ -69,7 +69,7 @@ export function faultOfAnswer(
       ? 'transient'
       : ((subtype === undefined ? undefined : own(errors, `${answer.error}/${subtype}`)) ??
         own(errors, answer.error) ??
-        own(STANDARD, answer.error) ??
+        own(standardKinds, answer.error) ??
         'protocol');
   return {
     ...judgedAs(meaning),
@@ -85,7 +85,8 @@ export function faultOfAnswer(
 export function faultOfCallback(errors: Errors, params: URLSearchParams): TokenFault {
   const error = params.get('error') ?? '';
   const subtype = params.get('error_subtype');
-  const meaning = own(AT_AUTHORIZATION, error) ?? own(errors, error) ?? own(STANDARD, error) ?? 'protocol';
+  const meaning =
+    own(authorizationKinds, error) ?? own(errors, error) ?? own(standardKinds, error) ?? 'protocol';
   const sent = params.getAll('state');
   return {
     ...judgedAs(meaning),
@@ -140,7 +141,7 @@ function judgedAs(meaning: Errors[string]): Pick<TokenFault, 'kind' | 'isOfClien
 
 /** A known code, or a text that looks like a code. It is used in events, logs and responses to callers. */
 function codeOf(text: string, { errors, sent }: { errors: Errors; sent: readonly string[] }): string {
-  const isKnown = [AT_AUTHORIZATION, STANDARD, errors].some((codes) => own(codes, text) !== undefined);
+  const isKnown = [authorizationKinds, standardKinds, errors].some((codes) => own(codes, text) !== undefined);
   if (isKnown) return text;
   return /^[\w.-]{1,64}$/.test(text) && !repeats(text, sent) ? text : 'unknown_error';
 }

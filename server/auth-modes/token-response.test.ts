@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { describe, test } from 'node:test';
 import { AppError } from '../errors.ts';
 import { refreshToken } from './oauth2.ts';
-import { type Answer, GRANT, json, now, provider, type Token, text } from './token-endpoint.fixture.ts';
+import { type Answer, grant, json, now, provider, type Token, text } from './token-endpoint.fixture.ts';
 import type { TokenFault } from './token-fault.ts';
 
 describe('a token answer', () => {
@@ -13,27 +13,27 @@ describe('a token answer', () => {
     departures: Partial<Token['answer']>,
     tokens: Record<string, unknown>,
   ][] = [
-    ['as RFC 6749 has it', json(GRANT), {}, { expiresAt: 3599 }],
-    ['with expires_in as text', json({ ...GRANT, expires_in: '1800' }), {}, { expiresAt: 1800 }],
-    ['without expires_in', json({ ...GRANT, expires_in: undefined }), {}, { expiresAt: 3600 }],
-    ['with an empty expires_in', json({ ...GRANT, expires_in: '' }), {}, { expiresAt: 3600 }],
-    ['with expires_in null', json({ ...GRANT, expires_in: null }), {}, { expiresAt: 3600 }],
-    ['with a tiny expires_in', json({ ...GRANT, expires_in: 1 }), {}, { expiresAt: 1 }],
-    ['with a negative expires_in', json({ ...GRANT, expires_in: -5 }), {}, { expiresAt: 3600 }],
+    ['as RFC 6749 has it', json(grant), {}, { expiresAt: 3599 }],
+    ['with expires_in as text', json({ ...grant, expires_in: '1800' }), {}, { expiresAt: 1800 }],
+    ['without expires_in', json({ ...grant, expires_in: undefined }), {}, { expiresAt: 3600 }],
+    ['with an empty expires_in', json({ ...grant, expires_in: '' }), {}, { expiresAt: 3600 }],
+    ['with expires_in null', json({ ...grant, expires_in: null }), {}, { expiresAt: 3600 }],
+    ['with a tiny expires_in', json({ ...grant, expires_in: 1 }), {}, { expiresAt: 1 }],
+    ['with a negative expires_in', json({ ...grant, expires_in: -5 }), {}, { expiresAt: 3600 }],
     [
       'with an endless expires_in',
-      json({ ...GRANT, expires_in: 1e300 }),
+      json({ ...grant, expires_in: 1e300 }),
       {},
       { expiresAt: 100 * 365 * 86400 },
     ],
-    ['with refresh_token null', json({ ...GRANT, refresh_token: null }), {}, { refreshToken: undefined }],
-    ['with an empty refresh_token', json({ ...GRANT, refresh_token: '' }), {}, { refreshToken: undefined }],
-    ['with a rotated refresh_token', json({ ...GRANT, refresh_token: 'next' }), {}, { refreshToken: 'next' }],
-    ['under status 201', json(GRANT, 201), {}, { expiresAt: 3599 }],
-    ['without token_type', json({ ...GRANT, token_type: undefined }), { default_token_type: 'bearer' }, {}],
+    ['with refresh_token null', json({ ...grant, refresh_token: null }), {}, { refreshToken: undefined }],
+    ['with an empty refresh_token', json({ ...grant, refresh_token: '' }), {}, { refreshToken: undefined }],
+    ['with a rotated refresh_token', json({ ...grant, refresh_token: 'next' }), {}, { refreshToken: 'next' }],
+    ['under status 201', json(grant, 201), {}, { expiresAt: 3599 }],
+    ['without token_type', json({ ...grant, token_type: undefined }), { default_token_type: 'bearer' }, {}],
     [
       'with a token_type of its own',
-      json({ ...GRANT, token_type: 'user' }),
+      json({ ...grant, token_type: 'user' }),
       { bearer_token_types: ['user'] },
       {},
     ],
@@ -51,20 +51,20 @@ describe('a token answer', () => {
     ],
     [
       'nested',
-      json({ ok: true, authed: { user: GRANT } }),
+      json({ ok: true, authed: { user: grant } }),
       { token_path: 'authed.user' },
       { expiresAt: 3599 },
     ],
-    ['with scopes as a list', json({ ...GRANT, scope: ['a', 'b'] }), {}, { scopes: ['a', 'b'] }],
+    ['with scopes as a list', json({ ...grant, scope: ['a', 'b'] }), {}, { scopes: ['a', 'b'] }],
     [
       'with a broken id_token on refresh',
-      json({ ...GRANT, id_token: 'broken', refresh_token: 'next' }),
+      json({ ...grant, id_token: 'broken', refresh_token: 'next' }),
       {},
       { refreshToken: 'next' },
     ],
     [
       'with refresh_token_expires_in',
-      json({ ...GRANT, refresh_token_expires_in: '604799' }),
+      json({ ...grant, refresh_token_expires_in: '604799' }),
       {},
       { refreshExpiresAt: 604799 },
     ],
@@ -89,12 +89,12 @@ describe('a token answer', () => {
   }
 
   test('is kept whole as the raw answer', async (t) => {
-    const { context } = await provider(t, json({ ok: 1, in: { ...GRANT, extra: [null] } }), {
+    const { context } = await provider(t, json({ ok: 1, in: { ...grant, extra: [null] } }), {
       token_path: 'in',
     });
     const outcome = await refreshToken({ ...context, refreshToken: 'r' });
     assert.ok(outcome.ok);
-    assert.deepEqual(outcome.tokens.raw, { ok: 1, in: { ...GRANT, extra: [null] } });
+    assert.deepEqual(outcome.tokens.raw, { ok: 1, in: { ...grant, extra: [null] } });
     assert.equal(outcome.tokens.scopes?.join(), 'openid,email');
   });
 
@@ -225,7 +225,7 @@ describe('a token answer', () => {
     ['no token_type', json({ access_token: 'a' }), {}, { kind: 'protocol', error: 'invalid_answer' }],
     [
       'a DPoP token',
-      json({ ...GRANT, token_type: 'DPoP' }),
+      json({ ...grant, token_type: 'DPoP' }),
       {},
       { kind: 'protocol', error: 'token_type_unsupported' },
     ],
@@ -288,7 +288,7 @@ describe('a token answer', () => {
   }
 
   test('from an address that may not be reached is the operator’s to see', async (t) => {
-    const { context } = await provider(t, json(GRANT));
+    const { context } = await provider(t, json(grant));
     const guarded = async () => {
       throw new TypeError('fetch failed', { cause: new AppError('unavailable') });
     };
@@ -296,7 +296,7 @@ describe('a token answer', () => {
   });
 
   test('is requested with the client in a header if the provider requires it', async (t) => {
-    const { context, calls } = await provider(t, json(GRANT));
+    const { context, calls } = await provider(t, json(grant));
     const definition = {
       ...context.definition,
       token: { ...(context.definition.token as Token), auth_method: 'client_secret_basic' as const },

@@ -16,9 +16,9 @@ export type JsonValue = string | number | boolean | null | JsonValue[] | { [key:
 export type JsonObject = { [key: string]: JsonValue };
 
 /** The largest token response that is read. Google's are under 4 KB. */
-const MAX_ANSWER_BYTES = 1024 * 1024;
+const maxAnswerBytes = 1024 * 1024;
 /** The longest lifetime that is accepted: the expiry must be a valid date. */
-const MAX_EXPIRES_IN_S = 100 * 365 * 24 * 3600;
+const maxExpiresInS = 100 * 365 * 24 * 3600;
 
 /** Why the content of a response cannot be read. */
 type UnreadableReason =
@@ -137,7 +137,7 @@ export async function readAnswer(
       signal,
     });
     httpStatus = response.status;
-    const body = await readBody(response.body, MAX_ANSWER_BYTES);
+    const body = await readBody(response.body, maxAnswerBytes);
     if (body.isTooLarge) throw new UnreadableAnswerError('too_large', { httpStatus });
     const retryAfter = response.headers.get('retry-after');
     const { now = new Date() } = options;
@@ -276,7 +276,7 @@ function causesOf(error: unknown): NodeJS.ErrnoException[] {
 export function secondsOf(value: JsonValue | undefined): number | undefined {
   if (typeof value !== 'number' && (typeof value !== 'string' || value.trim() === '')) return undefined;
   const seconds = Number(value);
-  return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), MAX_EXPIRES_IN_S) : undefined;
+  return Number.isFinite(seconds) ? Math.min(Math.max(seconds, 0), maxExpiresInS) : undefined;
 }
 
 /** Seconds until an ISO 8601 date or a time in Unix seconds; undefined for anything else. */

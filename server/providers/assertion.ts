@@ -6,8 +6,8 @@ const memberName = z
   .regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is not a valid name of a header parameter, claim or field');
 const members = z.record(memberName, z.string().min(1));
 /** The library and the clock set these (RFC 7519 §4.1, RFC 7515 §4.1). */
-const OWN_MEMBERS: ReadonlySet<string> = new Set(['alg', 'exp', 'iat', 'nbf', 'crit', 'b64']);
-const settable = members.refine((given) => Object.keys(given).every((name) => !OWN_MEMBERS.has(name)), {
+const ownMembers: ReadonlySet<string> = new Set(['alg', 'exp', 'iat', 'nbf', 'crit', 'b64']);
+const settable = members.refine((given) => Object.keys(given).every((name) => !ownMembers.has(name)), {
   message: 'sets a member that follows from the algorithm or the clock',
 });
 

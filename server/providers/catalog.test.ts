@@ -13,8 +13,8 @@ import { NoSandboxError, withSandbox } from './sandbox.ts';
 import { missingScopes } from './scopes.ts';
 import { parsedText, readSources } from './source.ts';
 
-const PROVIDERS = join(import.meta.dirname, '../../providers');
-const shipped = loadCatalog(PROVIDERS, authModes);
+const providers = join(import.meta.dirname, '../../providers');
+const shipped = loadCatalog(providers, authModes);
 
 function folder(t: TestContext, files: Record<string, string>): string {
   const directory = mkdtempSync(join(tmpdir(), 'catalog-'));
@@ -31,7 +31,7 @@ function faultsOf(directory: string): string[] {
   }
   assert.fail('the catalogue was accepted');
 }
-const SOUND = `display_name: Example
+const soundYaml = `display_name: Example
 categories: [other]
 docs: https://example.com
 logo: example.svg
@@ -42,7 +42,8 @@ api:
 
 describe('a collection', () => {
   const entry = (base: string) =>
-    SOUND.replace('https://api.example.com', base)
+    soundYaml
+      .replace('https://api.example.com', base)
       .split('\n')
       .map((line) => `    ${line}`)
       .join('\n');
@@ -68,7 +69,7 @@ describe('a collection', () => {
   test('has its faults at their lines, and takes no name twice', (t) => {
     const directory = folder(t, {
       'many.yaml': collection('one', 'two').replace('https://two.', 'http://two.'),
-      'one.yaml': SOUND,
+      'one.yaml': soundYaml,
     });
     const [twice, base] = faultsOf(directory);
     assert.match(base ?? '', /^many\.yaml:18: api\.base_url: the address must be https/);
@@ -117,11 +118,11 @@ describe('the shipped definitions', () => {
   });
 
   test('have a logo of the service, without scripts and references to elsewhere, or a monogram', () => {
-    const logos = readdirSync(join(PROVIDERS, 'logos'));
+    const logos = readdirSync(join(providers, 'logos'));
     const used = new Set(shipped.list().map(({ logo }) => logo));
     for (const logo of logos) {
       assert.ok(used.has(logo), logo);
-      const text = readFileSync(join(PROVIDERS, 'logos', logo), 'utf8');
+      const text = readFileSync(join(providers, 'logos', logo), 'utf8');
       assert.match(text, /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg"/, logo);
       assert.doesNotMatch(text, /<(script|style|image|foreignObject)|\son\w+=|href="[^#]/, logo);
       assert.ok(text.length < 10_000, logo);
@@ -157,7 +158,7 @@ describe('the shipped definitions', () => {
 
   test('are written down in parsed.jsonl as they are', () => {
     const hint = 'run node scripts/providers.ts';
-    assert.equal(readFileSync(join(PROVIDERS, 'parsed.jsonl'), 'utf8'), parsedText(PROVIDERS), hint);
+    assert.equal(readFileSync(join(providers, 'parsed.jsonl'), 'utf8'), parsedText(providers), hint);
   });
 
   test('hold the facts of Google', () => {
@@ -253,7 +254,7 @@ describe('the shipped definitions', () => {
 describe('a definition that extends another', () => {
   test('merges mappings, replaces lists and removes null values', (t) => {
     const directory = folder(t, {
-      'base.yaml': `${SOUND}  headers: { X-One: "1", X-Two: "2" }\n  pass_headers: [X-A, X-B]\nabstract: true\n`,
+      'base.yaml': `${soundYaml}  headers: { X-One: "1", X-Two: "2" }\n  pass_headers: [X-A, X-B]\nabstract: true\n`,
       'middle.yaml': 'extends: base\nabstract: true\ndisplay_name: Middle\n',
       'leaf.yaml': 'extends: middle\napi:\n  headers: { X-Two: null, X-Three: "3" }\n  pass_headers: [X-C]\n',
     });
@@ -281,7 +282,7 @@ describe('a definition that extends another', () => {
   test('has the faults of its base reported at their place in the base', (t) => {
     const faults = faultsOf(
       folder(t, {
-        'base.yaml': `abstract: true\n${SOUND}`.replace('NONE', 'MAGIC'),
+        'base.yaml': `abstract: true\n${soundYaml}`.replace('NONE', 'MAGIC'),
         'leaf.yaml': 'extends: base\n',
       }),
     );
@@ -298,11 +299,11 @@ describe('the entries of parsed.jsonl', () => {
           `${JSON.stringify([file, hash('sha256', text), { docs: 'https://parsed.example' }])}\n`,
       )
       .join('');
-  const other = SOUND.replace('Example', 'Other');
+  const other = soundYaml.replace('Example', 'Other');
 
   test('counts for the text it was made from, and for no other', (t) => {
     const directory = folder(t, {
-      'base.yaml': SOUND,
+      'base.yaml': soundYaml,
       'one.yaml': 'extends: base\n',
       'parsed.jsonl': parsed({ 'base.yaml': other, 'one.yaml': 'extends: base\n' }),
     });
@@ -314,13 +315,13 @@ describe('the entries of parsed.jsonl', () => {
   test('is left alone where it cannot be read', (t) => {
     for (const text of ['', '{', '[]\n', '[1,2]\nnull\n', '\u0000'])
       assert.equal(
-        loadCatalog(folder(t, { 'one.yaml': SOUND, 'parsed.jsonl': text }), authModes).list().length,
+        loadCatalog(folder(t, { 'one.yaml': soundYaml, 'parsed.jsonl': text }), authModes).list().length,
         1,
       );
   });
 
   test('takes no line from a fault', (t) => {
-    const text = SOUND.replace('NONE', 'MAGIC');
+    const text = soundYaml.replace('NONE', 'MAGIC');
     const directory = folder(t, { 'one.yaml': text });
     const read = faultsOf(directory);
     writeFileSync(join(directory, 'parsed.jsonl'), parsedText(directory));
@@ -333,15 +334,14 @@ describe('a faulty catalogue', () => {
   test('is reported with file and line, all faults at once', (t) => {
     const faults = faultsOf(
       folder(t, {
-        'one.yaml': SOUND.replace('categories: [other]', 'categories: other').replace(
-          'https://api',
-          'http://api',
-        ),
-        'two.yaml': `${SOUND}colour: red\n`,
-        'six.yaml': SOUND.replace('https://api', 'http://api'),
+        'one.yaml': soundYaml
+          .replace('categories: [other]', 'categories: other')
+          .replace('https://api', 'http://api'),
+        'two.yaml': `${soundYaml}colour: red\n`,
+        'six.yaml': soundYaml.replace('https://api', 'http://api'),
         'three.yaml': 'display_name: [unclosed\n',
-        'four.yaml': `${SOUND}display_name: Again\n`,
-        'Five.yaml': SOUND,
+        'four.yaml': `${soundYaml}display_name: Again\n`,
+        'Five.yaml': soundYaml,
       }),
     );
     const found = (start: string) => faults.some((fault) => fault.startsWith(start));
@@ -358,7 +358,7 @@ describe('a faulty catalogue', () => {
   });
 
   test('is one that verifies credentials at an API without an address', (t) => {
-    const sound = SOUND.replace('https://api.example.com', 'none');
+    const sound = soundYaml.replace('https://api.example.com', 'none');
     assert.deepEqual(
       faultsOf(
         folder(t, {
@@ -374,9 +374,12 @@ describe('a faulty catalogue', () => {
   test('is one whose placeholder is undeclared or has no pattern in a host', (t) => {
     const faults = faultsOf(
       folder(t, {
-        'a.yaml': SOUND.replace('https://api.example.com', '"https://${connectionConfig.sub}.example.com"'),
-        'b.yaml': `${SOUND.replace('https://api.example.com', '"https://${connectionConfig.sub}.example.com"')}connection_config:\n  sub: { title: S, description: D }\n`,
-        'c.yaml': `${SOUND}  headers:\n    X-Tenant: "\${connectionConfig.tenant}"\n`,
+        'a.yaml': soundYaml.replace(
+          'https://api.example.com',
+          '"https://${connectionConfig.sub}.example.com"',
+        ),
+        'b.yaml': `${soundYaml.replace('https://api.example.com', '"https://${connectionConfig.sub}.example.com"')}connection_config:\n  sub: { title: S, description: D }\n`,
+        'c.yaml': `${soundYaml}  headers:\n    X-Tenant: "\${connectionConfig.tenant}"\n`,
       }),
     );
     assert.deepEqual(faults, [
@@ -388,7 +391,7 @@ describe('a faulty catalogue', () => {
 
   test('is one that lets a browser or a parameter list set what belongs to the protocol', (t) => {
     const oauth = (extra: string) =>
-      `${SOUND.replace('NONE', 'OAUTH2')}token: { url: "https://example.com/token" }\nauthorization:\n  url: https://example.com/auth\n${extra}`;
+      `${soundYaml.replace('NONE', 'OAUTH2')}token: { url: "https://example.com/token" }\nauthorization:\n  url: https://example.com/auth\n${extra}`;
     for (const name of ['client_id', 'redirect_uri', 'state', 'response_type', 'code_challenge', 'scope']) {
       for (const extra of [
         `  browser_params: { ${name}: { pattern: "x" } }\n`,
@@ -495,8 +498,8 @@ describe("the operator's definitions", () => {
 
   test('are added to those that ship, and may extend them', (t) => {
     const own = folder(t, {
-      'own-crm.yaml': SOUND,
-      'own-base.yaml': `${SOUND}abstract: true\n`,
+      'own-crm.yaml': soundYaml,
+      'own-base.yaml': `${soundYaml}abstract: true\n`,
       'own-leaf.yaml': 'extends: own-base\ndisplay_name: Leaf\n',
       'own-hub.yaml': 'extends: github\ndisplay_name: Our GitHub\n',
       'notes.txt': 'no definition',
@@ -511,7 +514,7 @@ describe("the operator's definitions", () => {
   test('replace one that ships by the same name, extend it by that name, and change no other', (t) => {
     const own = folder(t, {
       'github.yaml': 'extends: github\napi:\n  base_url: https://github.example.com/api/v3\n',
-      'google.yaml': `${SOUND}abstract: true\n`,
+      'google.yaml': `${soundYaml}abstract: true\n`,
     });
     const catalog = openCatalog(own, authModes);
     assert.deepEqual(catalog.own(), { count: 1, replaced: ['github'], updated: 0 });
@@ -522,9 +525,9 @@ describe("the operator's definitions", () => {
 
   test('keep the auth mode of one that they replace, and take no path of the service', (t) => {
     const own = folder(t, {
-      'github.yaml': SOUND,
-      'own-one.yaml': `${SOUND}  root_aliases: [/connections]\n`,
-      'own-two.yaml': `${SOUND}  root_aliases: [/v4/spreadsheets]\n`,
+      'github.yaml': soundYaml,
+      'own-one.yaml': `${soundYaml}  root_aliases: [/connections]\n`,
+      'own-two.yaml': `${soundYaml}  root_aliases: [/v4/spreadsheets]\n`,
     });
     assert.deepEqual(faultsOfOwn(own), [
       `${join(own, 'github.yaml')}:5: auth_mode: must be OAUTH2, as in the definition that ships by this name`,
@@ -534,10 +537,10 @@ describe("the operator's definitions", () => {
 
   test('have their faults with folder, file and line, and no file is passed over', (t) => {
     const own = folder(t, {
-      'own-one.yml': SOUND,
+      'own-one.yml': soundYaml,
       'own-two.yaml': 'extends: own-two\n',
       'own-three.yaml': 'display_name: [\n',
-      'Own.yaml': SOUND,
+      'Own.yaml': soundYaml,
     });
     const faults = faultsOfOwn(own).map((fault) => fault.slice(own.length + 1));
     assert.match(faults.find((fault) => fault.startsWith('own-three.yaml:')) ?? '', /^own-three\.yaml:\d: /);
@@ -553,16 +556,16 @@ describe("the operator's definitions", () => {
 
   test('have names that begin with own- for themselves', () => {
     assert.deepEqual(
-      readSources(PROVIDERS).sources.filter(({ name }) => name.startsWith('own-')),
+      readSources(providers).sources.filter(({ name }) => name.startsWith('own-')),
       [],
     );
   });
 
   test('are read again as a whole or not at all', async (t) => {
-    const own = folder(t, { 'own-one.yaml': SOUND });
+    const own = folder(t, { 'own-one.yaml': soundYaml });
     const catalog = openCatalog(own, authModes);
     const accept = async () => {};
-    writeFileSync(join(own, 'own-two.yaml'), SOUND);
+    writeFileSync(join(own, 'own-two.yaml'), soundYaml);
     await assert.rejects(
       catalog.reload(() => Promise.reject(new Error('not these'))),
       /not these/,

@@ -14,7 +14,7 @@ const headerName = z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, 'is no head
 const seconds = z.int().positive();
 
 /** The meaning of an API error's reason beyond its status; see `connections/health/api-faults.ts`. */
-const API_REASONS = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
+const apiReasons = ['scope_missing', 'api_disabled', 'rate_limited'] as const;
 
 /** The quotas of the provider: how many calls it accepts, and for which owner it counts them. */
 const quotaSchema = z.strictObject({
@@ -129,7 +129,7 @@ const apiSchema = z.strictObject({
   errors: z
     .strictObject({
       /** The meaning of an error, by its reason. */
-      reasons: z.record(z.string(), z.enum(API_REASONS)).default({}),
+      reasons: z.record(z.string(), z.enum(apiReasons)).default({}),
       /** A quota with a matching name is that of one account; any other is that of the whole client. */
       account_quota: pattern.optional(),
       /** Whether an HTML page with 403 or 429 is the provider's protection against robots. */
@@ -154,7 +154,7 @@ const apiSchema = z.strictObject({
 });
 
 /** The kinds of faults at the token endpoint; `auth-modes/token-fault.ts` describes them. */
-const FAULT_KINDS = [
+const faultKinds = [
   'denied',
   'dead_grant',
   'session_policy',
@@ -165,7 +165,7 @@ const FAULT_KINDS = [
 ] as const;
 
 /** Parameters of a token request that definitions must not set (RFC 6749 §4.1.3, §4.4.2, §2.3.1, RFC 7636). */
-const RESERVED_TOKEN_PARAMS: ReadonlySet<string> = new Set([
+const reservedTokenParams: ReadonlySet<string> = new Set([
   'client_id',
   'client_secret',
   'code',
@@ -181,7 +181,7 @@ const tokenSchema = z.strictObject({
   /** Sent with each request for a first token, except those that have a placeholder without a value. */
   params: z
     .record(
-      z.string().refine((name) => !RESERVED_TOKEN_PARAMS.has(name), 'belongs to the protocol'),
+      z.string().refine((name) => !reservedTokenParams.has(name), 'belongs to the protocol'),
       z.string(),
     )
     .default({}),
@@ -242,7 +242,7 @@ const tokenSchema = z.strictObject({
    * The meaning of `error`, or of `error/error_subtype`, beyond the codes of RFC 6749 §5.2. `client_refused` is that
    * of `invalid_client`: the client itself is not known, or its secret is wrong.
    */
-  errors: z.record(z.string(), z.enum([...FAULT_KINDS, 'client_refused'])).default({}),
+  errors: z.record(z.string(), z.enum([...faultKinds, 'client_refused'])).default({}),
 });
 
 /** What a provider of `OAUTH1` has besides `authorization` and `token`; `auth-modes/oauth1.ts` sends the requests. */
@@ -631,7 +631,7 @@ function channelTexts({ target, account, body, body_for, secret, renewal, stop }
  * Parameters of an authorization request that definitions must not set (RFC 5849 §2.2, RFC 6749 §4.1.1, RFC 7636, RFC
  * 9101).
  */
-const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
+const reservedAuthorizationParams: ReadonlySet<string> = new Set([
   'client_id',
   'code_challenge',
   'code_challenge_method',
@@ -648,7 +648,7 @@ const RESERVED_AUTHORIZATION_PARAMS: ReadonlySet<string> = new Set([
 
 const params = z
   .record(z.string(), z.string())
-  .refine((given) => Object.keys(given).every((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name)), {
+  .refine((given) => Object.keys(given).every((name) => !reservedAuthorizationParams.has(name)), {
     message: 'sets a parameter that belongs to the protocol',
   });
 
@@ -672,7 +672,7 @@ const form = z.record(z.string().regex(/^[A-Za-z][A-Za-z0-9_]*$/, 'is no field n
 /**
  * `ends`: the user must connect again; `restores`: connections that a notice ended are tried again; `none`: a test.
  */
-const SECURITY_EFFECTS = ['ends', 'restores', 'none'] as const;
+const securityEffects = ['ends', 'restores', 'none'] as const;
 
 const scopeToken = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, 'is no scope token (RFC 6749 §3.3)');
 const scope = z.strictObject({
@@ -702,7 +702,7 @@ const placement = z.strictObject({
 });
 
 /** How far the facts of a definition reach, the best first. */
-export const LEVELS = ['verified', 'documented', 'community'] as const;
+export const levels = ['verified', 'documented', 'community'] as const;
 
 const fields = z.strictObject({
   display_name: z.string().min(1),
@@ -713,7 +713,7 @@ const fields = z.strictObject({
    * the report. `documented`: each one stood on that day on the page of `source` or in an OpenAPI file, both the
    * provider's own. `community`: they are from elsewhere, and were not compared.
    */
-  level: z.enum(LEVELS).default('community'),
+  level: z.enum(levels).default('community'),
   /** Where the facts were found, and on which day. */
   source: z.strictObject({ on: z.iso.date(), page: z.url({ protocol: /^https$/ }) }).optional(),
   /** The ends that the provider has announced. */
@@ -759,7 +759,7 @@ const fields = z.strictObject({
       /** Parameters that the browser may set, with the pattern of their values. */
       browser_params: z
         .record(
-          z.string().refine((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name), 'belongs to the protocol'),
+          z.string().refine((name) => !reservedAuthorizationParams.has(name), 'belongs to the protocol'),
           z.strictObject({ pattern }),
         )
         .default({}),
@@ -769,7 +769,7 @@ const fields = z.strictObject({
       scope_param: z
         .string()
         .regex(/^[a-z_]+$/)
-        .refine((name) => !RESERVED_AUTHORIZATION_PARAMS.has(name), 'belongs to the protocol')
+        .refine((name) => !reservedAuthorizationParams.has(name), 'belongs to the protocol')
         .optional(),
       pkce: z.enum(['S256', 'none']).default('S256'),
       /** The parameter of the callback with the code, if it is not `code`. */
@@ -860,7 +860,7 @@ const fields = z.strictObject({
        * The effect of an event type, named below https://schemas.openid.net/secevent/, on the account's connections.
        * Other types are accepted and change nothing.
        */
-      types: z.record(z.string(), z.enum(SECURITY_EFFECTS)),
+      types: z.record(z.string(), z.enum(securityEffects)),
     })
     .optional(),
   /** Other webhooks of the provider, such as changes of data: for functions that subscribe to them. */
@@ -999,7 +999,7 @@ export type WebhookPlace = z.output<typeof place>;
 export type WebhookRecipient = NonNullable<WebhookRules['connection']>[number];
 export type ProviderQuota = z.output<typeof quotaSchema>;
 export type FormField = z.output<typeof formField>;
-export type FaultKind = (typeof FAULT_KINDS)[number];
+export type FaultKind = (typeof faultKinds)[number];
 
 /** The form fields for the placeholders of a definition, as `template.ts` takes them. */
 export function templateFields(

@@ -38,8 +38,8 @@ function valueFault(field: FormField, value: string): string | undefined {
     return 'must not contain control characters';
   if (field.pattern !== undefined && !patternExpression(field.pattern).test(value))
     return allowedBy(field.pattern, field);
-  if (field.format !== undefined && !FORMATS[field.format].test(value))
-    return `must be ${FORMAT_NAMES[field.format]}${exampleOf(field)}`;
+  if (field.format !== undefined && !formatPatterns[field.format].test(value))
+    return `must be ${formatNames[field.format]}${exampleOf(field)}`;
   const fault = field.format === 'header_name' ? credentialHeaderFault(value) : undefined;
   return fault && `names a header that may not carry credentials: it ${fault}`;
 }
@@ -79,7 +79,7 @@ export function allowedBy(pattern: string, { example }: Pick<FormField, 'example
 }
 
 type Format = NonNullable<FormField['format']>;
-const FORMATS: Record<Format, RegExp> = {
+const formatPatterns: Record<Format, RegExp> = {
   hostname: /^(?=.{1,253}$)[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})*$/,
   uri: /^https?:\/\/[^\s\\@#?]+$/,
   uuid: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i,
@@ -87,7 +87,7 @@ const FORMATS: Record<Format, RegExp> = {
   path: /^\/?[^\s?#\\]+$/,
   header_name: /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/,
 };
-const FORMAT_NAMES: Record<Format, string> = {
+const formatNames: Record<Format, string> = {
   hostname: 'a host name',
   uri: 'an http(s) address without user name, query or fragment',
   uuid: 'a UUID',

@@ -8,7 +8,7 @@ import { describe, type TestContext, test } from 'node:test';
 import { authModes } from '../auth-modes/modes.ts';
 import { CatalogError, loadCatalog } from './catalog.ts';
 
-const SOUND = `display_name: Example
+const soundYaml = `display_name: Example
 categories: [other]
 docs: https://example.com/docs
 level: documented
@@ -265,11 +265,11 @@ const mistakes: [string, string, string, RegExp][] = [
 
 describe('a definition is refused, with file and line, for', () => {
   test('nothing where it is sound', (t) => {
-    assert.deepEqual(faultsOf(t, { 'one.yaml': SOUND }), []);
+    assert.deepEqual(faultsOf(t, { 'one.yaml': soundYaml }), []);
   });
 
   test('a page to consent on where a client asks for itself', (t) => {
-    const definition = SOUND.replace('auth_mode: OAUTH2', 'auth_mode: OAUTH2_CC');
+    const definition = soundYaml.replace('auth_mode: OAUTH2', 'auth_mode: OAUTH2_CC');
     assert.deepEqual(faultsOf(t, { 'one.yaml': definition }), [
       'one.yaml:19: authorization: an OAUTH2_CC provider sends nobody there',
     ]);
@@ -277,12 +277,12 @@ describe('a definition is refused, with file and line, for', () => {
 
   for (const [what, from, to, message] of mistakes) {
     test(what, (t) => {
-      const at = SOUND.indexOf(from);
+      const at = soundYaml.indexOf(from);
       assert.ok(at >= 0, `"${from}" is not in the sound file`);
-      const text = SOUND.slice(0, at) + to + SOUND.slice(at + from.length);
-      const [first = '', ...others] = faultsOf(t, { 'one.yaml': text, 'sound.yaml': SOUND });
+      const text = soundYaml.slice(0, at) + to + soundYaml.slice(at + from.length);
+      const [first = '', ...others] = faultsOf(t, { 'one.yaml': text, 'sound.yaml': soundYaml });
       const lines = text.split('\n');
-      const changed = lines.findIndex((line, index) => line !== SOUND.split('\n')[index]) + 1;
+      const changed = lines.findIndex((line, index) => line !== soundYaml.split('\n')[index]) + 1;
       assert.ok(
         [first, ...others].some((fault) => {
           const [, line = '', told = ''] = /^one\.yaml:(\d+): (.*)$/s.exec(fault) ?? [];
@@ -294,10 +294,11 @@ describe('a definition is refused, with file and line, for', () => {
   }
 
   const withoutLine = (start: string) =>
-    SOUND.split('\n')
+    soundYaml
+      .split('\n')
       .filter((line) => !line.startsWith(start))
       .join('\n');
-  const without = (section: string) => SOUND.replace(new RegExp(`^${section}:.*\\n(?: .*\\n)*`, 'm'), '');
+  const without = (section: string) => soundYaml.replace(new RegExp(`^${section}:.*\\n(?: .*\\n)*`, 'm'), '');
   const whole: [string, Record<string, string>, string | RegExp][] = [
     [
       'an OAuth provider without a token endpoint',
@@ -326,7 +327,11 @@ describe('a definition is refused, with file and line, for', () => {
       'one.yaml:1: the file must hold a mapping',
     ],
     ['an empty file', { 'one.yaml': '' }, 'one.yaml:1: the file must hold a mapping'],
-    ['a name with a capital', { 'One.yaml': SOUND }, 'One.yaml:1: the name must be lower-case with hyphens'],
+    [
+      'a name with a capital',
+      { 'One.yaml': soundYaml },
+      'One.yaml:1: the name must be lower-case with hyphens',
+    ],
     [
       'a base that is not there',
       { 'one.yaml': 'display_name: One\nextends: gone\n' },
@@ -344,12 +349,12 @@ describe('a definition is refused, with file and line, for', () => {
     ],
     [
       'a mistake in a base, where it stands',
-      { 'one.yaml': 'extends: two\n', 'two.yaml': `abstract: true\n${SOUND.replace('OAUTH2', 'MAGIC')}` },
+      { 'one.yaml': 'extends: two\n', 'two.yaml': `abstract: true\n${soundYaml.replace('OAUTH2', 'MAGIC')}` },
       /^two\.yaml:7: auth_mode: /,
     ],
     [
       'a mistake on top of a base, where it stands',
-      { 'one.yaml': '\nextends: two\napi:\n  base_url: http://x.example\n', 'two.yaml': SOUND },
+      { 'one.yaml': '\nextends: two\napi:\n  base_url: http://x.example\n', 'two.yaml': soundYaml },
       /^one\.yaml:4: api\.base_url: the address must be https/,
     ],
   ];

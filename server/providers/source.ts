@@ -371,7 +371,7 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const FILE = 'parsed.jsonl';
+const parsedFile = 'parsed.jsonl';
 type Content = Record<string, unknown>;
 
 /** The content of a file with this text, if the folder's `parsed.jsonl` has that text. */
@@ -379,7 +379,7 @@ function readParsed(directory: string): (file: string, text: string) => Content 
   const known = new Map<string, Content>();
   let lines: string;
   try {
-    lines = readFileSync(join(directory, FILE), 'utf8');
+    lines = readFileSync(join(directory, parsedFile), 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return () => undefined;
     throw error;

@@ -44,10 +44,10 @@ export type Address = {
   readonly query: readonly Part[];
 };
 
-const PLACEHOLDER = /\$\{([^}]*)\}/g;
-const NAME = /^(connectionConfig|integrationConfig|credentials)\.([A-Za-z][A-Za-z0-9_]*)$/;
+const placeholderPattern = /\$\{([^}]*)\}/g;
+const namePattern = /^(connectionConfig|integrationConfig|credentials)\.([A-Za-z][A-Za-z0-9_]*)$/;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: control characters are what is looked for
-const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
+const controlCharacter = /[\u0000-\u001f\u007f-\u009f\u2028\u2029]/;
 
 /** The placeholders of a template in order. Throws TemplateError for a malformed one. */
 export function placeholdersOf(template: string): Placeholder[] {
@@ -58,9 +58,9 @@ export function placeholdersOf(template: string): Placeholder[] {
 export function partsOf(template: string): Part[] {
   const parts: Part[] = [];
   let end = 0;
-  for (const match of template.matchAll(PLACEHOLDER)) {
+  for (const match of template.matchAll(placeholderPattern)) {
     const [text, inner = ''] = match;
-    const named = NAME.exec(inner);
+    const named = namePattern.exec(inner);
     if (!named)
       throw new TemplateError(`"${text}" is no placeholder: write \${connectionConfig.name} or the like`);
     if (match.index > end) parts.push(template.slice(end, match.index));
@@ -76,7 +76,7 @@ export function partsOf(template: string): Part[] {
 
 /** The parts of an address template. Throws TemplateError if no value could make it a safe address. */
 export function parseAddress(template: string): Address {
-  if (CONTROL.test(template) || /[\\\s#]/.test(template)) {
+  if (controlCharacter.test(template) || /[\\\s#]/.test(template)) {
     throw new TemplateError('an address holds no control character, space, backslash or fragment');
   }
   const parts = partsOf(template);
@@ -141,7 +141,7 @@ export function nameOf({ source, name }: Placeholder): string {
   return `${source}.${name}`;
 }
 
-const FIXED_SUFFIX = /^[A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+){2,}$/;
+const fixedSuffixPattern = /^[A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+){2,}$/;
 
 /**
  * The faults of an address template of a definition. If there are none, no value can change the host.
@@ -227,7 +227,7 @@ export function placementFaults(
 
 function hasFixedSuffix(address: Address): boolean {
   const last = address.host.at(-1);
-  return typeof last === 'string' && FIXED_SUFFIX.test(last);
+  return typeof last === 'string' && fixedSuffixPattern.test(last);
 }
 
 function undeclaredFaults(template: string, fields: TemplateFields): string[] {
@@ -244,9 +244,9 @@ function allowsForeignText(pattern: string): boolean {
   );
 }
 
-const LABEL = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$/;
-const EXPLICIT_DOT = /\\\.|\[[^\]]*\.[^\]]*\]/;
-const MAX_ADDRESS_LENGTH = 8192;
+const labelPattern = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?$/;
+const explicitDotPattern = /\\\.|\[[^\]]*\.[^\]]*\]/;
+const maxAddressLength = 8192;
 
 type Filling = { values: TemplateValues; fields: TemplateFields };
 
@@ -335,8 +335,8 @@ function hostLabels(placeholder: Placeholder, given: Filling): string {
   const pattern = fieldOf(given.fields, placeholder)?.pattern;
   if (pattern === undefined)
     throw new TemplateError('is part of a host and needs a pattern', nameOf(placeholder));
-  const labels = EXPLICIT_DOT.test(pattern) ? value.split('.') : [value];
-  if (!labels.every((label) => LABEL.test(label))) {
+  const labels = explicitDotPattern.test(pattern) ? value.split('.') : [value];
+  if (!labels.every((label) => labelPattern.test(label))) {
     throw new TemplateError('must be made of letters, digits and hyphens', nameOf(placeholder));
   }
   return value;
@@ -362,7 +362,7 @@ function percentEncode(value: string, placeholder: Placeholder): string {
 
 /** Throws TemplateError unless the WHATWG parser, which every client uses, reads the address as it was assembled. */
 function assertUnchangedByParsing(text: string, expected: { host: string; port: string } | undefined): void {
-  if (text.length > MAX_ADDRESS_LENGTH) throw new TemplateError('the address is too long');
+  if (text.length > maxAddressLength) throw new TemplateError('the address is too long');
   const url = URL.parse(text);
   if (url === null) throw new TemplateError('the address cannot be parsed');
   if (url.username !== '' || url.password !== '' || url.hash !== '' || text.includes('#')) {
@@ -386,7 +386,7 @@ function assertUnchangedByParsing(text: string, expected: { host: string; port: 
 function givenValue(placeholder: Placeholder, given: Pick<Filling, 'values'> & Partial<Filling>): string {
   const value = ownValue(given.values, placeholder);
   if (value === undefined || value === '') throw new TemplateError('is missing', nameOf(placeholder));
-  if (CONTROL.test(value)) throw new TemplateError('holds a control character', nameOf(placeholder));
+  if (controlCharacter.test(value)) throw new TemplateError('holds a control character', nameOf(placeholder));
   const pattern = given.fields === undefined ? undefined : fieldOf(given.fields, placeholder)?.pattern;
   if (pattern !== undefined && !patternExpression(pattern).test(value)) {
     throw new TemplateError('does not match its pattern', nameOf(placeholder));

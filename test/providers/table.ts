@@ -1,7 +1,7 @@
 import type { Catalog } from '../../server/providers/catalog.ts';
 import {
   type FormField,
-  LEVELS,
+  levels,
   type ProviderDefinition,
   type WebhookPlace,
   type WebhookRules,
@@ -16,15 +16,15 @@ const HEAD = ['| name | provider | auth mode | asks for | level |', '|---|---|--
 function levelTable(catalog: Catalog): string {
   const all = catalog.list();
   const row = (title: string, of: readonly ProviderDefinition[]) => {
-    const counts = LEVELS.map((level) => of.filter((one) => one.level === level).length);
+    const counts = levels.map((level) => of.filter((one) => one.level === level).length);
     return `| ${[title, ...counts, of.length].join(' | ')} |`;
   };
   const byMode = [...Map.groupBy(all, ({ auth_mode }) => auth_mode)].toSorted(
     ([, a], [, b]) => b.length - a.length,
   );
   return [
-    `| auth mode | ${LEVELS.join(' | ')} | all |`,
-    `|---|${'---|'.repeat(LEVELS.length)}---|`,
+    `| auth mode | ${levels.join(' | ')} | all |`,
+    `|---|${'---|'.repeat(levels.length)}---|`,
     ...byMode.map(([mode, of]) => row(mode, of)),
     row('all', all),
   ].join('\n');
