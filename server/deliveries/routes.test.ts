@@ -382,3 +382,31 @@ test("endpoints come in pages, one's own before those that connections bring", a
   await trellis.db.query(`delete from endpoint where kind = 'override'`);
   for (const endpoint of [first, second]) await remove(endpoint);
 });
+
+test('a page of a type that has no deliveries of it is not the last one', async () => {
+  const endpoint = await make();
+  await trellis.db.query(
+    `with made as (
+       insert into event (id, environment_id, type, data, position)
+       select gen_random_uuid(), id, case n when 1 then 'connection.created' else 'connection.deleted' end, '{}', -n
+       from environment, generate_series(1, 5001) as n
+       where name = 'dev'
+       returning *
+     )
+     insert into delivery (environment_id, endpoint_id, event_id, position, lane, status, queued_at, settled_at)
+     select environment_id, $1, id, position, 0, 'delivered', now(), now()
+     from made
+     order by position desc`,
+    [endpoint.id],
+  );
+  const page = async (more = '') =>
+    (await trellis.call('GET', `/events/deliveries?endpoint=${endpoint.id}&type=connection.created${more}`))
+      .body as { deliveries: object[]; next_cursor: string | null };
+  const first = await page();
+  assert.deepEqual(first.deliveries, []);
+  const second = await page(`&cursor=${first.next_cursor}`);
+  assert.equal(second.deliveries.length, 1);
+  assert.equal(second.next_cursor, null);
+  await trellis.db.query('delete from event where position < 0');
+  await remove(endpoint);
+});

@@ -42,7 +42,7 @@ export function eventRoutes(app: App, { db }: { db: Db }): void {
       config: { access },
       schema: {
         operationId: 'listEvents',
-        list: { items: 'events', by: { parameter: 'after', next: 'next_after' } },
+        list: { items: 'events', by: { parameter: 'after', next: 'next_after', isFeed: true } },
         summary: 'List events after a position, oldest first, or wait for the next event',
         description:
           'To follow the feed, send the `next_after` of the previous response as `after`: all later events come after it. ' +

@@ -99,7 +99,7 @@ async function openApp(exports: Partial<ExportLimits>): Promise<{ app: App; port
           search: z.string().optional(),
         }),
         response: {
-          200: z.object({ rows: z.array(row), next_after: z.number().nullable(), has_more: z.boolean() }),
+          200: z.object({ rows: z.array(row), next_after: z.number().nullable() }),
         },
       },
     },
@@ -108,7 +108,7 @@ async function openApp(exports: Partial<ExportLimits>): Promise<{ app: App; port
       await beforePage(pages);
       const next = after + limit < rows.length ? after + limit : null;
       const found = rows.slice(after, after + limit).filter(({ id }) => id.includes(search));
-      return { rows: found, next_after: next, has_more: next !== null };
+      return { rows: found, next_after: next };
     },
   );
   const size = z.coerce.number().int().min(1).max(1_000);
@@ -141,7 +141,7 @@ async function openApp(exports: Partial<ExportLimits>): Promise<{ app: App; port
     {
       config: { access },
       schema: {
-        list: { items: 'rows', by: { parameter: 'after', next: 'next_after' } },
+        list: { items: 'rows', by: { parameter: 'after', next: 'next_after', isFeed: true } },
         querystring: z.strictObject({
           after: z.coerce.number().int().default(0),
           limit: size.default(10),

@@ -12,9 +12,9 @@ export type List = {
   items: string;
   /**
    * `whole`: the route returns all entries. `page`: it takes `page` and `limit`. Otherwise the parameter that takes the
-   * position in the field `next` of the previous response.
+   * position in the field `next` of the previous response. In a feed this field is never null, and an empty page is the last.
    */
-  by: 'whole' | 'page' | { parameter: 'after' | 'before'; next: string };
+  by: 'whole' | 'page' | { parameter: 'after' | 'before'; next: string; isFeed?: true };
   /** If `limit` of a list by pages has no default: the entries of the first page, and of each following one. */
   sizes?: { first: number; following: number };
   /**
@@ -153,7 +153,7 @@ function withCursor(
     };
   }
   const next = payload[by.next];
-  const isLast = next === null || next === undefined || (entries.length === 0 && payload.has_more !== true);
+  const isLast = next === null || next === undefined || (by.isFeed === true && entries.length === 0);
   return { ...payload, next_cursor: isLast ? null : cursorOf(name, String(next)) };
 }
 
