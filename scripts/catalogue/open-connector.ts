@@ -10,9 +10,9 @@ import { type Expression, type Node, type ObjectExpression, type Program, parse 
 import { transformSync } from 'esbuild';
 import type { Imported, Selection } from './selection.ts';
 
-const REPOSITORY = 'https://github.com/oomol-lab/open-connector/blob/main/src/providers';
+const repository = 'https://github.com/oomol-lab/open-connector/blob/main/src/providers';
 /** Set by the client of each call, and nothing that a definition needs. */
-const USUAL_HEADERS: ReadonlySet<string> = new Set(['accept', 'content-type', 'user-agent']);
+const usualHeaders: ReadonlySet<string> = new Set(['accept', 'content-type', 'user-agent']);
 
 type Entry = Selection['open_connector'][string];
 
@@ -76,7 +76,7 @@ export function definitionOf(
     categories,
     docs: page,
     level: 'community',
-    source: { on, page: `${REPOSITORY}/${folder}/executors.ts` },
+    source: { on, page: `${repository}/${folder}/executors.ts` },
     auth_mode: 'API_KEY',
     placement: [placement],
     api: { base_url: base.replace(/\/+$/, ''), ...(Object.keys(headers).length > 0 && { headers }) },
@@ -181,7 +181,7 @@ function headersOf(customize: Node | undefined, module: Module): Record<string, 
     if (property.type !== 'Identifier' || property.name !== 'set') return undefined;
     const [name, value] = call.arguments.map((argument) => literalOf(argument, module));
     if (typeof name !== 'string') return undefined;
-    if (USUAL_HEADERS.has(name.toLowerCase())) continue;
+    if (usualHeaders.has(name.toLowerCase())) continue;
     if (typeof value !== 'string') return undefined;
     headers[name] = value;
   }

@@ -9,7 +9,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { type RunningService, startRunningService } from '../support/service.ts';
 
-const MB = 1024 * 1024;
+const mebibyte = 1024 * 1024;
 
 /** SHA-256 at either end, and the most that the service's memory grew meanwhile. */
 type Passage = { sent: string; received: string; grownMb: number; mbPerSecond: number };
@@ -40,7 +40,7 @@ export async function passBody(sizeMb: number): Promise<{ up: Passage; down: Pas
 
 /** Blocks of a megabyte that differ from each other, so that a lost, doubled or moved one changes the hash. */
 function* blocks(sizeMb: number, hash: ReturnType<typeof createHash>): Generator<Buffer> {
-  const noise = randomBytes(MB);
+  const noise = randomBytes(mebibyte);
   for (let number = 0; number < sizeMb; number++) {
     const block = Buffer.from(noise);
     block.writeUInt32BE(number);
@@ -60,7 +60,7 @@ async function startUpstream() {
     const hash = createHash('sha256');
     const sizeMb = Number(message.url?.slice(1));
     sent = Promise.withResolvers<string>();
-    response.writeHead(200, { 'content-length': sizeMb * MB });
+    response.writeHead(200, { 'content-length': sizeMb * mebibyte });
     await pipeline(Readable.from(blocks(sizeMb, hash)), response);
     sent.resolve(hash.digest('hex'));
   });
@@ -105,7 +105,7 @@ async function callUpstream(by: {
     headers: {
       authorization: `Bearer ${service.secretKey}`,
       ...by.headers,
-      ...(isUp && { 'content-length': mb * MB }),
+      ...(isUp && { 'content-length': mb * mebibyte }),
     },
   });
   const answered = once(asked, 'response') as Promise<[IncomingMessage]>;

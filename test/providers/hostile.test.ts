@@ -12,14 +12,14 @@ import type { ProviderDefinition } from '../../server/providers/definition.ts';
 import { TemplateError, type TemplateValues } from '../../server/providers/template.ts';
 import { client, exampleValues, now, oauthProviders, redirectUri } from './walk.ts';
 
-const PLACEHOLDER = /\$\{(\w+)\.(\w+)\}/g;
+const placeholderPattern = /\$\{(\w+)\.(\w+)\}/g;
 
 /** What every address made from the template must look like, with values that are labels or one encoded segment. */
 function shapeOf(template: string, fixed: TemplateValues): RegExp {
   const [, host = '', rest = ''] = /^https:\/\/([^/?]*)(.*)$/s.exec(template) ?? [];
   const quoted = (text: string, value: string) =>
     text
-      .split(PLACEHOLDER)
+      .split(placeholderPattern)
       .map((part, index, parts) => {
         if (index % 3 === 2) return '';
         if (index % 3 === 0) return RegExp.escape(part);

@@ -10,7 +10,7 @@ import {
 const titles = (...forms: Readonly<Record<string, FormField>>[]) =>
   forms.flatMap((form) => Object.values(form).map(({ title }) => title)).join(', ');
 
-const HEAD = ['| name | provider | auth mode | asks for | level |', '|---|---|---|---|---|'];
+const tableHead = ['| name | provider | auth mode | asks for | level |', '|---|---|---|---|---|'];
 
 /** The number of providers by auth mode and level. */
 function levelTable(catalog: Catalog): string {
@@ -38,7 +38,7 @@ export function providerTables(catalog: Catalog): string {
   const byCategory = Map.groupBy(catalog.list(), ({ categories: [first = 'other'] }) => first);
   const tables = [...byCategory.entries()]
     .sort(([a], [b]) => (a < b ? -1 : 1))
-    .map(([category, all]) => [`## ${titleOf(category)}`, '', ...HEAD, ...all.map(rowOf)].join('\n'));
+    .map(([category, all]) => [`## ${titleOf(category)}`, '', ...tableHead, ...all.map(rowOf)].join('\n'));
   return [levelTable(catalog), ...tables].join('\n\n');
 }
 
@@ -54,7 +54,7 @@ function titleOf(category: string): string {
   return category.length <= 3 ? category.toUpperCase() : category[0]!.toUpperCase() + category.slice(1);
 }
 
-const MARKS = /(<!-- written by scripts\/providers\.ts -->\n).*?(\n<!-- end -->)/s;
+const marks = /(<!-- written by scripts\/providers\.ts -->\n).*?(\n<!-- end -->)/s;
 
 /** A page with its list brought up to date. Throws for one that has no place for it. */
 export function withTable(page: string, catalog: Catalog): string {
@@ -72,8 +72,8 @@ export function withWebhooks(page: string, catalog: Catalog): string {
 }
 
 function between(page: string, text: string): string {
-  if (!MARKS.test(page)) throw new Error('the page has no marks to write a list between');
-  return page.replace(MARKS, (_, begin: string, end: string) => `${begin}${text}${end}`);
+  if (!marks.test(page)) throw new Error('the page has no marks to write a list between');
+  return page.replace(marks, (_, begin: string, end: string) => `${begin}${text}${end}`);
 }
 
 function webhookRow(name: string, { proof, type, connection }: WebhookRules): string {

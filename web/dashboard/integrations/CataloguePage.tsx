@@ -321,7 +321,7 @@ function rankOf(wanted: string, names: readonly string[], text: string): number 
   return ` ${text}`.includes(` ${wanted}`) ? 2 : 3;
 }
 
-const LEVELS: Record<string, string> = {
+const levelTexts: Record<string, string> = {
   verified: 'Tested with a real account',
   documented: 'Checked against the documentation of the provider',
   community: 'Not checked against the documentation of the provider',
@@ -332,7 +332,7 @@ function FactsNote({ provider: { level, source } }: { provider: Provider }) {
   if (level === undefined) return null;
   return (
     <Text size="sm" c="dimmed">
-      {LEVELS[level] ?? level}
+      {levelTexts[level] ?? level}
       {source && (
         <>
           {' '}
