@@ -276,10 +276,13 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: 'Home', exact: true }).click();
     await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
     const deleted = page.waitForResponse((response) => response.request().method() === 'DELETE');
+    // After the deletion the page fetches its counts again, and would have navigated before.
+    const counted = deleted.then(() => page.waitForRequest(/\/connections\?/));
     await release();
     assert.equal((await deleted).status(), 200);
-    await page.evaluate('new Promise((done) => setTimeout(done, 500))');
+    await counted;
     assert.match(page.url(), /\/home$/);
+    await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
   });
 
   test('a save that fails after its page was left is not shown after a sign-out', async () => {
