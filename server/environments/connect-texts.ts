@@ -15,6 +15,7 @@ const keysByPlaceholder = {
     goneText otherThingTitle otherThingText
   `,
   message: 'doesNotFit',
+  example: 'example',
   search: 'nothingFits',
   name: 'connectTitle reconnectTitle doneTitle partTitle sheetText',
   provider: `

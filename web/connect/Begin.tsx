@@ -35,7 +35,7 @@ export function Begin({
   const isOAuth = choice.form_path === null;
 
   const begin = async () => {
-    const wrong = missingIn(choice, { values: form.values, message: t('needed') });
+    const wrong = missingIn(choice, form.values);
     setForm({ ...form, wrong, refusal: undefined });
     focusInvalid();
     if (Object.keys(wrong).length > 0) return;
@@ -49,7 +49,7 @@ export function Begin({
       await submitForm(session, { choice, values });
       await onDone();
     } catch (error) {
-      setForm({ ...form, ...readRefusal(error, { choice, t }) });
+      setForm({ ...form, ...readRefusal(error, { choice, values }) });
       focusInvalid();
     }
     setSending(false);
@@ -97,7 +97,7 @@ export function Begin({
         <FormFields choice={choice} form={form} onChange={setForm} />
         {form.refusal !== undefined && (
           <p className="bad" role="alert">
-            {form.refusal}
+            {form.refusal(t)}
           </p>
         )}
         <Button type="submit" size="md" fullWidth loading={isSending}>
@@ -143,11 +143,14 @@ export function ScopeText({
   );
 }
 
+/** A text in the language of the page, which the user may change while the text is shown. */
+type Text = (t: Translate) => string;
+
 export type Form = {
   values: Record<string, string>;
   /** The errors of single fields, by name. */
-  wrong: Record<string, string>;
-  refusal: string | undefined;
+  wrong: Record<string, Text>;
+  refusal: Text | undefined;
 };
 
 /** Labels for fields without a title in the provider definition. */
@@ -180,7 +183,7 @@ function FormFields({
       description: field.description ?? (help ? t(help, { provider }) : undefined),
       placeholder: field.example ?? undefined,
       value: form.values[field.name] ?? '',
-      error: form.wrong[field.name],
+      error: form.wrong[field.name]?.(t),
       required: field.required === true,
       withAsterisk: false,
       autoComplete: 'off',
@@ -209,12 +212,9 @@ function FormFields({
 }
 
 /** Required fields that are empty. */
-export function missingIn(
-  { fields }: Choice,
-  { values, message }: { values: Record<string, string>; message: string },
-): Record<string, string> {
+function missingIn({ fields }: Choice, values: Form['values']): Form['wrong'] {
   const empty = fields.filter(({ name, required }) => required === true && !values[name]?.trim());
-  return Object.fromEntries(empty.map(({ name }) => [name, message]));
+  return Object.fromEntries(empty.map(({ name }) => [name, (t: Translate) => t('needed')]));
 }
 
 /** The values without spaces around them, except for secrets and texts of several lines. */
@@ -229,25 +229,32 @@ function trimmed({ fields }: Choice, values: Form['values']): Form['values'] {
 /** The errors of a response, by field where the service names one. */
 function readRefusal(
   error: unknown,
-  { choice, t }: { choice: Choice; t: Translate },
+  { choice, values }: { choice: Choice; values: Form['values'] },
 ): Pick<Form, 'wrong' | 'refusal'> {
   const { code, fields, message, payload } =
     error instanceof Fault ? error : { code: 'unknown', fields: [], message: '', payload: undefined };
-  const wrong = Object.fromEntries(
-    fields
-      .filter(({ path }) => choice.fields.some(({ name }) => name === path))
-      .map(({ path, message }) => [path, t('doesNotFit', { message })]),
-  );
+  const wrong: Form['wrong'] = {};
+  for (const { path, message: reason } of fields) {
+    const field = choice.fields.find(({ name }) => name === path);
+    if (field !== undefined)
+      wrong[path] = (t) => (values[path] ? invalidText(t, { field, reason }) : t('needed'));
+  }
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
   const isUntested = (payload as { refused?: boolean } | undefined)?.refused === false;
-  const refusal = {
-    connection_test_failed: t(isUntested ? 'formUntested' : 'formRefused', {
-      provider: choice.provider_display_name,
-    }),
-    integration_misconfigured: t('misconfiguredText', { provider: choice.provider_display_name }),
-    unreachable: t('unreachableText'),
-    unknown_connect_session_token: t('unknownText'),
-    session_in_other_browser: t('otherBrowserText'),
-  }[code];
-  return { wrong, refusal: refusal ?? `${t('failedText')} ${message}` };
+  const provider = choice.provider_display_name;
+  const refusals: Record<string, Text> = {
+    connection_test_failed: (t) => t(isUntested ? 'formUntested' : 'formRefused', { provider }),
+    integration_misconfigured: (t) => t('misconfiguredText', { provider }),
+    unreachable: (t) => t('unreachableText'),
+    unknown_connect_session_token: (t) => t('unknownText'),
+    session_in_other_browser: (t) => t('otherBrowserText'),
+  };
+  return { wrong, refusal: refusals[code] ?? ((t) => `${t('failedText')} ${message}`) };
+}
+
+/** The service states the reason in English; other languages show the example of the field in place of it. */
+function invalidText(t: Translate, { field, reason }: { field: Choice['fields'][number]; reason: string }) {
+  const text = t('doesNotFit', { message: reason });
+  const { example } = field;
+  return example === null || text.includes(example) ? text : `${text} ${t('example', { example })}`;
 }
