@@ -77,7 +77,7 @@ describe('the home page', { skip: skipBrowser }, () => {
     );
   });
 
-  test('without problems, the page names the connections that are not verified', async () => {
+  test('the page names the connections that are not verified, also beside problems', async () => {
     const { db } = trellis;
     await db.query("update connection set is_unverified = true where account_email = 'grace@example.com'");
     await open('/dev/home');
@@ -87,7 +87,11 @@ describe('the home page', { skip: skipBrowser }, () => {
     await page.getByRole('link', { name: '1 connection is not verified yet' }).click();
     await page.getByRole('link', { name: 'grace@example.com' }).waitFor();
     assert.equal(await page.getByRole('link', { name: 'ada@example.com' }).count(), 0);
-    await db.query('update connection set is_unverified = false');
+    await db.query("update connection set lacks_scopes = true where account_email = 'ada@example.com'");
+    await open('/dev/home');
+    await page.getByRole('link', { name: '1 with missing scopes' }).waitFor();
+    await page.getByRole('link', { name: '1 connection is not verified yet' }).waitFor();
+    await db.query('update connection set is_unverified = false, lacks_scopes = false');
     await open('/dev/home');
     await page.getByText('Everything works.').waitFor();
   });

@@ -234,69 +234,86 @@ function problemsOf(health: Health, counts: StateCounts, environment: string): P
   ];
 }
 
-function Problems({ problems, unverified }: { problems: Problem[]; unverified: number }) {
+/** How many connections nothing has proven yet, as a link to them. */
+function Unverified({ count }: { count: number }) {
   const environment = useEnvironment();
+  return (
+    <>
+      <AnchorLink
+        inherit
+        underline="always"
+        to="/$environment/connections"
+        params={{ environment }}
+        search={{ status: 'unverified' }}
+      >
+        {upTo(count)} {count === 1 ? 'connection is' : 'connections are'} not verified yet
+      </AnchorLink>
+      .
+    </>
+  );
+}
+
+function Problems({ problems, unverified }: { problems: Problem[]; unverified: number }) {
   if (problems.length === 0)
     return (
       <Card py="sm">
         <Group gap="xs" wrap="nowrap">
           <IconCheck size={18} className="rigid" color="var(--mantine-color-teal-6)" />
-          {unverified === 0 ? (
-            <Text size="sm">Everything works.</Text>
-          ) : (
-            <Text size="sm">
-              Nothing fails.{' '}
-              <AnchorLink
-                inherit
-                underline="always"
-                to="/$environment/connections"
-                params={{ environment }}
-                search={{ status: 'unverified' }}
-              >
-                {upTo(unverified)} {unverified === 1 ? 'connection is' : 'connections are'} not verified yet
-              </AnchorLink>
-              .
-            </Text>
-          )}
+          <Text size="sm">
+            {unverified === 0 ? (
+              'Everything works.'
+            ) : (
+              <>
+                Nothing fails. <Unverified count={unverified} />
+              </>
+            )}
+          </Text>
         </Group>
       </Card>
     );
   return (
-    <Sliced items={problems} size={10}>
-      {(shown) => (
-        <ListTable
-          rows={shown}
-          keyOf={({ of, text }) => `${of} ${text}`}
-          rowClass="fill-row"
-          columns={[
-            {
-              title: 'Problem',
-              cell: ({ text, to, color, of }) => (
-                <Group gap="sm" wrap="nowrap">
-                  <Box w={124} className="rigid">
-                    <Badge color={color} variant="dot">
-                      {of}
-                    </Badge>
-                  </Box>
-                  <Link className="fill-link" {...to}>
-                    <Text span size="sm" className="wrap">
-                      {text}
-                    </Text>
-                  </Link>
-                </Group>
-              ),
-            },
-            {
-              title: 'Since',
-              visibleFrom: 'xs',
-              ta: 'right',
-              className: 'unbroken',
-              cell: ({ since }) => since && <RelativeTime at={since} size="sm" className="above" />,
-            },
-          ]}
-        />
+    <>
+      <Sliced items={problems} size={10}>
+        {(shown) => (
+          <ListTable
+            rows={shown}
+            keyOf={({ of, text }) => `${of} ${text}`}
+            rowClass="fill-row"
+            columns={[
+              {
+                title: 'Problem',
+                cell: ({ text, to, color, of }) => (
+                  <Group gap="sm" wrap="nowrap">
+                    <Box w={124} className="rigid">
+                      <Badge color={color} variant="dot">
+                        {of}
+                      </Badge>
+                    </Box>
+                    <Link className="fill-link" {...to}>
+                      <Text span size="sm" className="wrap">
+                        {text}
+                      </Text>
+                    </Link>
+                  </Group>
+                ),
+              },
+              {
+                title: 'Since',
+                visibleFrom: 'xs',
+                ta: 'right',
+                className: 'unbroken',
+                cell: ({ since }) => since && <RelativeTime at={since} size="sm" className="above" />,
+              },
+            ]}
+          />
+        )}
+      </Sliced>
+      {unverified > 0 && (
+        <Text size="sm">
+          <Unverified count={unverified} />
+        </Text>
       )}
-    </Sliced>
+    </>
   );
 }
 
