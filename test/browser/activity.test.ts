@@ -204,7 +204,16 @@ describe('the activity of the dashboard', { skip: skipBrowser }, () => {
     await page.waitForURL(/getting-started$/);
     await page.goForward();
     await page.getByText('Older operations').waitFor();
+    const focused = page.locator('main :focus');
     await page.getByRole('button', { name: 'To the newest' }).click();
+    await live('Live');
+    await focused.filter({ has: page.getByRole('link', { name: 'Older' }) }).waitFor();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.waitForURL(/cursor=/);
+    await focused.filter({ has: page.getByRole('button', { name: 'To the newest' }) }).waitFor();
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
     await live('Live');
     assert.ok(!page.url().includes('cursor'));
   });

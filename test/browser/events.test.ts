@@ -119,6 +119,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     receiver.answers = ok;
     await drawer.getByRole('button', { name: 'Send again' }).click();
     await drawer.getByText('Delivered').waitFor();
+    await page.locator('[role=dialog]:focus-within').waitFor();
     await page.keyboard.press('Escape');
   });
 
@@ -138,6 +139,7 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('checkbox', { name: 'Only undelivered events' }).uncheck();
     await page.getByRole('button', { name: 'Replay', exact: true }).click();
     await page.getByText('2 events are queued.').waitFor();
+    await page.locator('[role=dialog]:focus-within').waitFor();
     await page.getByRole('button', { name: 'Done' }).click();
     while (receiver.got.length < before + 2) await page.waitForTimeout(20);
   });

@@ -4,6 +4,7 @@ import type { ReactNode } from 'react';
 import { EmptyState } from '../ui/EmptyState.tsx';
 import { FilterField } from '../ui/FilterField.tsx';
 import { IconSearch } from '../ui/icons.tsx';
+import { useFocusIfLost } from '../ui/use-focus-if-lost.ts';
 import { IntegrationSelect } from './integrations/IntegrationSelect.tsx';
 import { integrationsQuery } from './integrations/queries.ts';
 import { ButtonLink } from './links.tsx';
@@ -166,8 +167,10 @@ export function CursorPager({
   next: object | undefined;
   labels?: [first: string, next: string];
 }) {
+  // The last page has no button to the next one, and the first page none back.
+  const buttons = useFocusIfLost<HTMLDivElement>(`${onFirst !== undefined} ${next !== undefined}`);
   return (
-    <Group justify="space-between">
+    <Group justify="space-between" ref={buttons} tabIndex={-1}>
       {onFirst === undefined ? (
         <span />
       ) : (

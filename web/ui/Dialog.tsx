@@ -11,6 +11,7 @@ import {
 import { FaultNotice } from './FaultNotice.tsx';
 import { focusInvalid } from './focus-invalid.ts';
 import { useUnsaved } from './unsaved.ts';
+import { useFocusIfLost } from './use-focus-if-lost.ts';
 
 type End = {
   /** The text of the button that acts. */
@@ -39,10 +40,12 @@ export function DialogEnd({
   onAct,
 }: End & { onAct?: () => void }) {
   const leave = useContext(LeaveContext);
+  // The button is disabled during the call.
+  const buttons = useFocusIfLost<HTMLDivElement>(attempt.isPending);
   return (
     <>
       {attempt.isError && <FaultNotice error={attempt.error} />}
-      <Group justify="flex-end">
+      <Group justify="flex-end" ref={buttons} tabIndex={-1}>
         <Button variant="default" onClick={() => leave(onClose)} {...(onAct && { 'data-autofocus': true })}>
           {cancel}
         </Button>

@@ -7,8 +7,10 @@ import { type RefObject, useLayoutEffect, useRef } from 'react';
  */
 export function useFocusIfLost<T extends HTMLElement>(state: unknown): RefObject<T | null> {
   const part = useRef<T>(null);
-  // biome-ignore lint/correctness/useExhaustiveDependencies: at each change of the state
+  const former = useRef(state);
   useLayoutEffect(() => {
+    if (former.current === state) return;
+    former.current = state;
     if (document.activeElement === document.body && navigator.userActivation?.hasBeenActive)
       part.current?.focus({ preventScroll: true });
   }, [state]);

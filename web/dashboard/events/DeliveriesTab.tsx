@@ -11,6 +11,7 @@ import { JsonBlock } from '../../ui/JsonBlock.tsx';
 import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
+import { useFocusIfLost } from '../../ui/use-focus-if-lost.ts';
 import { CursorPager, defined, FilterBar, hasNoEntries } from '../lists.tsx';
 import type { EventsSearch } from '../search.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -228,6 +229,8 @@ function Whole({ delivery, endpoint }: { delivery: WholeDelivery; endpoint: Endp
   const again = useChange(() => replayDelivery(environment, delivery.id), {
     stale: [[environment, 'deliveries']],
   });
+  // The button is disabled until the delivery has settled.
+  const body = useFocusIfLost<HTMLDivElement>(`${delivery.status} ${again.isPending}`);
   const attempt = delivery.last_attempt;
   const isFailed = attempt !== null && attempt.error !== undefined;
   const facts: [string, ReactNode][] = [
@@ -242,7 +245,7 @@ function Whole({ delivery, endpoint }: { delivery: WholeDelivery; endpoint: Endp
       : [['Settled', <RelativeTime key="settled" at={delivery.settled_at} />] as [string, ReactNode]]),
   ];
   return (
-    <Stack>
+    <Stack ref={body} tabIndex={-1} className="unmarked">
       <Group gap="xs">
         <Title order={3} className="wrap">
           {delivery.event.type}
