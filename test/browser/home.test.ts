@@ -43,6 +43,29 @@ describe('the home page', { skip: skipBrowser }, () => {
     await trellis.call('DELETE', '/integrations/drive');
   });
 
+  test('the steps of a provider without an HTTP API are about its credentials', async () => {
+    const { call } = trellis;
+    await call('POST', '/integrations', { body: { provider: 'postgres', unique_key: 'warehouse' } });
+    const imported = await call('POST', '/connections', {
+      body: {
+        provider_config_key: 'warehouse',
+        connection_id: 'db',
+        credentials: { type: 'BASIC', username: 'ada', password: 'password-of-the-database' },
+        connection_config: { host: 'db.example.com', database: 'sales' },
+      },
+    });
+    assert.equal(imported.status, 201, imported.text);
+    await open('/dev/getting-started');
+    await page.getByText('2 of 5', { exact: true }).waitFor();
+    await heading('Read the credentials');
+    await page.getByText('/connections/db?integration_id=warehouse').first().waitFor();
+    await picture(page, 'getting-started-credentials');
+    assert.equal((await call('GET', '/connections/db?provider_config_key=warehouse')).status, 200);
+    await page.getByText('3 of 5', { exact: true }).waitFor();
+    await call('DELETE', '/connections/db?provider_config_key=warehouse');
+    await call('DELETE', '/integrations/warehouse');
+  });
+
   test('with a connection the first page is the home page, which names the steps that are left', async () => {
     const { headers, connectionId } = await connect(trellis);
     await connect(trellis, { account: 'grace@example.com' });
@@ -269,4 +292,20 @@ describe('the home page', { skip: skipBrowser }, () => {
     await alert.getByRole('button', { name: 'Try again' }).click();
     await figure('Active connections: 1').waitFor();
   });
+});
+
+test('without an activity log, a call of the provider counts as a step all the same', {
+  skip: skipBrowser,
+}, async () => {
+  const dashboard = await openDashboard({ TRELLIS_ACTIVITY: 'off' });
+  try {
+    const { headers } = await connect(dashboard.trellis);
+    const { page } = await dashboard.openAs('viewer');
+    await page.goto(`${dashboard.trellis.baseUrl}/app/dev/getting-started`);
+    await page.getByText('2 of 5', { exact: true }).waitFor();
+    await dashboard.trellis.call('GET', '/proxy/v4/spreadsheets/none', { headers });
+    await page.getByText('3 of 5', { exact: true }).waitFor();
+  } finally {
+    await dashboard.close();
+  }
 });

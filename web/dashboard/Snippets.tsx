@@ -69,6 +69,19 @@ export function Snippets({
   );
 }
 
+/** Reads the credentials of a connection. */
+export function CredentialsSnippets({ at }: { at: { integration: string; id: string } }) {
+  const query = new URLSearchParams({ integration_id: at.integration });
+  const url = `${location.origin}/connections/${encodeURIComponent(at.id)}?${query}`;
+  return (
+    <Snippets
+      title="Read the credentials"
+      scopes={['connections:credentials']}
+      call={{ method: 'GET', url, headers: [] }}
+    />
+  );
+}
+
 /** Saves a record for a connection. */
 export function SaveSnippets({ at }: { at: { integration: string; id: string } }) {
   const body = { model: 'City', records: [{ id: '1', city: 'Oslo' }] };

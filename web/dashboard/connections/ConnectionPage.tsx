@@ -23,7 +23,7 @@ import { suggestionsQuery } from '../playground/queries.ts';
 import { emptyForm, formOf } from '../playground/request.ts';
 import { callOf } from '../playground/snippets.ts';
 import { DatasetsTab } from '../records/DatasetsTab.tsx';
-import { Snippets } from '../Snippets.tsx';
+import { CredentialsSnippets, Snippets } from '../Snippets.tsx';
 import { SheetsCard } from '../sheets/SheetsCard.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
@@ -154,15 +154,7 @@ export function ConnectionPage() {
 /** A call of the provider's API, or of the credentials if it has none. */
 function CallSnippets({ at, provider }: { at: At; provider: Provider }) {
   if (provider.proxy !== undefined) return <ProxySnippets at={at} provider={provider.name} />;
-  const query = new URLSearchParams({ integration_id: at.integration });
-  const url = `${location.origin}/connections/${encodeURIComponent(at.id)}?${query}`;
-  return (
-    <Snippets
-      title="Read the credentials"
-      scopes={['connections:credentials']}
-      call={{ method: 'GET', url, headers: [] }}
-    />
-  );
+  return <CredentialsSnippets at={at} />;
 }
 
 /** The first suggestion of the playground, through the proxy. */

@@ -31,7 +31,7 @@ import {
 } from '../connections/queries.ts';
 import { createTestIntegration } from '../integrations/queries.ts';
 import { AnchorLink, ButtonLink, connectionPage, datasetPage, GuideLink } from '../links.tsx';
-import { SaveSnippets } from '../Snippets.tsx';
+import { CredentialsSnippets, SaveSnippets } from '../Snippets.tsx';
 import { sheetProvider } from '../sheets/settings.ts';
 import { useEnvironment } from '../shell/environment.ts';
 import { useMayWrite } from '../sign-in/queries.ts';
@@ -97,7 +97,8 @@ function Steps({ progress }: { progress: Progress }) {
       below: connect.isError && <FaultNotice error={connect.error} />,
     },
     {
-      about: 'Connect a test account: open a connect link, choose an account, and grant access.',
+      about:
+        'Connect a test account: open a connect link, then choose an account and grant access, or enter credentials.',
       action: mayWrite && (
         <Button
           variant={connect.data === undefined ? 'filled' : 'default'}
@@ -115,8 +116,11 @@ function Steps({ progress }: { progress: Progress }) {
     },
     {
       about:
-        'The proxy adds the credentials. Try a call in the playground; your application then makes the same call.',
-      action: mayWrite && ofConnection && (
+        connection?.hasApi === false
+          ? 'This provider has no HTTP API: your application reads the credentials and connects with them.'
+          : 'The proxy adds the credentials. Try a call in the playground; your application then makes the same call.',
+      code: ofConnection && !connection?.hasApi && <CredentialsSnippets at={ofConnection} />,
+      action: mayWrite && ofConnection && connection?.hasApi && (
         <ButtonLink
           to="/$environment/playground"
           params={{ environment }}
@@ -201,7 +205,7 @@ function Steps({ progress }: { progress: Progress }) {
             API reference
           </Anchor>{' '}
           lists every call.
-          {mayWrite && ofConnection && (
+          {mayWrite && ofConnection && connection?.hasApi && (
             <>
               {' '}
               You can also send another call from the{' '}

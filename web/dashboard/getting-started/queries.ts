@@ -1,5 +1,6 @@
 import { queryOptions } from '@tanstack/react-query';
 import { call } from '../../api/client.ts';
+import { providerQuery } from '../integrations/queries.ts';
 
 /** The progress of an environment; each step is read from the service. */
 export type Progress = {
@@ -7,11 +8,20 @@ export type Progress = {
   integration: { key: string; logo: string } | undefined;
   /** The newest connection. */
   connection:
-    | { integration: string; id: string; account: string; provider: string; isTest: boolean }
+    | {
+        integration: string;
+        id: string;
+        account: string;
+        provider: string;
+        /** The provider has an HTTP API. */
+        hasApi: boolean;
+        isTest: boolean;
+      }
     | undefined;
   /** A dataset of the newest connection. */
   dataset: { model: string; variant: string } | undefined;
-  hasProxied: boolean;
+  /** The provider was called, or the credentials of a connection without an HTTP API were read. */
+  isUsed: boolean;
   hasSaved: boolean;
   hasPruned: boolean;
 };
@@ -28,9 +38,12 @@ const titles = [
 ] as const;
 
 /** The steps in their order. */
-export function stepsOf({ integration, connection, hasProxied, hasSaved, hasPruned }: Progress) {
-  const done = [integration !== undefined, connection !== undefined, hasProxied, hasSaved, hasPruned];
-  return titles.map((title, index) => ({ title, isDone: done[index] === true }));
+export function stepsOf({ integration, connection, isUsed, hasSaved, hasPruned }: Progress) {
+  const done = [integration !== undefined, connection !== undefined, isUsed, hasSaved, hasPruned];
+  return titles.map((title, index) => ({
+    title: title === callStep && connection?.hasApi === false ? 'Read the credentials' : title,
+    isDone: done[index] === true,
+  }));
 }
 
 /** The titles of the steps that are left. */
@@ -48,25 +61,22 @@ const countedMs = 390 * 86_400_000;
 export const progressQuery = (environment: string) =>
   queryOptions({
     queryKey: [environment, 'progress'],
-    queryFn: async ({ signal }): Promise<Progress> => {
+    queryFn: async ({ signal, client }): Promise<Progress> => {
       const at = { environment, signal };
       const from = new Date(Date.now() - countedMs).toISOString();
-      const isDone = async (type: 'proxy' | 'records.save' | 'records.prune') => {
-        const query = { type, status: 'success', by: 'type', from } as const;
-        const { groups = [] } = await call('GET /operations/stats', { ...at, query });
-        return groups.length > 0;
-      };
-      const [integrations, { connections }, hasProxied, wasSaved, wasPruned] = await Promise.all([
+      const [integrations, { connections }, { groups = [] }] = await Promise.all([
         call('GET /integrations', at),
         call('GET /connections', { ...at, query: { limit: maxConnections } }),
-        isDone('proxy'),
-        isDone('records.save'),
-        isDone('records.prune'),
+        call('GET /operations/stats', { ...at, query: { status: 'success', by: 'type', from } }),
       ]);
+      const isLogged = (type: string) => groups.some((group) => group.type === type);
       const [connection] = connections;
       const integration =
         integrations.data.find(({ integration_id }) => integration_id === connection?.integration_id) ??
         integrations.data[0];
+      const hasApi =
+        connection === undefined ||
+        (await client.ensureQueryData(providerQuery(environment, connection.provider))).proxy !== undefined;
       const { datasets } =
         connection === undefined
           ? { datasets: [] }
@@ -81,13 +91,17 @@ export const progressQuery = (environment: string) =>
           id: connection.connection_id,
           account: connection.account?.email ?? connection.connection_id,
           provider: connection.provider,
+          hasApi,
           isTest: connection.test,
         },
         dataset: datasets.find((dataset) => dataset.connection === connection?.id),
-        hasProxied,
-        // The log may be turned off, and its counts end; cached records and the counts of pruned ones remain.
-        hasSaved: wasSaved || datasets.some(({ last_modified_at: last }) => last !== null),
-        hasPruned: wasPruned || datasets.some(({ pruned }) => pruned > 0),
+        // The log may be turned off, and its counts end. The use of a connection, cached records and the counts of pruned
+        // ones remain.
+        isUsed:
+          isLogged('proxy') ||
+          ((groups.length === 0 || !hasApi) && connections.some(({ last_used_at: last }) => last !== null)),
+        hasSaved: isLogged('records.save') || datasets.some(({ last_modified_at: last }) => last !== null),
+        hasPruned: isLogged('records.prune') || datasets.some(({ pruned }) => pruned > 0),
       };
     },
     refetchInterval: 3_000,
