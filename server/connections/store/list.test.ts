@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test';
 import { countingBlocks } from '../../../test/support/blocks.ts';
 import { shippedCatalog as catalog } from '../../../test/support/catalog.ts';
 import { openTestDatabase, type TestDatabase } from '../../../test/support/database.ts';
+import { type Queryable, tables } from '../../db/pool.ts';
 import { ensureEnvironment } from '../../environments/store.ts';
 import { connectionStates } from '../../events/connection-states.ts';
 import { createIntegration } from '../../integrations/store.ts';
@@ -214,6 +215,32 @@ test('a search finds the present name of an account, and no deleted connection',
   assert.deepEqual(await list({ search: 'person5@' }), ['c5']);
 });
 
+test('a deletion during a search leaves no gap in its page', async () => {
+  const { db } = database;
+  const [first] = await list({ search: 'person 5' }, { limit: 1 });
+  let count = 0;
+  const meanwhile: Queryable = {
+    ...db,
+    async run(built) {
+      count += 1;
+      if (count > 1)
+        await db.query(
+          'update connection set deleted_at = now(), data_key = null where connection_id = $1 and environment_id = $2',
+          [first, environmentId],
+        );
+      return db.run(built);
+    },
+  };
+  const page = {
+    vault,
+    filter: filter({ search: 'person 5' }),
+    sort: 'created',
+    limit: 25,
+    page: 0,
+  } as const;
+  assert.equal((await listConnections(meanwhile, page)).length, 25);
+});
+
 test('by last use the latest come first, those never used last, and pages join without a gap', async () => {
   const all = await list({}, { sort: 'last_used', limit: many });
   assert.equal(new Set(all).size, many - 1);
@@ -295,7 +322,15 @@ test('a page costs what it shows, and a count looks at no rows', async () => {
     ...['example', 'person 4', 'person 4711', 'none such'].flatMap(
       (search) =>
         [
-          [150, { compile: () => selectNamed({ ...page, filter: filter({ search }) }) }],
+          [150, { compile: () => selectNamed({ ...page, filter: filter({ search }) }).compile(tables) }],
+          [
+            180,
+            selectPage({
+              ...page,
+              filter: { environmentId, named: selectNamed({ ...page, filter: filter({ search }) }) },
+              sort: 'created',
+            }),
+          ],
           [180, { compile: () => countNamed(filter({ search })) }],
         ] as const,
     ),

@@ -51,7 +51,11 @@ export async function listConnections(
   const isByName = page.sort === 'created' && isSearchAlone(filter);
   const rows = await db.run(
     isByName
-      ? selectPage({ ...page, filter: await findNamed(db, { ...page, filter }), page: 0 })
+      ? selectPage({
+          ...page,
+          filter: { environmentId: filter.environmentId, named: selectNamed({ ...page, filter }) },
+          page: 0,
+        })
       : selectPage({ ...page, filter }),
   );
   return rows.map(({ madeAtUs, ...row }) => ({
@@ -75,8 +79,8 @@ export async function countConnections(db: Queryable, given: ConnectionFilter): 
 /** Has row IDs of integrations: the planner has statistics about them. */
 type ResolvedFilter = Omit<ConnectionFilter, 'integrationKeys'> & {
   integrationIds?: number[] | undefined;
-  /** Only these rows. */
-  ids?: number[] | undefined;
+  /** Only the rows whose IDs this statement selects. */
+  named?: RawBuilder<unknown> | undefined;
 };
 
 /** Such a search reads names alone, which are in the order of the list. */
@@ -119,7 +123,7 @@ export function selectNamed({ filter, limit, page, before }: Omit<ConnectionPage
     ) as found
     ${newestFirst}
     limit ${limit}
-    offset ${limit * page}`.compile(tables);
+    offset ${limit * page}`;
 }
 
 function newestNames({ environmentId }: ConnectionFilter, condition: RawBuilder<unknown>) {
@@ -129,11 +133,6 @@ function newestNames({ environmentId }: ConnectionFilter, condition: RawBuilder<
     where environment_id = ${environmentId} and ${condition}
     ${newestFirst}
     limit ${maxNearest}`;
-}
-
-async function findNamed(db: Queryable, page: Omit<ConnectionPage, 'sort'>): Promise<ResolvedFilter> {
-  const rows = await db.run({ compile: () => selectNamed(page) });
-  return { environmentId: page.filter.environmentId, ids: rows.map(({ id }) => id) };
 }
 
 /** To count a text that one of 50 names has, the names themselves are read. */
@@ -271,7 +270,7 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
     ofUser(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);
   // The index has only connections with tags.
   if (tags && Object.keys(tags).length > 0) and(sql`tags <> '{}' and tags @> ${JSON.stringify(tags)}::jsonb`);
-  if (filter.ids) and(sql`connection.id = any(${filter.ids})`);
+  if (filter.named) and(sql`connection.id = any(array(${filter.named}))`);
   if (search !== undefined)
     and(sql`connection.id in (
       select connection_id
