@@ -1,7 +1,7 @@
 import { Group, Text } from '@mantine/core';
 import type { ReactNode } from 'react';
 
-/** An entry of a timeline: on one line where its width allows that, with the time at the end. */
+/** An entry of a timeline: on one line where its width allows that, with the time at the end or below. */
 export function TimelineLine({
   title,
   detail,
@@ -12,8 +12,8 @@ export function TimelineLine({
   time: ReactNode;
 }) {
   return (
-    <Group justify="space-between" align="flex-start" gap="xs" wrap="nowrap" component="span" fz="sm" lh="sm">
-      <Group component="span" gap="0 8px" flex={1} miw={0}>
+    <Group justify="space-between" align="flex-start" gap="0 10px" component="span" fz="sm" lh="sm">
+      <Group component="span" align="flex-start" gap="0 8px" flex="1 1 170px" miw={0}>
         <Text span inherit fw={550}>
           {title}
         </Text>
