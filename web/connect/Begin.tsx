@@ -234,11 +234,9 @@ function readRefusal(
   const { code, fields, message, payload } =
     error instanceof Fault ? error : { code: 'unknown', fields: [], message: '', payload: undefined };
   const wrong: Form['wrong'] = {};
-  for (const { path, message: reason } of fields) {
-    const field = choice.fields.find(({ name }) => name === path);
-    if (field !== undefined)
-      wrong[path] = (t) => (values[path] ? invalidText(t, { field, reason }) : t('needed'));
-  }
+  for (const { path, message } of fields)
+    if (choice.fields.some(({ name }) => name === path))
+      wrong[path] = (t) => (values[path] ? t('doesNotFit', { message }) : t('needed'));
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
   const isUntested = (payload as { refused?: boolean } | undefined)?.refused === false;
   const provider = choice.provider_display_name;
@@ -250,11 +248,4 @@ function readRefusal(
     session_in_other_browser: (t) => t('otherBrowserText'),
   };
   return { wrong, refusal: refusals[code] ?? ((t) => `${t('failedText')} ${message}`) };
-}
-
-/** The service states the reason in English; other languages show the example of the field in place of it. */
-function invalidText(t: Translate, { field, reason }: { field: Choice['fields'][number]; reason: string }) {
-  const text = t('doesNotFit', { message: reason });
-  const { example } = field;
-  return example === null || text.includes(example) ? text : `${text} ${t('example', { example })}`;
 }

@@ -36,7 +36,6 @@ export const en = {
   optional: 'optional',
   needed: 'This field is required.',
   doesNotFit: 'This value is not valid: {message}.',
-  example: 'Example: {example}',
   show: 'Show or hide the value',
   apiKey: 'API key',
   apiKeyHelp: 'The key is in the settings of your {provider} account.',
