@@ -354,6 +354,17 @@ function recordWait({ providerName }: LiveConnection, since: number): void {
   metrics.refreshLeaseWait.observe([providerName], (performance.now() - since) / 1000);
 }
 
+/** The result of `work`, which is repeated until the lease ends if the database is unavailable. */
+export async function repeatInLease<T>({ endsAt }: Lease, work: () => Promise<T>): Promise<T> {
+  for (const nextPoll = polls(); ; await nextPoll()) {
+    try {
+      return await work();
+    } catch (error) {
+      if (!mayPass(error) || performance.now() > endsAt) throw error;
+    }
+  }
+}
+
 /** Random pauses between queries, longer each time, up to half a second. */
 function polls(): () => Promise<void> {
   let pollMs = 20;

@@ -31,6 +31,25 @@ test('an answer that the database does not take is kept until it does', async ()
   await cable.close();
 });
 
+test('a refusal that the database does not take is stored when it does, and no node requests another', async () => {
+  await t().open('single_use', { storeMs: 10_000, patienceMs: 30_000, limitMs: 10_000 });
+  const cable = await openDatabaseCable(t().bench.settings.target);
+  const [one, other] = [t().node({ target: cable.target }), t().node()];
+  const connection = await one.live(name);
+  t().grant.good = [];
+  t().bench.provider.plan = () => ({ afterMs: 100 });
+  const code = codeOf(one.credentials.refreshed(connection));
+  while (t().grant.asked === 0) await sleep(5);
+  cable.pull();
+  while (t().grant.underWay > 0) await sleep(5);
+  await sleep(400);
+  cable.plug();
+  assert.equal(await code, 'connection_needs_reauth');
+  assert.equal(await codeOf(t().fresh(other)), 'connection_needs_reauth');
+  assert.equal(t().grant.asked, 1);
+  await cable.close();
+});
+
 describe('an answer in hand goes before the request of another node, where the database was away for longer than the lease', () => {
   /** A node with an answer and without a database, a second node that has taken over its lease, and the results of both. */
   async function takenOver() {

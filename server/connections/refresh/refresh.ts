@@ -30,6 +30,7 @@ import {
   type Lease,
   leaseMsOf,
   limitMsOf,
+  repeatInLease,
   replacesTokens,
   takeLease,
 } from './lease.ts';
@@ -187,7 +188,8 @@ export function createRefresh({
       report(fault);
       isResponsePending ||= isOutcomeUnknown(fault);
       // Without the lease the fault has no effect: another node has taken over, or the credentials were replaced.
-      const extended = await extendLease(db, { connection, lease, forMs: leaseMsOf(connection, storeMs) });
+      const extension = { connection, lease, forMs: leaseMsOf(connection, storeMs) };
+      const extended = await repeatInLease(lease, () => extendLease(db, extension));
       if (extended === undefined) {
         await endLease(db, { connection, lease, isResponsePending });
         return undefined;
@@ -233,7 +235,8 @@ export function createRefresh({
 
   /**
    * Writes the consequence of a failure, returns the lease, and throws. Undefined if the failure does not count
-   * because the credentials were replaced.
+   * because the credentials were replaced. Waits for the database until the lease ends: a refusal that is not stored
+   * would be requested again.
    */
   async function fail(
     connection: LiveConnection,
@@ -242,16 +245,17 @@ export function createRefresh({
     const isTokenLost = isResponsePending && replacesTokens(connection, lease);
     const transition =
       fault.kind === 'dead_grant' && isTokenLost ? transitions.replyLost : transitions.refused;
-    const error = await transition(connection, fault);
+    const error = await repeatInLease(lease, () => transition(connection, fault));
     const failures = lease.failures + 1;
     const waitMs = error && pauseAfter(error, { failures, fault });
-    const isCurrent = await endLease(db, {
+    const end = {
       connection,
       lease,
       failures: error && failures,
       isResponsePending: isResponsePending && error?.code !== 'connection_needs_reauth',
       notBefore: waitMs === undefined ? undefined : new Date(now().getTime() + waitMs),
-    });
+    };
+    const isCurrent = await repeatInLease(lease, () => endLease(db, end));
     reader.forget(placeOf(connection));
     if (error === undefined || !isCurrent) return undefined;
     throw error;
