@@ -1,6 +1,5 @@
 import { writeToOutbox } from '../db/dataset-outbox.ts';
 import { type Queryable, type Tx, tables } from '../db/pool.ts';
-import type { Caller, TicketCaller } from '../http/auth/caller.ts';
 
 /**
  * The audit log: changes and their actors, append-only. An entry is written in the transaction of its cause, without a
@@ -52,7 +51,7 @@ export async function writeUserAudit(
   tx: Queryable,
   { person, ...entry }: InstallationEntry & { person: { userId: string } },
 ): Promise<void> {
-  await writeAudit(tx, { environmentId: undefined, actor: userActor(person), ...entry });
+  await writeAudit(tx, { environmentId: undefined, actor: `user:${person.userId}`, ...entry });
 }
 
 /** The actor of a command of the operator. */
@@ -64,16 +63,4 @@ export async function writeCommandAudit(
   entry: InstallationEntry & { environmentId?: number },
 ): Promise<void> {
   await writeAudit(tx, { environmentId: undefined, actor: commandLine, ...entry });
-}
-
-/** The audit log's name of a user. */
-function userActor({ userId }: { userId: string }): string {
-  return `user:${userId}`;
-}
-
-/** The audit log's name of a caller. */
-export function actorOf(caller: Caller | TicketCaller): string {
-  if (caller.kind === 'session') return `session:${caller.sessionId}`;
-  if (caller.kind === 'user') return userActor(caller);
-  return caller.kind === 'key' ? `key:${caller.keyId}` : `key:${caller.keyId} ticket:${caller.ticket.id}`;
 }

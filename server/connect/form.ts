@@ -4,8 +4,8 @@
  * Does not own: the fields of a form (`auth-modes/`), the trial of credentials (`connections/verify.ts`), how a connection
  * is saved (`save.ts`).
  */
+
 import { z } from 'zod';
-import { actorOf } from '../activity/audit.ts';
 import { logged } from '../activity/writer.ts';
 import { authModes, type Credentials, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import {
@@ -20,6 +20,7 @@ import {
   verify,
 } from '../connections/verify.ts';
 import { AppError, type FieldError, fieldError } from '../errors.ts';
+import { actorOf } from '../http/auth/caller.ts';
 import type { RouteError } from '../http/openapi/describe.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';

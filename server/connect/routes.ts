@@ -7,7 +7,7 @@
  * (`socket.ts`).
  */
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import { findConnection } from '../connections/store/store.ts';
 import {
   type ConnectSettings,
@@ -15,7 +15,7 @@ import {
   readConnectSettings,
 } from '../environments/connect-settings.ts';
 import { fieldError } from '../errors.ts';
-import { type Access, type Caller, requireScope } from '../http/auth/caller.ts';
+import { type Access, actorOf, type Caller, requireScope } from '../http/auth/caller.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import { privateHeaders } from '../http/pages/page.ts';
 import type { App } from '../http/server.ts';

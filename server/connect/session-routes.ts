@@ -1,6 +1,7 @@
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import { AppError } from '../errors.ts';
+import { actorOf } from '../http/auth/caller.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { deleteSession, type ListedSession, listSessions } from './sessions.ts';

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { emailsOf } from '../activity/accounts.ts';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Db } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { eventWire } from '../events/catalogue.ts';
 import { eventTypes } from '../events/event-types.ts';
-import type { Caller } from '../http/auth/caller.ts';
+import { actorOf, type Caller } from '../http/auth/caller.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { withIntegrationId } from '../http/spellings.ts';

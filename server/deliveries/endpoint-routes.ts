@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { emailAddress } from '../email-address.ts';
 import { AppError, fieldError } from '../errors.ts';
 import { alertTypes } from '../events/alerts.ts';
 import { typesNamed } from '../events/catalogue.ts';
-import type { Caller } from '../http/auth/caller.ts';
+import { actorOf, type Caller } from '../http/auth/caller.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { anyAddress, text } from '../http/text.ts';

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Db, Queryable } from '../db/pool.ts';
 import {
   type ConnectSettings,
@@ -12,6 +12,7 @@ import {
   writeConnectSettings,
 } from '../environments/connect-settings.ts';
 import { type EventSwitch, eventSwitches } from '../events/compat-types.ts';
+import { actorOf } from '../http/auth/caller.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { webAddress } from '../http/text.ts';

@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { actorOf } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { type Caller, holdsScope, lacking, type UserCaller } from '../http/auth/caller.ts';
+import { actorOf, type Caller, holdsScope, lacking, type UserCaller } from '../http/auth/caller.ts';
 import { proxyRule, proxyRules } from '../http/auth/proxy-rule.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
-import { type Caller, hasScope } from '../http/auth/caller.ts';
+import { actorOf, type Caller, hasScope } from '../http/auth/caller.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { text } from '../http/text.ts';

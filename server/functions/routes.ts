@@ -1,9 +1,9 @@
 /** Routes for deployed functions: read, list versions, enable and disable, roll back, remove. */
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError, fieldError } from '../errors.ts';
-import type { Caller } from '../http/auth/caller.ts';
+import { actorOf, type Caller } from '../http/auth/caller.ts';
 import { nameSchemas, success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { integrationKey } from '../integrations/wire.ts';

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import { modeNamed } from '../auth-modes/modes.ts';
 import { type Db, type Queryable, retryOnViolation, type Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { type Caller, hasScope, requireScope } from '../http/auth/caller.ts';
+import { actorOf, type Caller, hasScope, requireScope } from '../http/auth/caller.ts';
 import { success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import type { ProviderDefinition } from '../providers/definition.ts';

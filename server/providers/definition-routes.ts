@@ -1,9 +1,9 @@
 /** `POST`, `PUT` and `DELETE /providers`: the definitions of one environment. `routes.ts` lists them with those that ship. */
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Db, Tx } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
-import { type Caller, hasScope, type Scope } from '../http/auth/caller.ts';
+import { actorOf, type Caller, hasScope, type Scope } from '../http/auth/caller.ts';
 import { success } from '../http/openapi/schema-names.ts';
 import type { App } from '../http/server.ts';
 import { type Catalog, CatalogError } from './catalog.ts';

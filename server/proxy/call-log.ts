@@ -1,10 +1,9 @@
 /** The log of proxied calls: a line in the activity log, metrics, spans, and the log of failures. */
 import type { IncomingMessage } from 'node:http';
-import { actorOf } from '../activity/audit.ts';
 import type { Operation } from '../activity/operations.ts';
 import { redactedTarget } from '../activity/writer.ts';
 import { AppError } from '../errors.ts';
-import type { ProxyCaller } from '../http/auth/caller.ts';
+import { actorOf, type ProxyCaller } from '../http/auth/caller.ts';
 import type { Logger } from '../log.ts';
 import { cellsOf, metrics, statusClass } from '../metrics/metrics.ts';
 import { type Span, startSpan } from '../tracing/tracing.ts';

@@ -1,13 +1,13 @@
 /** The route that makes tickets, and the description of `/proxy/...` in the OpenAPI document. */
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../activity/audit.ts';
+import { writeAudit } from '../activity/audit.ts';
 import type { Brand } from '../brand.ts';
 import { connectionId } from '../connections/routes/wire.ts';
 import type { ConnectionReader } from '../connections/store/reader.ts';
 import type { Db } from '../db/pool.ts';
 import { getSigningKey, makeTicket } from '../environments/tickets.ts';
 import { AppError, fieldError } from '../errors.ts';
-import { proxyScopeOf, requireScope } from '../http/auth/caller.ts';
+import { actorOf, proxyScopeOf, requireScope } from '../http/auth/caller.ts';
 import { proxyRule } from '../http/auth/proxy-rule.ts';
 import { methods } from '../http/cors.ts';
 import { byStatus, connectionErrors, type RouteError } from '../http/openapi/describe.ts';

@@ -46,11 +46,11 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'Password' }).fill('right');
     await connect(page).click();
     await page.getByText(/^This value is not valid: must be an http\(s\) address/).waitFor();
+    await page.getByRole('textbox', { name: 'Address' }).and(page.locator(':focus')).waitFor();
     const language = page.getByRole('combobox', { name: /Language|Sprache/ });
     await language.selectOption('de');
     await page.getByText(/^Dieser Wert ist ungültig: must be an http\(s\) address/).waitFor();
     await language.selectOption('en');
-    await page.getByRole('textbox', { name: 'Address' }).and(page.locator(':focus')).waitFor();
     await picture(page, 'connect-basic');
     await page.getByRole('textbox', { name: 'Address' }).fill(' https://erp.example.com ');
     await connect(page).click();

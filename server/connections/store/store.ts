@@ -8,13 +8,13 @@
  * The folders and files of `server/connections/` import in one direction: `store/` < `health/` < `revocation/` <
  * `refresh/` < `verify.ts`, `import.ts` and `disconnect.ts` (beside the folders) < `routes/`.
  */
-import { type AuditEntry, actorOf, writeAudit } from '../../activity/audit.ts';
+import { type AuditEntry, writeAudit } from '../../activity/audit.ts';
 import { type Credentials, ownClientOf } from '../../auth-modes/modes.ts';
 import { first, type Queryable, type Tx, tables, type WithoutNulls, withoutNulls } from '../../db/pool.ts';
 import { AppError } from '../../errors.ts';
 import type { ConnectionSubject, EventData, EventType } from '../../events/event-types.ts';
 import { queueEvent } from '../../events/outbox.ts';
-import type { Caller } from '../../http/auth/caller.ts';
+import { actorOf, type Caller } from '../../http/auth/caller.ts';
 import type { IntegrationFault } from '../../integrations/fault.ts';
 import type { DataKey, Vault } from '../../vault.ts';
 

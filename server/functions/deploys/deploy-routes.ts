@@ -1,7 +1,8 @@
 /** Routes that deploy functions, as official command lines call them. */
+
 import { z } from 'zod';
-import { actorOf } from '../../activity/audit.ts';
 import type { Queryable } from '../../db/pool.ts';
+import { actorOf } from '../../http/auth/caller.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { integrationKey } from '../../integrations/wire.ts';

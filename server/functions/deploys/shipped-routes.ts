@@ -1,7 +1,8 @@
 /** Routes for the functions that ship with the service: list them, and add one to an integration. */
+
 import { z } from 'zod';
-import { actorOf } from '../../activity/audit.ts';
 import { AppError } from '../../errors.ts';
+import { actorOf } from '../../http/auth/caller.ts';
 import { nameSchemas } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';
 import { text } from '../../http/text.ts';

@@ -1,11 +1,11 @@
 /** Routes for syncs: trigger, pause, start, status, frequency, variants. */
 import { z } from 'zod';
-import { actorOf, writeAudit } from '../../activity/audit.ts';
+import { writeAudit } from '../../activity/audit.ts';
 import { connectionId } from '../../connections/routes/wire.ts';
 import type { ConnectionReader } from '../../connections/store/reader.ts';
 import type { Db, Tx } from '../../db/pool.ts';
 import { AppError, fieldError } from '../../errors.ts';
-import type { Caller } from '../../http/auth/caller.ts';
+import { actorOf, type Caller } from '../../http/auth/caller.ts';
 import { connectionErrors, type RouteError } from '../../http/openapi/describe.ts';
 import { nameSchemas, success } from '../../http/openapi/schema-names.ts';
 import type { App } from '../../http/server.ts';

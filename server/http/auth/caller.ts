@@ -113,6 +113,13 @@ export type TicketRights = {
   actions?: readonly string[] | undefined;
 };
 
+/** The name of a caller in the activity log and the audit log. */
+export function actorOf(caller: Caller | TicketCaller): string {
+  if (caller.kind === 'session') return `session:${caller.sessionId}`;
+  if (caller.kind === 'user') return `user:${caller.userId}`;
+  return caller.kind === 'key' ? `key:${caller.keyId}` : `key:${caller.keyId} ticket:${caller.ticket.id}`;
+}
+
 /**
  * A signed-in person in one environment, on a page of the dashboard (`createCookieAuthenticator`). Keys that the person makes
  * are limited to these scopes, and outlive the session.

@@ -1,7 +1,7 @@
-import { actorOf, type RetainedTotals, writeDatasetAudit } from '../../activity/audit.ts';
+import { type RetainedTotals, writeDatasetAudit } from '../../activity/audit.ts';
 import type { Connection } from '../../connections/store/store.ts';
 import type { Tx } from '../../db/pool.ts';
-import type { Caller } from '../../http/auth/caller.ts';
+import { actorOf, type Caller } from '../../http/auth/caller.ts';
 import { cursorWriter } from '../cursor.ts';
 
 /** The caller that removes records, and their connection, in the form of the audit log. */
