@@ -15,7 +15,6 @@ const keysByPlaceholder = {
     goneText otherThingTitle otherThingText
   `,
   message: 'doesNotFit',
-  example: 'example',
   search: 'nothingFits',
   name: 'connectTitle reconnectTitle doneTitle partTitle sheetText',
   provider: `
