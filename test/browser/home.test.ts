@@ -294,7 +294,7 @@ describe('the home page', { skip: skipBrowser }, () => {
   });
 });
 
-test('without an activity log, a call of the provider counts as a step all the same', {
+test('a proxied call completes its step of Getting started, also without an activity log', {
   skip: skipBrowser,
 }, async () => {
   const dashboard = await openDashboard({ TRELLIS_ACTIVITY: 'off' });

@@ -43,7 +43,8 @@ before(async () => {
   const records = Array.from({ length: many }, (_, n) => ({ id: `r${n}`, name: `-name ${n}`, size: n }));
   const saved = await trellis.call('POST', '/records', { headers, body: { model: 'City', records } });
   assert.equal(saved.status, 200, saved.text);
-  // Operations are written in their order, and no test expects one to come between a list and its export.
+  // The service writes operations later, in their order. Without this wait it could write this operation between a list and
+  // its export.
   while ((await pagesOf('/operations?type=records.save', 'operations')).length === 0) await pause(20);
 });
 after(() => trellis.close());

@@ -235,8 +235,8 @@ export function createRefresh({
 
   /**
    * Writes the consequence of a failure, returns the lease, and throws. Undefined if the failure does not count
-   * because the credentials were replaced. Waits for the database until the lease ends: a refusal that is not stored
-   * would be requested again.
+   * because the credentials were replaced. Waits for the database until the lease ends: without a stored refusal, a
+   * node would send the refused token again.
    */
   async function fail(
     connection: LiveConnection,
