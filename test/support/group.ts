@@ -5,6 +5,7 @@
 // measures the state of the whole process has a line `// In a process of its own: why`; a file that `npm test` leaves out
 // has a line `// Slow: why`.
 
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { appendFileSync, globSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe } from 'node:test';
@@ -101,7 +102,7 @@ function balance<T>(
 export function writeGroups(groups: readonly Group[], directory: string): string[] {
   return groups.map(({ name, files }, index) => {
     const path = join(directory, `${String(index + 1).padStart(3, '0')}.${name}.mts`);
-    const opens = `openGroup(${JSON.stringify(files, undefined, 2)});`;
+    const opens = `await openGroup(${JSON.stringify(files, undefined, 2)});`;
     writeFileSync(path, `import { openGroup } from ${JSON.stringify(import.meta.filename)};\n\n${opens}\n`);
     return path;
   });
@@ -111,15 +112,26 @@ export function writeGroups(groups: readonly Group[], directory: string): string
  * Registers the files of a group, each in a suite of its own: what it opens first and closes last is for it alone. With
  * `TRELLIS_TEST_DURATIONS`, appends the duration of each to that file, as a line of JSON.
  */
-export function openGroup(files: readonly string[]): void {
+export async function openGroup(files: readonly string[]): Promise<void> {
   if (files.some((file) => file.startsWith('test/browser/'))) keepBrowser();
   const log = process.env.TRELLIS_TEST_DURATIONS;
+  const outside = AsyncLocalStorage.snapshot();
+  const allLoaded = Promise.withResolvers<void>();
   for (const file of files) {
-    describe(file, async () => {
-      if (log !== undefined) recordDuration(file, log);
-      await import(join(root, file));
-    });
+    let loading: Promise<unknown> | undefined;
+    outside(() =>
+      describe(file, () => {
+        if (log !== undefined) recordDuration(file, log);
+        loading = import(join(root, file));
+        // No test runs while another file loads, since a test may have changed the clock or the environment.
+        return loading.then(() => allLoaded.promise);
+      }),
+    );
+    // Of two files that load at once and wait for the same module, one registers its tests in the suite of the other. The
+    // suite fails whose file cannot be loaded.
+    await loading?.catch(() => undefined);
   }
+  allLoaded.resolve();
 }
 
 function recordDuration(file: string, log: string): void {
