@@ -277,7 +277,7 @@ const departures: Record<string, Departures> = {
   webex: { userinfo: { id: '77', displayName: 'Ada' } },
   webflow: { ...lasting, ...numbered, tokenRequest: 'json' },
   'wordpress-com': { ...lasting, tokenType: 'bearer' },
-  workday: { ...basic, grantedScopes: 'absent' },
+  workday: { grantedScopes: 'absent' },
   wrike: { ...commas, tokenType: 'bearer', grantedScopes: 'absent' },
   x: { ...basic, ...challenge, ...offlineScope('offline.access'), userinfo: { data: { id: '77' } } },
   xero: { ...basic, ...offlineScope('offline_access') },
