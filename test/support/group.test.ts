@@ -56,7 +56,7 @@ test('each file of a group has a suite of its own, also when all wait for one mo
     return relative(join(import.meta.dirname, '../..'), path);
   };
   try {
-    write('shared.mts', "await new Promise((resolve) => setTimeout(resolve, 20));");
+    write('shared.mts', 'await new Promise((resolve) => setTimeout(resolve, 20));');
     const testNamed = (name: string) =>
       `import './shared.mts'; import test from 'node:test'; test('${name}');`;
     const files = [
