@@ -34,7 +34,7 @@ export type ProxyDeps = {
   /** Whether a path without our prefix is one of a provider, as its own clients send it. */
   isRootAlias: (path: string) => boolean;
   connections: Pick<ConnectionReader, 'get' | 'known' | 'getIntegration'>;
-  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed' | 'proven'>;
+  credentials: Pick<CredentialSource, 'fresh' | 'current' | 'renewed' | 'proven' | 'refused'>;
   outbound: Outbound;
   /** Examines the provider's error responses, after the reply. */
   observer?: Pick<Observer, 'observe'>;
@@ -293,17 +293,18 @@ export class Exchange {
   }
 
   /**
-   * Reports the credentials of an unverified connection as proven if the provider has accepted them. These prove nothing: a
-   * host that the operator allows besides the provider's, OPTIONS, which a server may answer without checking credentials,
-   * and the first call after a refresh, which is the proof of the new credentials.
+   * Reports that the provider has accepted the credentials of an unverified connection, or refused those of a verified one.
+   * These prove nothing: a host that the operator allows besides the provider's, OPTIONS, which a server may answer without
+   * checking credentials, and the first call after a refresh, which is the proof of the new credentials.
    */
   reportProof(status: number): void {
     const { connection, override } = this.#proxyRequest;
-    if (!connection.isUnverified || connection.credentials !== this.#credentials) return;
+    const isNews = connection.isUnverified ? provesCredentials(status) : status === 401;
+    if (!isNews || this.method === 'OPTIONS' || connection.credentials !== this.#credentials) return;
     const { other_base_urls: others } = connection.integration.provider.api;
-    const isProvider = !override || Object.hasOwn(others, override);
-    if (isProvider && this.method !== 'OPTIONS' && provesCredentials(status))
-      this.#state.credentials.proven(connection);
+    if (override && !Object.hasOwn(others, override)) return;
+    if (connection.isUnverified) this.#state.credentials.proven(connection);
+    else this.#state.credentials.refused(connection);
   }
 
   /** A watch for the response's body as the provider sent it; it never slows the response. Undefined: not needed. */

@@ -169,6 +169,7 @@ export async function startProxy(settings: ProxySettings): Promise<RunningProxy>
     },
     credentials: {
       proven: () => {},
+      refused: () => {},
       current: () => (isAtOnce ? bearer('token-1') : undefined),
       fresh: settings.fresh ?? (async () => bearer('token-1')),
       renewed: async (_connection, used) => {

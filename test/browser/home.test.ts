@@ -107,13 +107,13 @@ describe('the home page', { skip: skipBrowser }, () => {
     await page.getByText('Nothing fails.').waitFor();
     assert.equal(await page.getByText('Everything works.').count(), 0);
     await picture(page, 'home-unverified');
-    await page.getByRole('link', { name: '1 connection is not verified yet' }).click();
+    await page.getByRole('link', { name: '1 connection is not verified' }).click();
     await page.getByRole('link', { name: 'grace@example.com' }).waitFor();
     assert.equal(await page.getByRole('link', { name: 'ada@example.com' }).count(), 0);
     await db.query("update connection set lacks_scopes = true where account_email = 'ada@example.com'");
     await open('/dev/home');
     await page.getByRole('link', { name: '1 with missing scopes' }).waitFor();
-    await page.getByRole('link', { name: '1 connection is not verified yet' }).waitFor();
+    await page.getByRole('link', { name: '1 connection is not verified' }).waitFor();
     await db.query('update connection set is_unverified = false, lacks_scopes = false');
     await open('/dev/home');
     await page.getByText('Everything works.').waitFor();

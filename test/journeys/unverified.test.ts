@@ -153,3 +153,26 @@ test('a connection that is imported once more is unverified until the next accep
     await sleep(50);
   }
 });
+
+test('a 401 to a key makes its connection unverified, until the next accepted call on any node', async () => {
+  await imported('revoked');
+  const until = async (state: string, step?: () => Promise<number>) => {
+    for (; (await stateOf('revoked')) !== state; await sleep(20)) await step?.();
+  };
+  await until('healthy', () => proxied('revoked'));
+  // The other node has the connection in its cache.
+  await proxied('revoked', { from: another });
+  assert.equal(await proxied('revoked', { status: 401 }), 401);
+  await until('unverified');
+  await until('healthy', () => proxied('revoked', { from: another }));
+
+  for (const asked of [
+    { status: 403 },
+    { status: 404 },
+    { status: 401, method: 'OPTIONS' },
+    { status: 401, isElsewhere: true },
+  ])
+    assert.equal(await proxied('revoked', asked), asked.status);
+  assert.equal(await proxied('revoked', { status: 204 }), 204);
+  assert.equal(await stateOf('revoked'), 'healthy');
+});

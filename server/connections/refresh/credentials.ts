@@ -1,8 +1,8 @@
 /**
  * Valid credentials of a connection, refreshed when necessary.
  *
- * Owns: which callers wait for a refresh, the refresh that callers of one node share, the column `last_used_at`, the
- * end of `is_unverified`. Does not own: the refresh (`refresh.ts`), when a token is due (`refresh-due.ts`), connections without calls
+ * Owns: which callers wait for a refresh, the refresh that callers of one node share, the column `last_used_at`, changes of
+ * `is_unverified` by calls. Does not own: the refresh (`refresh.ts`), when a token is due (`refresh-due.ts`), connections without calls
  * (`keepalive.ts`).
  */
 import { type Credentials, isRenewable, renewalOf } from '../../auth-modes/modes.ts';
@@ -42,6 +42,11 @@ export type CredentialSource = {
    * immediately and never throws. Handing out credentials proves nothing.
    */
   proven(connection: LiveConnection): void;
+  /**
+   * The provider has answered 401 to the credentials of `connection`: if no refresh can show whether they still work, a
+   * verified connection becomes unverified. Returns immediately and never throws.
+   */
+  refused(connection: LiveConnection): void;
   /**
    * Refreshes whether or not the token is due. Also tries a dead connection, if it was already dead when `connection`
    * was read. Throws as `fresh` does.
@@ -196,6 +201,10 @@ export function createCredentialSource(
     current,
     renewed,
     proven: (connection) => lastUse.prove(connection, now()),
+    refused(connection) {
+      const { credentials } = connection;
+      if (!isRenewable(credentials) && credentials.type !== 'NONE') lastUse.refuse(connection);
+    },
     refreshed,
     refreshedLiving,
     settled: () => settledWithin(minSettleMs),
@@ -247,17 +256,24 @@ type UsedConnection = Pick<
   'id' | 'environmentId' | 'lastUsedAt' | 'isUnverified' | 'credentialsVersion'
 >;
 
-/** Records when connections were last used, and that they are verified. The time of each is written once a minute. */
+/** Records when connections were last used, and whether they are verified. The time of each is written once a minute. */
 export function createLastUse(db: Db) {
   const writing = new Set<Promise<unknown>>();
   /** The uses that wait for an answer, by connection. */
   const waiting = new Map<number, { connection: UsedConnection; at: Date; timer: NodeJS.Timeout }>();
+  /** Calls with alternating answers that share a cached connection, which lives for a second, write one refusal. */
+  const refused = new WeakSet<UsedConnection>();
+
+  function track(written: Promise<unknown>): void {
+    const settled: Promise<unknown> = written.catch(() => {}).finally(() => writing.delete(settled));
+    writing.add(settled);
+  }
 
   /** `provenVersion`: the version of the credentials that the provider accepted; null: none. */
   function write({ id, environmentId }: UsedConnection, at: Date, provenVersion: number | null): void {
     // Of several nodes at the same time, one writes.
-    const written: Promise<unknown> = db
-      .query(
+    track(
+      db.query(
         `update connection
          set
            last_used_at = greatest(last_used_at, $3),
@@ -267,10 +283,8 @@ export function createLastUse(db: Db) {
            and deleted_at is null
            and (last_used_at is null or last_used_at <= $4 or (is_unverified and credentials_version = $5))`,
         [id, environmentId, at, new Date(at.getTime() - lastUseStepMs), provenVersion],
-      )
-      .catch(() => {})
-      .finally(() => writing.delete(written));
-    writing.add(written);
+      ),
+    );
   }
 
   function endWait(id: number): void {
@@ -300,6 +314,24 @@ export function createLastUse(db: Db) {
       clearTimeout(waiting.get(connection.id)?.timer);
       waiting.delete(connection.id);
       write(connection, at, connection.credentialsVersion);
+    },
+    /** The provider refused the credentials. Returns immediately and never throws; the next refusal repairs a lost write. */
+    refuse(connection: UsedConnection): void {
+      if (connection.isUnverified || refused.has(connection)) return;
+      refused.add(connection);
+      connection.isUnverified = true;
+      track(
+        db.query(
+          `update connection
+           set is_unverified = true
+           where id = $1
+             and environment_id = $2
+             and credentials_version = $3
+             and deleted_at is null
+             and not is_unverified`,
+          [connection.id, connection.environmentId, connection.credentialsVersion],
+        ),
+      );
     },
     /** Resolves when each use is written. */
     async settled(): Promise<void> {

@@ -459,6 +459,19 @@ test('a proof verifies a connection in the write of its use, once for many calls
   one.prove({ ...former, credentialsVersion: former.credentialsVersion - 1 }, later(1));
   await one.settled();
   assert.deepEqual(await stored('c22'), { isUnverified: true, lastUsedAt: later(1), writes: 1 });
+
+  // Calls that the provider accepts and refuses by turns, and one refusal of the credentials before.
+  const alternating = (await begin('c23'))();
+  for (let call = 0; call < 20; call += 1) {
+    one.prove(alternating, at);
+    await one.settled();
+    one.refuse(alternating);
+    await one.settled();
+  }
+  assert.deepEqual(await stored('c23'), { isUnverified: false, lastUsedAt: at, writes: 3 });
+  one.refuse({ ...alternating, credentialsVersion: alternating.credentialsVersion - 1 });
+  await one.settled();
+  assert.deepEqual(await stored('c23'), { isUnverified: false, lastUsedAt: at, writes: 3 });
   await db.query('drop trigger count_write on connection');
 });
 

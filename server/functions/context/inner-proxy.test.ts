@@ -75,6 +75,7 @@ async function open(t: TestContext, answer: RequestListener, { isCounted = false
         },
         credentials: {
           proven: () => {},
+          refused: () => {},
           current: () => undefined,
           fresh: async () => bearer('token-1'),
           renewed: async () => undefined,

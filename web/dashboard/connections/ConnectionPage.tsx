@@ -81,7 +81,8 @@ export function ConnectionPage() {
             </Group>
             {connection.health.state === 'unverified' && provider !== undefined && (
               <Dimmed mt={6}>
-                The credentials were entered or imported, and nothing has proven them yet:{' '}
+                The credentials are not verified. They have not been used yet, or the provider refused them in
+                a call:{' '}
                 {provider.proxy === undefined
                   ? `${provider.display_name} has no HTTP API, so Trellis cannot verify them.`
                   : `${isRefreshed ? 'a refresh, or ' : ''}a proxied call with a successful response makes the connection healthy.`}{' '}

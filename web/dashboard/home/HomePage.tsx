@@ -234,7 +234,7 @@ function problemsOf(health: Health, counts: StateCounts, environment: string): P
   ];
 }
 
-/** How many connections nothing has proven yet, as a link to them. */
+/** How many connections have credentials that nothing proves, as a link to them. */
 function Unverified({ count }: { count: number }) {
   const environment = useEnvironment();
   return (
@@ -246,7 +246,7 @@ function Unverified({ count }: { count: number }) {
         params={{ environment }}
         search={{ status: 'unverified' }}
       >
-        {upTo(count)} {count === 1 ? 'connection is' : 'connections are'} not verified yet
+        {upTo(count)} {count === 1 ? 'connection is' : 'connections are'} not verified
       </AnchorLink>
       .
     </>
