@@ -16,7 +16,7 @@ export type ProxyConfiguration = {
   retries?: number;
   /** Statuses that are retried in addition to the usual ones. */
   retryOn?: number[] | null;
-  /** Applied only if the integration allows its origin. */
+  /** The provider's address or one below it, or one whose origin the integration allows. */
   baseUrlOverride?: string;
   /** The form of `data` in the response. By default parsed JSON, else text. */
   responseType?: 'arraybuffer' | 'json' | 'text' | 'stream';

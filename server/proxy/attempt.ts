@@ -36,6 +36,8 @@ export type Attempt = Pick<OutboundCall, 'origin' | 'path' | 'headers'> & {
   readonly placed: Placed;
   /** The part of the path that contains credentials; absent: none. It is never logged, stored or returned. */
   readonly secretPath?: string;
+  /** It goes to a host that the integration allows besides the provider's. */
+  readonly isForeign?: true;
 };
 
 /**
@@ -56,7 +58,13 @@ export function attemptWith(credentials: Credentials, proxyRequest: ProxyRequest
   const headers = address.headerRules.headers(proxyRequest.rawHeaders);
   requirePermission(proxyRequest.rules, judgedCall(proxyRequest, address, { origin, path, headers }));
   const { placed } = address;
-  const attempt = { origin, path: withQuery(path, placed.query), headers, placed };
+  const attempt = {
+    origin,
+    path: withQuery(path, placed.query),
+    headers,
+    placed,
+    ...(chosen?.isForeign && { isForeign: true as const }),
+  };
   return hasSecret ? { ...attempt, secretPath: base.prefix } : attempt;
 }
 
@@ -100,12 +108,34 @@ function judgedCall(
   return { ...call, basePath: base.prefix, isElsewhere: origin !== base.origin, overridePath };
 }
 
-/** The base address that the caller chose instead of the API's; undefined: none. */
-function chosenBase({ override, connection }: ProxyRequest, { allowedOrigins }: Address): Base | undefined {
+/**
+ * The base address that the caller chose instead of the API's; undefined: none. It may be the provider's own or one below it,
+ * since a call without an override reaches the same addresses, or have an origin that the integration allows.
+ */
+function chosenBase(
+  { override, connection }: ProxyRequest,
+  address: Address,
+): (Base & { isForeign?: true }) | undefined {
   if (!override) return undefined;
-  const { other_base_urls: others } = connection.integration.provider.api;
-  const known = Object.hasOwn(others, override) ? others[override] : undefined;
-  return known === undefined ? overrideOf(override, allowedOrigins) : baseOf(known);
+  const { base_url: own, other_base_urls: others } = connection.integration.provider.api;
+  const base = readBase(override);
+  for (const [named, called] of Object.entries(others)) {
+    const rest = base && pathBelow(base, baseOf(named));
+    if (rest !== undefined) return baseOf(called + rest);
+  }
+  const isAllowed = base !== undefined && address.allowedOrigins.has(base.origin);
+  // The log leaves out a base address with credentials only as the API's own.
+  if (base !== undefined && !isAllowed && own?.includes('${credentials.') === false) {
+    if (pathBelow(base, address.base()) !== undefined) return base;
+  }
+  return { ...overrideOf(override, address.allowedOrigins), isForeign: true };
+}
+
+/** The path of a base address behind another one; undefined: it is not below it, or servers may read its path differently. */
+function pathBelow(base: Base, upper: Base): string | undefined {
+  if (base.origin !== upper.origin || !`${base.prefix}/`.startsWith(`${upper.prefix}/`)) return undefined;
+  const rest = base.prefix.slice(upper.prefix.length);
+  return rest === '' || unsafeTarget(rest) === undefined ? rest : undefined;
 }
 
 /** The parts of requests that all calls of a connection share. */

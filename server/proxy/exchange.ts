@@ -298,11 +298,10 @@ export class Exchange {
    * checking credentials, and the first call after a refresh, which is the proof of the new credentials.
    */
   reportProof(status: number): void {
-    const { connection, override } = this.#proxyRequest;
+    const { connection } = this.#proxyRequest;
     const isNews = connection.isUnverified ? provesCredentials(status) : status === 401;
     if (!isNews || this.method === 'OPTIONS' || connection.credentials !== this.#credentials) return;
-    const { other_base_urls: others } = connection.integration.provider.api;
-    if (override && !Object.hasOwn(others, override)) return;
+    if (this.first.isForeign) return;
     if (connection.isUnverified) this.#state.credentials.proven(connection);
     else this.#state.credentials.refused(connection);
   }

@@ -285,6 +285,50 @@ test('an unsafe path and a forbidden override are not sent', async (t) => {
   assert.equal(other.calls[0]?.url, '/base/x?a=1');
 });
 
+test("an override may name the provider's own addresses and what lies below them, without a setting", async (t) => {
+  const provider = await startProvider(t);
+  const other = await startProvider(t);
+  const definition = definitionAt(`${provider.url}/api/1.0`);
+  definition.api.other_base_urls = { 'https://content.example/v2': `${other.url}/v2` };
+  const proxy = await startFor(t, provider.url, { definition });
+  const call = (override: string) =>
+    ask(`${proxy.url}/proxy/x?a=1`, { headers: { 'base-url-override': override } });
+  for (const [override, { calls }, url] of [
+    [`${provider.url}/api/1.0`, provider, '/api/1.0/x?a=1'],
+    [`${provider.url}/api/1.0/`, provider, '/api/1.0/x?a=1'],
+    [`${provider.url}/api/1.0/workspaces/%20`, provider, '/api/1.0/workspaces/%20/x?a=1'],
+    ['https://content.example/v2', other, '/v2/x?a=1'],
+    ['https://content.example/v2/files', other, '/v2/files/x?a=1'],
+  ] as const) {
+    assert.equal((await call(override)).status, 200, override);
+    assert.equal(calls.at(-1)?.url, url);
+  }
+  const sent = provider.calls.length + other.calls.length;
+  for (const override of [
+    provider.url,
+    `${provider.url}/api`,
+    `${provider.url}/api/1.00`,
+    `${provider.url}/api/1.0/../2.0`,
+    `${provider.url}/api/1.0/%2e%2e/2.0`,
+    `${provider.url}/api/1.0/..%2f2.0`,
+    `${provider.url}/api/1.0//2.0`,
+    `${provider.url}/api/1.0?x`,
+    `${provider.url.replace('127.0.0.1', 'localhost')}/api/1.0`,
+    'https://content.example',
+    'https://content.example/v2/%2e%2e/v1',
+    'http://content.example/v2',
+    `${other.url}/v2`,
+  ]) {
+    const { status, marker } = await call(override);
+    assert.deepEqual([status, marker], [400, 'base_url_override_not_allowed'], override);
+  }
+  assert.equal(provider.calls.length + other.calls.length, sent);
+  const secret = definitionAt(`${provider.url}/bot\${credentials.accessToken}`);
+  const keyed = await startFor(t, provider.url, { definition: secret });
+  const named = { headers: { 'base-url-override': `${provider.url}/bottoken-1` } };
+  assert.equal((await ask(`${keyed.url}/proxy/x`, named)).marker, 'base_url_override_not_allowed');
+});
+
 test('an address that must not be reached is refused before anything is sent', async (t) => {
   const proxy = await startFor(t, 'https://10.0.0.1');
   const answer = await ask(`${proxy.url}/proxy/latest/meta-data`);

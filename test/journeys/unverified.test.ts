@@ -87,6 +87,14 @@ test('a call that the provider accepts makes a connection healthy', async () => 
   assert.equal(counts.body.total, 1);
 });
 
+test("a call to the provider's address by an override proves the credentials, too", async () => {
+  await imported('overridden');
+  const { port } = api.address() as AddressInfo;
+  const more = { 'base-url-override': `http://127.0.0.1:${port}` };
+  assert.equal(await proxied('overridden', { more }), 200);
+  assert.equal(await stateAfterUse('overridden'), 'healthy');
+});
+
 test('a response from the cache of the caller proves the credentials, too', async () => {
   await imported('cached');
   assert.equal(await proxied('cached', { status: 304 }), 304);
