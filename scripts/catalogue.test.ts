@@ -34,6 +34,14 @@ describe('a definition from an OpenAPI file', () => {
     });
   });
 
+  test('says that callers may repeat the path of the base address', () => {
+    const read = ofOpenApi({ ...entry, repeated_base_path: 'cut' }, { document: file(header), on });
+    assert.deepEqual(typeof read === 'object' && read.api, {
+      base_url: 'https://api.x.example/v1',
+      repeated_base_path: 'cut',
+    });
+  });
+
   test('has a call that verifies a key if the file has its path', () => {
     const document = { ...file(header), paths: { '/me': { get: {} }, '/keys': { post: {} } } };
     const read = ofOpenApi({ ...entry, verification: '/me' }, { document, on });

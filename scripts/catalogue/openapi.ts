@@ -62,6 +62,7 @@ export function definitionOf(
     docs,
     server,
     verification,
+    repeated_base_path,
     extends: base,
     default_scopes,
   }: Entry,
@@ -92,7 +93,7 @@ export function definitionOf(
     source: { on, page },
     ...auth,
     ...(base !== undefined && { sandbox: null }),
-    api: { base_url: url.replace(/\/+$/, '') },
+    api: { base_url: url.replace(/\/+$/, ''), ...(repeated_base_path && { repeated_base_path }) },
     ...(verification !== undefined && { verification: { path: verification } }),
   };
 }

@@ -23,6 +23,8 @@ export const selectionSchema = z.strictObject({
       server: z.int().min(0).default(0),
       /** A GET of the file's `paths` that every valid key may call: a 403 refuses the key, also one with few permissions. */
       verification: z.string().startsWith('/').optional(),
+      /** As in a definition. */
+      repeated_base_path: z.literal('cut').optional(),
     }),
   ),
   /** By the name of the definition. */

@@ -96,22 +96,37 @@ test('each definition that cuts its base path has one, and both spellings lead t
 test('callers of these providers reach the address that its documentation has, by each spelling of the path', () => {
   const catalog = loadCatalog(providers, authModes);
   for (const [name, paths, url] of [
+    ['apollo', ['/v1/contacts', '/api/v1/contacts'], 'https://api.apollo.io/api/v1/contacts'],
     ['asana', ['/tasks', '/api/1.0/tasks'], 'https://app.asana.com/api/1.0/tasks'],
+    ['bamboohr', ['/v1/employees', '/api/v1/employees'], 'https://com.bamboohr.com/api/v1/employees'],
+    ['clicksend', ['/account', '/v3/account'], 'https://rest.clicksend.com/v3/account'],
     ['close', ['/v1/lead/', '/api/v1/lead/'], 'https://api.close.com/api/v1/lead/'],
+    [
+      'copper',
+      ['/v1/people/1', '/developer_api/v1/people/1'],
+      'https://api.copper.com/developer_api/v1/people/1',
+    ],
+    ['datadog', ['/v2/users', '/api/v2/users'], 'https://api.com/api/v2/users'],
     ['discord', ['/v10/users/@me', '/api/v10/users/@me'], 'https://discord.com/api/v10/users/@me'],
     [
       'docusign',
       ['/v2.1/accounts', '/restapi/v2.1/accounts'],
       'https://com.docusign.net/restapi/v2.1/accounts',
     ],
+    ['egnyte', ['/v1/fs/Shared', '/pubapi/v1/fs/Shared'], 'https://com.egnyte.com/pubapi/v1/fs/Shared'],
     [
       'google-analytics',
       ['/v1beta/properties/1:runReport'],
       'https://analyticsdata.googleapis.com/v1beta/properties/1:runReport',
     ],
+    ['paylocity', ['/v2/companies', '/api/v2/companies'], 'https://api.paylocity.com/api/v2/companies'],
     ['pinterest', ['/pins', '/v5/pins'], 'https://api.pinterest.com/v5/pins'],
-    ['pipedrive', ['/api/v1/deals'], 'https://com.pipedrive.com/api/v1/deals'],
+    ['pipedrive', ['/v1/deals', '/api/v1/deals'], 'https://com.pipedrive.com/api/v1/deals'],
+    ['sentry', ['/0/projects/', '/api/0/projects/'], 'https://sentry.io/api/0/projects/'],
+    ['shortcut', ['/member', '/api/v3/member'], 'https://api.app.shortcut.com/api/v3/member'],
     ['supabase', ['/projects', '/v1/projects'], 'https://api.supabase.com/v1/projects'],
+    ['tumblr', ['/user/info', '/v2/user/info'], 'https://api.tumblr.com/v2/user/info'],
+    ['wrike', ['/folders', '/api/v4/folders'], 'https://com.wrike.com/api/v4/folders'],
     ['zoho-desk', ['/v1/tickets', '/api/v1/tickets'], 'https://desk.zoho.com/api/v1/tickets'],
   ] as const) {
     const { api } = catalog.get(name);
