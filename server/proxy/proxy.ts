@@ -147,7 +147,7 @@ async function lookUpAndSend(
   inFlight.caller = caller;
   const call = readCall(inFlight.request.headers);
   const key = connectionKeyOf(caller, call);
-  const place = `${key.environmentId}/${key.integrationKey}`;
+  const place = placeOf(key);
   inFlight.provider = state.connections.known(key)?.integration.provider ?? state.providers.get(place);
   state.rates?.takeOf(caller);
   const { totalMs } = call.timeouts;
@@ -160,6 +160,8 @@ async function lookUpAndSend(
   const credentials = await inTime(inFlight, leftMs, credentialsOf(state, connection));
   send(state, inFlight, { call, caller, connection, credentials });
 }
+
+const placeOf = ({ environmentId, integrationKey }: ConnectionKey) => `${environmentId}/${integrationKey}`;
 
 /** As `wanted`; rejects with `upstream_timeout` when the call is older than `totalMs`. */
 async function inTime<T>(
@@ -190,14 +192,18 @@ function send(state: ProxyState, inFlight: InFlightCall, ready: ReadyCall): void
 
 /** Throws `unknown_provider_config` (404) or `unknown_connection` (400). */
 async function connectionOf(
-  { connections }: ProxyState,
+  { connections, providers }: ProxyState,
   inFlight: InFlightCall,
   key: ConnectionKey,
 ): Promise<LiveConnection> {
   try {
     return await connections.get(key);
   } catch (error) {
-    if (error instanceof AppError) inFlight.provider = (await connections.getIntegration(key)).provider;
+    if (error instanceof AppError) {
+      inFlight.provider = undefined;
+      providers.delete(placeOf(key));
+      inFlight.provider = (await connections.getIntegration(key)).provider;
+    }
     throw error;
   }
 }

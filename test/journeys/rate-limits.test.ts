@@ -102,6 +102,31 @@ test('calls through the proxy and those of tickets count, and are refused in the
   assert.deepEqual(ofKey, []);
 });
 
+test('errors about an integration that was deleted no longer have the format of its provider', async () => {
+  const made = await trellis.call('POST', '/integrations/quickstart', {
+    body: { provider: 'google-sheet', unique_key: 'old-sheets' },
+  });
+  assert.equal(made.status, 200, made.text);
+  const { headers } = await connect(trellis, { integration: 'old-sheets', account: 'ada@example.com' });
+  const { secret: key } = await keyWith(3);
+  const ask = () => trellis.call('GET', '/proxy/v4/spreadsheets/none', { key, headers });
+  assert.equal((await ask()).status, 404);
+  for (const path of [
+    `/connections/${headers['connection-id']}?integration_id=old-sheets`,
+    '/integrations/old-sheets',
+  ])
+    assert.equal((await trellis.call('DELETE', path)).status, 200, path);
+  const refused = [await ask(), await ask(), await ask()];
+  assert.deepEqual(
+    refused.map(({ status, body }) => [status, (body.error as { code: unknown }).code]),
+    [
+      [404, 'unknown_provider_config'],
+      [404, 'unknown_provider_config'],
+      [429, 'too_many_requests'],
+    ],
+  );
+});
+
 type Answer = Awaited<ReturnType<typeof trellis.call>>;
 type Call = typeof trellis.call;
 const change = (id: number, body: object, { key, call = trellis.call }: { key?: string; call?: Call } = {}) =>
