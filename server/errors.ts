@@ -215,7 +215,15 @@ export const errorCatalogue = Object.fromEntries(
 ) as Record<ErrorCode, Entry>;
 
 /** A fault in a field; the elements of `path` are text, also array indexes. */
-export type FieldError = { code: string; message: string; path: string[] };
+export type FieldError = { code: string; message: string; path: string[]; reason?: FieldReason | undefined };
+
+/**
+ * Why a value of a form is refused, for programs that show it in another language: `limit` is what is allowed, in a form
+ * that is the same in each language, such as `A–Z 0–9 -`.
+ */
+export type FieldReason =
+  | { code: 'too_long' | 'one_of' | 'characters' | 'length'; limit: string }
+  | { code: 'control_characters' | 'not_ascii' | 'form' | 'address' };
 
 type Details = {
   /** One of the statuses of the code in the catalogue; by default the usual one. */

@@ -8,6 +8,7 @@ export {
   type Choice,
   type Choices,
   ConnectCallError,
+  type ConnectFieldError,
   listChoices,
   requestMissingScopes,
   submitForm,

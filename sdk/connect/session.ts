@@ -9,14 +9,24 @@ export type Choices = Routes['GET /connect/session/choices']['answer']['data'];
 /** An integration that the user may connect, with the scopes to be requested and the fields to fill in. */
 export type Choice = Choices['choices'][number];
 
+/**
+ * The error of one field; `path` is its name. `reason` is for pages in another language than English, and
+ * docs/reference/errors.md lists its codes.
+ */
+export type ConnectFieldError = {
+  path: string;
+  message: string;
+  reason?: { code: string; limit?: string } | undefined;
+};
+
 /** The error of a call that the service refused, or that did not reach it (`code` is `unreachable`, `status` is 0). */
 export class ConnectCallError extends Error {
   declare readonly name: 'ConnectCallError';
   /** See docs/reference/errors.md. */
   readonly code: string;
   readonly status: number;
-  /** The errors of single fields; `path` is the name of a field. */
-  readonly fields: { path: string; message: string }[];
+  /** The errors of single fields. */
+  readonly fields: ConnectFieldError[];
   readonly requestId: string | undefined;
   readonly payload: unknown;
 
@@ -29,7 +39,7 @@ export class ConnectCallError extends Error {
     given: {
       code: string;
       status: number;
-      fields?: { path: string; message: string }[];
+      fields?: ConnectFieldError[] | undefined;
       requestId?: string | undefined;
       payload?: unknown;
       cause?: unknown;
@@ -171,18 +181,29 @@ async function send(
   return answer;
 }
 
+type WireFieldError = Omit<ConnectFieldError, 'path'> & { path: string[] };
+
+/** @internal */
+export function readFieldErrors(errors: readonly WireFieldError[] = []): ConnectFieldError[] {
+  return errors.map(({ path, message, reason }) => ({
+    path: path.join('.'),
+    message,
+    ...(reason !== undefined && { reason }),
+  }));
+}
+
 function errorOf({ status, headers }: Response, answer: unknown): ConnectCallError {
   type Refusal = {
     code?: string;
     message?: string;
-    errors?: { path: string[]; message: string }[];
+    errors?: WireFieldError[];
     payload?: unknown;
   };
   const { error = {} } = (answer ?? {}) as { error?: Refusal };
   return new ConnectCallError(error.message ?? `The service responded with ${status}.`, {
     code: error.code ?? 'unknown',
     status,
-    fields: (error.errors ?? []).map(({ path, message }) => ({ path: path.join('.'), message })),
+    fields: readFieldErrors(error.errors),
     requestId: headers.get('x-request-id') ?? undefined,
     payload: error.payload,
   });

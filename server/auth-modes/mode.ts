@@ -8,6 +8,7 @@
  * and the calls of `proxy/`.
  */
 import type { z } from 'zod';
+import type { FieldError } from '../errors.ts';
 import type { AuthModeRules, FormField, ProviderDefinition } from '../providers/definition.ts';
 import type { TemplateValues } from '../providers/template.ts';
 import type { Network, OAuthClient, OAuthContext, TokenOutcome, Tokens } from './oauth2-request.ts';
@@ -22,10 +23,7 @@ export type AuthMode<C extends { readonly type: string }> = AuthModeRules & {
   /** What `POST /connections` takes as `credentials`, and the form with `type`; its output is sealed and stored. */
   readonly importSchema: z.ZodType<C>;
   /** What the definition refuses about credentials that fit `importSchema`. */
-  credentialFaults?(
-    credentials: C,
-    definition: ProviderDefinition,
-  ): readonly { path: string[]; message: string }[];
+  credentialFaults?(credentials: C, definition: ProviderDefinition): readonly Omit<FieldError, 'code'>[];
   /** What is wrong with the secret of an integration's client; undefined: nothing. */
   clientSecretFault?(clientSecret: string, definition: ProviderDefinition): string | undefined;
   /**

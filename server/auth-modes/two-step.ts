@@ -94,7 +94,7 @@ export const twoStep: RenewableMode<TwoStepCredentials> = {
   importSchema,
   credentialFaults({ fields }, { credentials }) {
     const read = readFields(credentials, fields);
-    return read.ok ? [] : read.issues.map(({ field, message }) => ({ path: [field], message }));
+    return read.ok ? [] : read.issues.map(({ field, ...fault }) => ({ path: [field], ...fault }));
   },
   placeholders: ['accessToken', 'refreshToken'],
   templateValues: ({ fields, token = '' }) => ({ ...fields, accessToken: token }),

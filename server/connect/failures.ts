@@ -7,7 +7,7 @@ import type { TokenFault } from '../auth-modes/token-fault.ts';
 import { evidenceOf } from '../connections/health/health.ts';
 import type { Evidence } from '../connections/store/store.ts';
 import type { Queryable } from '../db/pool.ts';
-import { AppError, type ErrorCode } from '../errors.ts';
+import { AppError, type ErrorCode, type FieldError } from '../errors.ts';
 import type { EventType } from '../events/event-types.ts';
 import { queueEvent } from '../events/outbox.ts';
 import type { Integration, OAuthClient } from '../integrations/store.ts';
@@ -23,6 +23,8 @@ export type Explanation = {
   nextStep: string;
   /** The provider's own text. Untrusted. */
   evidence?: string | undefined;
+  /** The fields that are refused. */
+  errors?: FieldError[] | undefined;
 };
 
 /** A failed step of an authorization, with the explanation for the end user. */
@@ -228,7 +230,8 @@ export function explainError(error: unknown): Explanation | undefined {
     nextStep = tellMakers,
   }: Partial<Words> = wordsFor[error.code] ?? {};
   const fields = error.errors?.map((fault) => `${fault.path.join('.')}: ${fault.message}`).join('; ');
-  return { type: error.code, title, message: message ?? fields ?? error.message, nextStep };
+  const { errors } = error;
+  return { type: error.code, title, message: message ?? fields ?? error.message, nextStep, errors };
 }
 
 /** A failed authorization as the application receives it: once for each, with a cause and a next step. */

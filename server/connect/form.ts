@@ -6,6 +6,7 @@
  */
 
 import { z } from 'zod';
+import type { $ZodIssue } from 'zod/v4/core';
 import { logged } from '../activity/writer.ts';
 import { authModes, type Credentials, modeNamed, ownClientOf } from '../auth-modes/modes.ts';
 import {
@@ -19,7 +20,7 @@ import {
   testFailedError,
   verify,
 } from '../connections/verify.ts';
-import { AppError, type FieldError, fieldError } from '../errors.ts';
+import { AppError, type FieldError, type FieldReason, fieldError } from '../errors.ts';
 import { actorOf } from '../http/auth/caller.ts';
 import type { RouteError } from '../http/openapi/describe.ts';
 import { nameSchemas } from '../http/openapi/schema-names.ts';
@@ -190,7 +191,10 @@ function readForm(
   const read = mode.importSchema.safeParse({ ...body, type: name });
   const faults: FieldError[] = read.success
     ? credentialFaults(read.data, integration)
-    : read.error.issues.map(({ code, message, path }) => ({ code, message, path: path.map(String) }));
+    : read.error.issues.map((issue) => {
+        const { code, message, path } = issue;
+        return { code, message, path: path.map(String), reason: reasonOf(issue, body[String(path[0])]) };
+      });
   // Official clients add the type to the fields that a definition declares.
   const { type: _type, ...entered } = body;
   const form = readFields(provider.credentials, entered);
@@ -198,12 +202,20 @@ function readForm(
     mode.client === 'optional' && read.success && ownClientOf(read.data) === undefined;
   const isRefined =
     mode.form?.hasDefinedFields || (Object.keys(provider.credentials).length > 0 && !usesIntegrationClient);
-  for (const { field, message } of isRefined && !form.ok ? form.issues : []) {
+  for (const { field, ...fault } of isRefined && !form.ok ? form.issues : []) {
     if (!faults.some(({ path }) => path[0] === field))
-      faults.push({ code: 'custom', message, path: [field] });
+      faults.push({ code: 'custom', ...fault, path: [field] });
   }
   if (read.success && faults.length === 0) return read.data;
   throw new AppError('invalid_body', sentenceOf(faults), { errors: faults });
+}
+
+/** The reason of a schema that refuses a value: it is too long, or has a character that no credential of this kind has. */
+function reasonOf(issue: $ZodIssue, value: unknown): FieldReason | undefined {
+  if (issue.code === 'too_big') return { code: 'too_long', limit: String(issue.maximum) };
+  if (issue.code !== 'invalid_format' || typeof value !== 'string') return undefined;
+  if (/\p{Cc}/u.test(value)) return { code: 'control_characters' };
+  return /[^ -~]/.test(value) ? { code: 'not_ascii' } : undefined;
 }
 
 /**

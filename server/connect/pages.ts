@@ -3,12 +3,16 @@
  * document around them (`http/pages/page.ts`), the connect page (`web/connect/`), explanations of faults (`failures.ts`).
  */
 import type { Brand } from '../brand.ts';
+import type { FieldError } from '../errors.ts';
 import { html, notice, type Page, page } from '../http/pages/page.ts';
 import type { Announcement } from './begin.ts';
 import type { Explanation } from './failures.ts';
 
 /** The message that the callback page posts to its opener and to the channel. */
-type Message = { type: string; payload?: { message: string; errorType: string } };
+type Message = {
+  type: string;
+  payload?: { message: string; errorType: string; errors?: FieldError[] | undefined };
+};
 
 /**
  * Names the application that requests access and the end user of the connection, as the connect page does. Its button
@@ -45,7 +49,7 @@ export function faultPage(
   explanation: Explanation,
   { brand, connectPath, status }: { brand: Brand; connectPath: string; status: number },
 ): Page {
-  const { type, title, message, nextStep, evidence } = explanation;
+  const { type, title, message, nextStep, evidence, errors } = explanation;
   const body = html`<p>${message}</p>
 <p><strong>${nextStep}</strong></p>
 ${evidence !== undefined && html`<p class="said">${evidence}</p>`}`;
@@ -61,6 +65,7 @@ ${evidence !== undefined && html`<p class="said">${evidence}</p>`}`;
           payload: {
             message: evidence === undefined ? message : `${message} (${evidence})`,
             errorType: type,
+            errors,
           },
         },
         closesItself: false,
@@ -152,9 +157,9 @@ if (opener && closesItself) setTimeout(() => window.close(), 500);
 history.replaceState(null, '', location.pathname);
 const wayBack = () => {
   try {
-    const { search } = JSON.parse(sessionStorage.getItem(returnKey));
-    sessionStorage.setItem(returnKey, JSON.stringify({ search, told: message }));
-    return connectPath + search;
+    const kept = JSON.parse(sessionStorage.getItem(returnKey));
+    sessionStorage.setItem(returnKey, JSON.stringify({ ...kept, told: message }));
+    return connectPath + kept.search;
   } catch {
     // No page waits in this tab, or its storage is off.
   }

@@ -157,9 +157,9 @@ export function readConfig(
   const defaults = session.settings.integrations_config_defaults?.[integration.key];
   const read = readFields(form, { ...wished, ...Object.fromEntries(kept), ...fixedConfig(defaults) });
   if (read.ok) return read.values;
-  const errors: FieldError[] = read.issues.map(({ field, message }) => ({
+  const errors: FieldError[] = read.issues.map(({ field, ...fault }) => ({
     code: 'custom',
-    message,
+    ...fault,
     path: [`params[${field}]`],
   }));
   throw new AppError('invalid_query_params', sentenceOf(errors), { errors });

@@ -211,7 +211,7 @@ export function credentialFaults(credentials: Credentials, integration: Integrat
   const faults = modeNamed(credentials.type).credentialFaults?.(credentials, integration.provider) ?? [];
   return [
     ...missingClient(credentials, integration),
-    ...faults.map(({ path, message }) => ({ code: 'custom', path, message })),
+    ...faults.map((fault) => ({ code: 'custom', ...fault })),
   ];
 }
 

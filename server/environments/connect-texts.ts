@@ -12,9 +12,11 @@ const keysByPlaceholder = {
     incompleteTitle incompleteText unreachableTitle unreachableText faultTitle faultText said deniedTitle
     blockedByAdminTitle misconfiguredTitle tooLateTitle tooLateText busyText oddText otherAccountTitle
     otherAccountText noAccountTitle otherBrowserTitle otherBrowserText failedTitle failedText goneTitle
-    goneText otherThingTitle otherThingText
+    goneText otherThingTitle otherThingText controlCharacters notAscii wrongForm notAddress
   `,
   message: 'doesNotFit',
+  limit: 'tooLong oneOf onlyCharacters wrongLength',
+  example: 'example',
   search: 'nothingFits',
   name: 'connectTitle reconnectTitle doneTitle partTitle sheetText',
   provider: `

@@ -15,6 +15,17 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     pages = await openConnectPages();
     const opened = await pages.openAsNobody();
     page = opened.page;
+    for (const body of [
+      { unique_key: 'bot', provider: 'telegram' },
+      {
+        unique_key: 'desk',
+        provider: 'zendesk',
+        credentials: { type: 'OAUTH2', client_id: 'desk', client_secret: 'of desk' },
+      },
+    ]) {
+      const made = await pages.trellis.call('POST', '/integrations', { body });
+      assert.equal(made.status, 200, made.text);
+    }
   });
   after(() => pages?.close());
 
@@ -45,16 +56,86 @@ describe('forms and texts of the connect page', { skip: skipBrowser }, () => {
     await page.getByRole('textbox', { name: 'User name' }).fill('ada');
     await page.getByRole('textbox', { name: 'Password' }).fill('right');
     await connect(page).click();
-    await page.getByText(/^This value is not valid: must be an http\(s\) address/).waitFor();
+    const reason = page.getByText(/Example: https:\/\/erp\.example\.com$/);
+    await reason.waitFor();
+    assert.match(String(await reason.textContent()), /^Enter an address that begins with https:/);
     await page.getByRole('textbox', { name: 'Address' }).and(page.locator(':focus')).waitFor();
-    const language = page.getByRole('combobox', { name: /Language|Sprache/ });
-    await language.selectOption('de');
-    await page.getByText(/^Dieser Wert ist ungültig: must be an http\(s\) address/).waitFor();
-    await language.selectOption('en');
     await picture(page, 'connect-basic');
     await page.getByRole('textbox', { name: 'Address' }).fill(' https://erp.example.com ');
     await connect(page).click();
     await page.getByRole('heading', { name: 'Own Host is connected' }).waitFor();
+  });
+
+  test('the reason of a refused field is in the language of the page, and follows a switch', async () => {
+    pages.expectComplaint(/400/);
+    await openFor('bot');
+    const language = page.getByRole('combobox');
+    await page.locator('input[name=apiKey]').fill('no key');
+    await connect(page).click();
+    await page.getByText(/^The value does not have the expected form\. Example: 123456789:AA/).waitFor();
+    for (const [spoken, reason] of [
+      ['de', 'Der Wert hat nicht die erwartete Form. Beispiel: 123456789:AA'],
+      ['fr', 'La valeur n’a pas la forme attendue. Exemple : 123456789:AA'],
+      ['es', 'El valor no tiene la forma esperada. Ejemplo: 123456789:AA'],
+      ['ja', '値の形式が正しくありません。 例: 123456789:AA'],
+      ['ar', 'القيمة ليست بالصيغة المتوقعة. مثال: \u2068123456789:AA'],
+    ] as const) {
+      await language.selectOption(spoken);
+      await page.getByText(reason).waitFor();
+    }
+    await picture(page, 'connect-refused-ar');
+    await openFor('key', '&lang=de');
+    await page.locator('input[name=apiKey]').fill('klucz – ключ');
+    await page.getByRole('button', { name: 'Verbinden', exact: true }).click();
+    await page.getByText(/^Verwenden Sie nur Buchstaben von A bis Z/).waitFor();
+    await page.locator('input[name=apiKey]').fill('x'.repeat(2_000));
+    await page.getByRole('button', { name: 'Verbinden', exact: true }).click();
+    await page.getByText('Geben Sie höchstens 1024 Zeichen ein.').waitFor();
+  });
+
+  for (const [where, viewport] of [
+    ['in a window', { width: 1280, height: 800 }],
+    ['in the same tab', { width: 390, height: 800 }],
+  ] as const) {
+    test(`a field that is refused on the way to the provider ${where} has its reason, and its value stays`, async () => {
+      pages.expectComplaint(/400/);
+      const { page: visitor } = await pages.openAsNobody();
+      await visitor.setViewportSize(viewport);
+      await visitor.goto((await pages.link({ end_user: { id: 'ada' }, allowed_integrations: ['desk'] })).url);
+      const subdomain = visitor.getByRole('textbox', { name: 'Subdomain' });
+      await subdomain.fill('acme.zendesk.com');
+      await visitor.getByRole('button', { name: 'Continue to Zendesk' }).click();
+      await visitor
+        .getByText('Only the characters “A–Z a–z 0–9 -” are allowed. Example: acme', { exact: true })
+        .waitFor();
+      await subdomain.and(visitor.locator(':focus')).waitFor();
+      assert.equal(await subdomain.inputValue(), 'acme.zendesk.com');
+      await visitor.getByLabel('Language').selectOption('ar');
+      await visitor
+        .getByText('يُسمح فقط بالأحرف «\u2068A–Z a–z 0–9 -\u2069». مثال: \u2068acme\u2069')
+        .waitFor();
+      await visitor.close();
+    });
+  }
+
+  test('what was typed stays while another account is looked at, except for secrets', async () => {
+    pages.expectComplaint(/400/);
+    const { url } = await pages.link({ end_user: { id: 'ada' }, allowed_integrations: ['own', 'key'] });
+    await page.goto(url);
+    const choose = () => page.getByRole('button', { name: /^Own Host/ }).click();
+    await choose();
+    await page.getByRole('textbox', { name: 'Address' }).fill('not an address');
+    await page.getByRole('textbox', { name: 'User name' }).fill('ada');
+    await page.getByRole('textbox', { name: 'Password' }).fill('right');
+    await connect(page).click();
+    await page.getByText(/^Enter an address/).waitFor();
+    await page.getByRole('button', { name: 'Connect another account' }).click();
+    await choose();
+    assert.equal(await page.getByRole('textbox', { name: 'Address' }).inputValue(), 'not an address');
+    assert.equal(await page.getByRole('textbox', { name: 'User name' }).inputValue(), 'ada');
+    assert.equal(await page.getByRole('textbox', { name: 'Password' }).inputValue(), '');
+    const stored = await page.evaluate('JSON.stringify([sessionStorage, localStorage, location.href])');
+    assert.doesNotMatch(String(stored), /right|not an address/);
   });
 
   test('a client that the provider refuses is reported as refused, and may be tried again', async () => {

@@ -1,5 +1,5 @@
 import { Button, PasswordInput, Textarea, TextInput } from '@mantine/core';
-import { useState } from 'react';
+import { useEffect, useState } from 'react';
 import { focusInvalid } from '../ui/focus-invalid.ts';
 import { IconCheck } from '../ui/icons.tsx';
 import { Audience, ChoiceLogo, TestBadge } from './ChoiceList.tsx';
@@ -13,7 +13,10 @@ export function Begin({
   choice,
   choices,
   session,
+  draft,
+  refused,
   isUnderWay,
+  onDraft,
   onTravel,
   onDone,
   onOther,
@@ -21,15 +24,28 @@ export function Begin({
   choice: Choice;
   choices: Choices;
   session: Session;
+  /** What the user has entered before, without secrets. */
+  draft: Record<string, string>;
+  /** The fields that were refused when the user went to the provider. */
+  refused: Fault['fields'];
   /** Whether the user went to the provider and has not returned. */
   isUnderWay: boolean;
+  onDraft: (values: Record<string, string>) => void;
   onTravel: (values: Record<string, string>) => void;
   onDone: () => Promise<void>;
   onOther: (() => void) | undefined;
 }) {
   const t = useTranslate();
   const heading = useHeading();
-  const [form, setForm] = useState<Form>({ values: {}, wrong: {}, refusal: undefined });
+  const [form, setForm] = useState<Form>({
+    values: draft,
+    wrong: wrongOf(refused, { choice, values: draft }),
+    refusal: undefined,
+  });
+  // biome-ignore lint/correctness/useExhaustiveDependencies: of this visit
+  useEffect(() => {
+    if (refused.length > 0) focusInvalid();
+  }, []);
   const [isSending, setSending] = useState(false);
   const { display_name: name, provider_display_name: provider, account } = choice;
   const isOAuth = choice.form_path === null;
@@ -94,7 +110,14 @@ export function Begin({
           void begin();
         }}
       >
-        <FormFields choice={choice} form={form} onChange={setForm} />
+        <FormFields
+          choice={choice}
+          form={form}
+          onChange={(next) => {
+            setForm(next);
+            onDraft(plainOf(choice, next.values));
+          }}
+        />
         {form.refusal !== undefined && (
           <p className="bad" role="alert">
             {form.refusal(t)}
@@ -226,6 +249,44 @@ function trimmed({ fields }: Choice, values: Form['values']): Form['values'] {
   );
 }
 
+/** The values without those of secret fields. */
+function plainOf({ fields }: Choice, values: Form['values']): Form['values'] {
+  const secrets = fields.filter(({ secret }) => secret).map(({ name }) => name);
+  return Object.fromEntries(Object.entries(values).filter(([name]) => !secrets.includes(name)));
+}
+
+/** The texts for reasons, and whether the field's example says more. */
+const reasonTexts: Record<string, { text: TextKey; hasExample?: true }> = {
+  too_long: { text: 'tooLong' },
+  control_characters: { text: 'controlCharacters' },
+  not_ascii: { text: 'notAscii' },
+  one_of: { text: 'oneOf' },
+  characters: { text: 'onlyCharacters', hasExample: true },
+  length: { text: 'wrongLength', hasExample: true },
+  form: { text: 'wrongForm', hasExample: true },
+  address: { text: 'notAddress', hasExample: true },
+};
+
+/** The errors of fields, by their reason if the page has a text for it, else in the service's English. */
+function wrongOf(
+  errors: Fault['fields'],
+  { choice, values }: { choice: Choice; values: Form['values'] },
+): Form['wrong'] {
+  const wrong: Form['wrong'] = {};
+  for (const { path, message, reason } of errors) {
+    const field = choice.fields.find(({ name }) => name === path);
+    if (field === undefined) continue;
+    const known = reason && reasonTexts[reason.code];
+    const { example } = field;
+    wrong[path] = (t) => {
+      if (known === undefined) return values[path] ? t('doesNotFit', { message }) : t('needed');
+      const why = t(known.text, { limit: reason?.limit ?? '' });
+      return known.hasExample && example !== null ? `${why} ${t('example', { example })}` : why;
+    };
+  }
+  return wrong;
+}
+
 /** The errors of a response, by field where the service names one. */
 function readRefusal(
   error: unknown,
@@ -233,10 +294,7 @@ function readRefusal(
 ): Pick<Form, 'wrong' | 'refusal'> {
   const { code, fields, message, payload } =
     error instanceof Fault ? error : { code: 'unknown', fields: [], message: '', payload: undefined };
-  const wrong: Form['wrong'] = {};
-  for (const { path, message } of fields)
-    if (choice.fields.some(({ name }) => name === path))
-      wrong[path] = (t) => (values[path] ? t('doesNotFit', { message }) : t('needed'));
+  const wrong = wrongOf(fields, { choice, values });
   if (Object.keys(wrong).length > 0) return { wrong, refusal: undefined };
   const isUntested = (payload as { refused?: boolean } | undefined)?.refused === false;
   const provider = choice.provider_display_name;

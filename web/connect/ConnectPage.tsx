@@ -1,10 +1,10 @@
-import { useEffect, useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { pollRepeatedly, useAuthorizationFlow } from './authorization-flow.ts';
 import { accountTexts, Begin } from './Begin.tsx';
 import { ChoiceList } from './ChoiceList.tsx';
 import { Done } from './Done.tsx';
 import { notifyHost } from './host.ts';
-import { keepInAddress, type Launch } from './launch.ts';
+import { type CallbackMessage, type Draft, keepInAddress, type Launch } from './launch.ts';
 import { Loading, Notice, Said } from './Notice.tsx';
 import {
   authorizationUrl,
@@ -12,6 +12,7 @@ import {
   Fault,
   type Made,
   type Progress,
+  readFieldErrors,
   requestMissingScopes,
 } from './queries.ts';
 import { SetUp } from './SetUp.tsx';
@@ -38,8 +39,10 @@ export function ConnectPage({
   };
   const [failure, setFailure] = useState<Failure>();
   const [isSkipped, setSkipped] = useState(false);
+  const draft = useRef<Draft>(launch.returned?.draft ?? {});
   const { flow, begin, openedByLink, giveUp } = useAuthorizationFlow(launch, {
     poll,
+    draft: () => draft.current,
     fail: ({ payload }) => setFailure(failureBy(payload)),
   });
 
@@ -51,7 +54,10 @@ export function ConnectPage({
     [isAwayFromElsewhere, poll],
   );
   // The result of a flow in this tab, if the service has none.
-  useEffect(() => setFailure(launch.returned?.payload && failureBy(launch.returned.payload)), [launch]);
+  useEffect(() => {
+    const reported = launch.returned?.message.payload;
+    setFailure(reported && failureBy(reported));
+  }, [launch]);
   useEffect(() => {
     if (failure !== undefined) {
       notifyHost({
@@ -107,7 +113,8 @@ export function ConnectPage({
     return <Waiting flow={{ is: 'away', isLong: false }} provider={provider} />;
   }
   if (progress.state === 'expired') return <Ended why="expired" />;
-  if (failure !== undefined)
+  const refused = failure?.fields?.some(({ path }) => choice?.fields.some(({ name }) => name === path));
+  if (failure !== undefined && !refused)
     return (
       <Failed
         failure={failure}
@@ -128,7 +135,12 @@ export function ConnectPage({
       choice={choice}
       choices={choices}
       session={session}
+      draft={draft.current[choice.integration_id] ?? {}}
+      refused={failure?.fields ?? []}
       isUnderWay={progress.under_way}
+      onDraft={(values) => {
+        draft.current[choice.integration_id] = values;
+      }}
       onTravel={(values) => void start(choice.integration_id, values)}
       onDone={load}
       onOther={choices.choices.length > 1 ? () => choose(undefined) : undefined}
@@ -201,7 +213,7 @@ function Refused({ fault, onRetry }: { fault: unknown; onRetry: () => void }) {
 }
 
 /** A flow that created no connection, by the texts for it. */
-type Failure = { kind: Kind; type: string; said: string | undefined };
+type Failure = { kind: Kind; type: string; said: string | undefined; fields?: Fault['fields'] };
 type Kind =
   | 'denied'
   | 'blockedByAdmin'
@@ -250,8 +262,8 @@ function failureOfSession({ cause, type, evidence }: NonNullable<Progress['failu
   };
 }
 
-function failureBy(reported: { message: string; errorType: string } | undefined): Failure {
-  const { message, errorType: type } = { message: undefined, errorType: 'unknown_err', ...reported };
+function failureBy(reported: CallbackMessage['payload']): Failure {
+  const { message, errorType: type, errors } = { message: undefined, errorType: 'unknown_err', ...reported };
   const kind = kindOfType[type] ?? 'failed';
-  return { kind, type, said: kind === 'failed' ? message : undefined };
+  return { kind, type, said: kind === 'failed' ? message : undefined, fields: readFieldErrors(errors) };
 }

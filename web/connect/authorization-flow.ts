@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from 'react';
 import { popupFeatures } from '../../sdk/connect/popup.ts';
-import { type CallbackMessage, expectNoReturn, expectReturn, type Launch } from './launch.ts';
+import { type CallbackMessage, type Draft, expectNoReturn, expectReturn, type Launch } from './launch.ts';
 
 /**
  * A flow at the provider, from the click to its end. Its end is reported by the opened window, by a broadcast channel
@@ -30,6 +30,8 @@ export function useAuthorizationFlow(
   on: {
     /** Fetches the progress; resolves to whether the flow is over. */
     poll: () => Promise<boolean>;
+    /** What to keep if the authorization takes place in this tab. */
+    draft: () => Draft;
     /** The window reported a failure that the service does not have. */
     fail: (message: CallbackMessage) => void;
   },
@@ -105,7 +107,7 @@ export function useAuthorizationFlow(
       // A small screen has no space for a second window.
       if (!launch.isFramed && window.innerWidth < 640) {
         await ready;
-        authorizeInThisTab(launch, url);
+        authorizeInThisTab(launch, { url, draft: on.draft() });
         return;
       }
       expectNoReturn(launch.brand);
@@ -119,7 +121,7 @@ export function useAuthorizationFlow(
         throw error;
       }
       if (popup === null && !launch.isFramed) {
-        authorizeInThisTab(launch, url);
+        authorizeInThisTab(launch, { url, draft: on.draft() });
         return;
       }
       if (ready !== undefined) popup?.location.replace(url);
@@ -158,7 +160,7 @@ export function pollRepeatedly(poll: () => Promise<unknown>): () => void {
 }
 
 /** The callback page returns to this page. */
-function authorizeInThisTab(launch: Launch, url: string): void {
-  expectReturn(launch.brand);
+function authorizeInThisTab(launch: Launch, { url, draft }: { url: string; draft: Draft }): void {
+  expectReturn(launch.brand, draft);
   location.assign(url);
 }

@@ -1,3 +1,4 @@
+import type { readFieldErrors } from './queries.ts';
 import { type Language, languages } from './texts.ts';
 
 /**
@@ -20,12 +21,18 @@ export type Launch = {
   /** The brand in the names of messages and storage keys. */
   brand: string;
   nonce: string;
-  /** The result of a flow in this tab from which the user has just returned. */
-  returned: CallbackMessage | undefined;
+  /** The result of a flow in this tab from which the user has just returned, and what the user had entered before. */
+  returned: { message: CallbackMessage; draft: Draft } | undefined;
 };
 
+/** What the user has entered for each integration, without secrets. */
+export type Draft = Record<string, Record<string, string>>;
+
 /** The message of the callback page. */
-export type CallbackMessage = { type: string; payload?: { message: string; errorType: string } };
+export type CallbackMessage = {
+  type: string;
+  payload?: { message: string; errorType: string; errors?: Parameters<typeof readFieldErrors>[0] };
+};
 
 export function readLaunch(): Launch {
   const { searchParams } = new URL(location.href);
@@ -73,9 +80,9 @@ export function keepInAddress(name: 'integration' | 'lang', value: string | unde
   history.replaceState(null, '', address);
 }
 
-/** Makes the callback page return to this address, with the result in the same storage entry. */
-export function expectReturn(brand: string): void {
-  write(returnKey(brand), JSON.stringify({ search: location.search }));
+/** Makes the callback page return to this address, with the result in the same storage entry, which keeps the draft. */
+export function expectReturn(brand: string, draft: Draft): void {
+  write(returnKey(brand), JSON.stringify({ search: location.search, draft }));
 }
 
 /** A window opened from here copies the storage of this tab, but must not return here. */
@@ -87,10 +94,12 @@ export function expectNoReturn(brand: string): void {
   }
 }
 
-function takeReturned(brand: string): CallbackMessage | undefined {
+function takeReturned(brand: string): Launch['returned'] {
   const kept = read(returnKey(brand));
   expectNoReturn(brand);
-  return kept === undefined ? undefined : (JSON.parse(kept) as { told?: CallbackMessage }).told;
+  if (kept === undefined) return undefined;
+  const { told, draft = {} } = JSON.parse(kept) as { told?: CallbackMessage; draft?: Draft };
+  return told && { message: told, draft };
 }
 
 const tokenKey = (brand: string) => `${brand}_connect_token`;

@@ -3,7 +3,7 @@ import * as client from '../../sdk/connect/session.ts';
 
 export type { Choice, Choices } from '../../sdk/connect/session.ts';
 /** The calls of the page, which are those of the client for pages of applications. All throw `Fault`. */
-export { ConnectCallError as Fault } from '../../sdk/connect/session.ts';
+export { ConnectCallError as Fault, readFieldErrors } from '../../sdk/connect/session.ts';
 
 type Answer<R extends keyof Routes> = Routes[R]['answer'];
 export type Progress = Answer<'GET /connect/session/progress'>['data'];

@@ -283,13 +283,18 @@ const errorSchema = {
         message: { type: 'string', description: 'For people: the problem, and its solution.' },
         errors: {
           type: 'array',
-          description: 'Each entry is one problem of one field.',
+          description: 'One entry for each problem.',
           items: {
             type: 'object',
             properties: {
               code: { type: 'string' },
               message: { type: 'string' },
               path: { type: 'array', items: { type: 'string' } },
+              reason: {
+                type: 'object',
+                properties: { code: { type: 'string' }, limit: { type: 'string' } },
+                required: ['code'],
+              },
             },
             required: ['code', 'message', 'path'],
             additionalProperties: false,

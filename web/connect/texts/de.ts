@@ -37,6 +37,17 @@ export const de: Texts = {
   optional: 'optional',
   needed: 'Füllen Sie dieses Feld aus.',
   doesNotFit: 'Dieser Wert ist ungültig: {message}.',
+  tooLong: 'Geben Sie höchstens {limit} Zeichen ein.',
+  controlCharacters: 'Entfernen Sie Zeilenumbrüche und andere Steuerzeichen.',
+  notAscii:
+    'Verwenden Sie nur Buchstaben von A bis Z ohne Akzente und Umlaute, Ziffern und gängige Sonderzeichen.',
+  oneOf: 'Geben Sie einen dieser Werte ein: {limit}.',
+  onlyCharacters: 'Nur die Zeichen „{limit}“ sind erlaubt.',
+  wrongLength: 'Die Anzahl der Zeichen muss {limit} sein.',
+  wrongForm: 'Der Wert hat nicht die erwartete Form.',
+  notAddress:
+    'Geben Sie eine Adresse ein, die mit https:// oder http:// beginnt, ohne Leerzeichen, @, ? und #.',
+  example: 'Beispiel: {example}',
   show: 'Eingabe anzeigen oder verbergen',
   apiKey: 'API-Schlüssel',
   apiKeyHelp: 'Sie finden ihn in den Einstellungen Ihres Kontos bei {provider}.',
