@@ -124,6 +124,45 @@ describe('a value inside a host', () => {
   });
 });
 
+describe('an optional field that is a segment of an address', () => {
+  const optional = { connectionConfig: { account: { required: false }, tenant: {} } };
+  const fill = (template: string, connectionConfig: Record<string, string>) =>
+    fillAddress(template, { values: { connectionConfig }, fields: optional });
+
+  test('is left out without a value, with its slash', () => {
+    for (const [template, unset, set] of [
+      ['https://x.example/${connectionConfig.account}', 'https://x.example', 'https://x.example/a%2Fb'],
+      [
+        'https://x.example/v1/${connectionConfig.account}/api',
+        'https://x.example/v1/api',
+        'https://x.example/v1/a%2Fb/api',
+      ],
+      [
+        'https://x.example/${connectionConfig.account}/${connectionConfig.account}/c',
+        'https://x.example/c',
+        'https://x.example/a%2Fb/a%2Fb/c',
+      ],
+    ] as const) {
+      assert.equal(fill(template, {}), unset);
+      assert.equal(fill(template, { account: '' }), unset);
+      assert.equal(fill(template, { account: 'a/b' }), set);
+    }
+  });
+
+  test('is missing if it is required, or if it is only a part of a segment, of the host or of the query', () => {
+    for (const address of [
+      'https://x.example/${connectionConfig.tenant}',
+      'https://x.example/v${connectionConfig.account}',
+      'https://x.example/${connectionConfig.account}v',
+      'https://x.example/${connectionConfig.account}.json/x',
+      'https://${connectionConfig.account}.x.example/',
+      'https://x.example/a?b=${connectionConfig.account}',
+    ]) {
+      assert.throws(() => fill(address, {}), /is missing|needs a pattern/, address);
+    }
+  });
+});
+
 describe('a value inside a path or query', () => {
   const template = 'https://example.com/t/${connectionConfig.tenant}/token?to=${connectionConfig.tenant}';
 

@@ -17,7 +17,12 @@ export type TemplateValues = {
   readonly [source in TemplateSource]?: Readonly<Record<string, string>> | undefined;
 };
 /** The properties of a form field that its placeholders use. */
-type TemplateField = { readonly pattern?: string | undefined; readonly format?: string | undefined };
+type TemplateField = {
+  readonly pattern?: string | undefined;
+  readonly format?: string | undefined;
+  /** False: a segment of a path that is this field alone is left out if the field has no value. */
+  readonly required?: boolean | undefined;
+};
 export type TemplateFields = {
   readonly [source in TemplateSource]?: Readonly<Record<string, TemplateField>> | undefined;
 };
@@ -263,7 +268,7 @@ export function fillAddress(template: string, given: Filling): string {
   const address = parseAddress(template);
   const start = typeof address.start === 'string' ? address.start : wholeAddress(address.start, given);
   const host = joined(address.host, (part) => hostLabels(part, given));
-  const path = joined(address.path, (part) => pathText(part, given));
+  const path = joined(withoutUnsetSegments(address.path, given), (part) => pathText(part, given));
   const query = joined(address.query, (part) => percentEncode(givenValue(part, given), part));
   const text = `${start}${host}${address.port}${path}${query}`;
   assertUnchangedByParsing(
@@ -271,6 +276,23 @@ export function fillAddress(template: string, given: Filling): string {
     typeof address.start === 'string' ? { host, port: address.port } : undefined,
   );
   return text;
+}
+
+/** The parts of a path without the segments that are optional fields without a value, and without the slashes before them. */
+function withoutUnsetSegments(parts: readonly Part[], { values, fields }: Filling): Part[] {
+  const kept: Part[] = [];
+  for (const [index, part] of parts.entries()) {
+    const [before, next] = [kept.at(-1), parts[index + 1] ?? '/'];
+    const isUnset =
+      typeof part !== 'string' &&
+      fieldOf(fields, part)?.required === false &&
+      (ownValue(values, part) ?? '') === '';
+    const isSegment =
+      typeof before === 'string' && before.endsWith('/') && typeof next === 'string' && next.startsWith('/');
+    if (isUnset && isSegment) kept[kept.length - 1] = before.slice(0, -1);
+    else kept.push(part);
+  }
+  return kept;
 }
 
 /**

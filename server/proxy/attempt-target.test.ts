@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { authModes } from '../auth-modes/modes.ts';
+import { apiBase } from '../auth-modes/place.ts';
 import { AppError } from '../errors.ts';
 import { loadCatalog } from '../providers/catalog.ts';
 import { baseOf, namesToCut, originsOf, overrideOf, targetAt } from './attempt.ts';
@@ -136,6 +137,29 @@ test('callers of these providers reach the address that its documentation has, b
       const found = targetAt(base, { rawUrl: `/proxy${path}`, forbidQuery: new Set(), cutsBasePath });
       assert.equal(found.origin + found.path, url);
     }
+  }
+});
+
+test('the base address has the account of the connection, if the connection names one', () => {
+  const catalog = loadCatalog(providers, authModes);
+  const credentials = { type: 'OAUTH2' as const, access_token: 'token', raw: {} };
+  for (const [name, field, base] of [
+    ['azure-devops', 'organization', 'https://dev.azure.com'],
+    ['basecamp', 'accountId', 'https://3.basecampapi.com'],
+  ] as const) {
+    const at = (connectionConfig: Record<string, string>, path: string) => {
+      const definition = catalog.get(name);
+      const filled = apiBase({
+        definition,
+        credentials,
+        values: { connectionConfig, integrationConfig: {} },
+      });
+      const cutsBasePath = definition.api.repeated_base_path === 'cut';
+      const found = targetAt(baseOf(filled), { rawUrl: path, forbidQuery: new Set(), cutsBasePath });
+      return found.origin + found.path;
+    };
+    assert.equal(at({ [field]: '123' }, '/proxy/projects'), `${base}/123/projects`);
+    assert.equal(at({}, '/proxy/123/projects'), `${base}/123/projects`);
   }
 });
 

@@ -100,6 +100,13 @@ function addressesOf({ authorization, token, refresh, revocation, userinfo, api 
   return all.filter((template) => typeof template === 'string');
 }
 
+/** The address of a connection that leaves out what it may. */
+function withoutOptional(template: string, { connection_config: fields }: ProviderDefinition): string {
+  return template.replace(/\/\$\{connectionConfig\.(\w+)\}(?=\/|$)/g, (segment, name: string) =>
+    fields[name]?.required === false ? '' : segment,
+  );
+}
+
 const templated = oauthProviders
   .map((definition) => ({ definition, open: openFields(definition) }))
   .filter(({ open }) => open.connectionConfig.length + open.integrationConfig.length > 0);
@@ -137,7 +144,9 @@ describe('hostile values in a connection', () => {
           ),
         ),
       };
-      const shapes = addressesOf(definition).map((template) => shapeOf(template, fixed));
+      const shapes = addressesOf(definition)
+        .flatMap((template) => [template, withoutOptional(template, definition)])
+        .map((template) => shapeOf(template, fixed));
       const filled = (names: string[]) =>
         fc.record(Object.fromEntries(names.map((name) => [name, hostile])), { requiredKeys: [] });
       let sent = 0;
