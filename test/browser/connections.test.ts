@@ -150,6 +150,12 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await dialog.getByText('/connect/sessions').waitFor();
   });
 
+  test('its page leads to the playground, with the connection chosen', async () => {
+    await open(`/connections/google-sheet/${connectionId}`);
+    await page.getByRole('link', { name: 'Try a call' }).click();
+    await page.getByRole('button', { name: "Read the first sheet's values" }).waitFor();
+  });
+
   test('connect links are listed with their state, and an open one can be revoked', async () => {
     await dashboard.trellis.call('POST', '/connect/sessions', {
       body: { end_user: { id: 'eve', email: 'eve@example.com' } },
@@ -373,6 +379,7 @@ describe('connections in a browser', { skip: skipBrowser }, () => {
     await page.getByText('PostgreSQL has no HTTP API, so Trellis cannot verify them.').waitFor();
     await picture(page, 'connection-unverified');
     assert.equal(await page.getByRole('button', { name: 'Refresh now' }).count(), 0);
+    assert.equal(await page.getByRole('link', { name: 'Try a call' }).count(), 0);
     await page.getByRole('button', { name: 'Code', exact: true }).click();
     await page.getByText('Read the credentials').waitFor();
     await page.getByText('/connections/db?integration_id=warehouse').first().waitFor();

@@ -77,7 +77,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     });
   const palette = async (words: string, label = words) => {
     await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, settings, integrations, connections').fill(words);
+    await page.getByPlaceholder('Pages, connections, functions…').fill(words);
     await page
       .getByRole('button', { name: new RegExp(`^${label}`) })
       .first()
@@ -390,7 +390,7 @@ describe('changes in the dashboard', { skip: skipBrowser }, () => {
     await page.getByText('1 to 60 of 10,001').waitFor({ state: 'detached' });
     assert.equal(await page.locator('main a.fill-link').count(), 1);
     await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, settings, integrations, connections').fill('many-4');
+    await page.getByPlaceholder('Pages, connections, functions…').fill('many-4');
     await page
       .getByRole('button', { name: /many-4/ })
       .first()

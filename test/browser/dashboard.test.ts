@@ -111,7 +111,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.keyboard.press('g');
     await page.keyboard.press('c');
     await page.keyboard.press('Control+k');
-    await page.getByPlaceholder('Pages, settings, integrations, connections').waitFor();
+    await page.getByPlaceholder('Pages, connections, functions…').waitFor();
     assert.equal(new URL(page.url()).pathname, '/app/dev/integrations');
     await page.keyboard.press('Escape');
     await page.evaluate('localStorage.removeItem("trellis-single-keys")');
@@ -160,7 +160,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     });
     const find = async (what: string) => {
       await page.keyboard.press('Control+k');
-      await page.getByPlaceholder('Pages, settings, integrations, connections').fill('ada@');
+      await page.getByPlaceholder('Pages, connections, functions…').fill('ada@');
       const found = page.locator('.mantine-Spotlight-action', { hasText: what });
       await found.first().waitFor();
       return found.first();
@@ -174,7 +174,7 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   });
 
   test('the command palette opens in a field, finds settings and prunes, and Enter opens the first result', async () => {
-    const search = page.getByPlaceholder('Pages, settings, integrations, connections');
+    const search = page.getByPlaceholder('Pages, connections, functions…');
     const open = async (typed: string, result: RegExp) => {
       await page.goto(`${trellis.baseUrl}/app/dev/connections`);
       await page.getByRole('textbox', { name: 'Search connections' }).focus();
@@ -210,6 +210,14 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
     await page.getByText('No entries yet').waitFor();
     assert.equal(await page.getByRole('search', { name: 'Filters' }).count(), 0);
     assert.equal(new URL(page.url()).pathname, '/app/prod/activity');
+  });
+
+  test('an environment alone leads to its home, and the menu of the account to its settings', async () => {
+    await page.goto(`${trellis.baseUrl}/app/dev`);
+    await page.getByRole('heading', { name: 'Home' }).waitFor();
+    await page.getByRole('button', { name: 'Your account' }).press('Enter');
+    await page.getByRole('menuitem', { name: 'Account settings' }).press('Enter');
+    await page.getByRole('tab', { name: 'Your account', selected: true }).waitFor();
   });
 
   test('a signed-out user returns to the same address after signing in', async () => {

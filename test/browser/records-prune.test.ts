@@ -105,6 +105,25 @@ describe('pruning in a browser', { skip: skipBrowser }, () => {
     assert.equal(stopped?.pruned, 10_000);
   });
 
+  test('by keyboard: Escape closes only the question, and the receipt has the focus', async () => {
+    await call('POST', '/records', { model: 'Keyed', records: [{ id: 1 }, { id: 2 }] });
+    await open(dataset('Keyed'));
+    await rows().first().getByRole('link').press('Enter');
+    const prune = page.getByRole('button', { name: 'Prune up to this record' });
+    await prune.press('Enter');
+    const act = page.getByRole('button', { name: 'Prune 1 record' });
+    await act.waitFor();
+    await page.keyboard.press('Escape');
+    await act.waitFor({ state: 'detached' });
+    assert.equal(await page.evaluate('document.activeElement.textContent'), 'Prune up to this record');
+    await page.keyboard.press('Enter');
+    await act.press('Enter');
+    await page.getByText('The payloads are removed.').waitFor();
+    assert.equal(await page.evaluate("document.activeElement.closest('[role=dialog]') !== null"), true);
+    await page.getByRole('button', { name: 'Done' }).press('Enter');
+    await page.getByText('Save the record again to restore it.').waitFor();
+  });
+
   test('a retention policy is described before it is set, and can be removed', async () => {
     await open('/retention');
     await page.getByRole('button', { name: 'Add a policy' }).click();

@@ -90,6 +90,14 @@ const inside = createRoute({
   component: Shell,
   errorComponent: BrokenPage,
 });
+/** The address of an environment alone. */
+const environmentStart = createRoute({
+  getParentRoute: () => inside,
+  path: '/',
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: '/$environment/home', params });
+  },
+});
 const home = createRoute({
   getParentRoute: () => inside,
   path: '/home',
@@ -245,6 +253,7 @@ const tree = root.addChildren([
   invitation,
   resetPassword,
   inside.addChildren([
+    environmentStart,
     home,
     gettingStarted,
     integrations,

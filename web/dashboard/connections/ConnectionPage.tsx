@@ -5,7 +5,7 @@ import { CauseAlert } from '../../ui/CauseAlert.tsx';
 import { Copyable } from '../../ui/Copyable.tsx';
 import { Dimmed } from '../../ui/Dimmed.tsx';
 import { Fact, Facts } from '../../ui/Facts.tsx';
-import { IconRefresh } from '../../ui/icons.tsx';
+import { IconRefresh, IconTerminal2 } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { Page } from '../../ui/Page.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
@@ -17,7 +17,7 @@ import { CodeButton } from '../CodeButton.tsx';
 import { SyncsCard } from '../functions/SyncsTable.tsx';
 import { withoutRefresh } from '../integrations/auth-labels.ts';
 import { type Provider, providerQuery } from '../integrations/queries.ts';
-import { AnchorLink, BackLink, GuideLink, integrationPage } from '../links.tsx';
+import { AnchorLink, BackLink, ButtonLink, GuideLink, integrationPage } from '../links.tsx';
 import { LoadingTabs, PageTabs } from '../PageTabs.tsx';
 import { suggestionsQuery } from '../playground/queries.ts';
 import { emptyForm, formOf } from '../playground/request.ts';
@@ -97,6 +97,17 @@ export function ConnectionPage() {
       actions={
         connection && (
           <>
+            {mayWrite && provider?.proxy !== undefined && (
+              <ButtonLink
+                variant="default"
+                leftSection={<IconTerminal2 size={16} />}
+                to="/$environment/playground"
+                params={{ environment }}
+                search={{ integration: at.integration, connection: at.id }}
+              >
+                Try a call
+              </ButtonLink>
+            )}
             <CodeButton>{provider !== undefined && <CallSnippets at={at} provider={provider} />}</CodeButton>
             {mayWrite && isRefreshed && !isFaulty(connection.health) && <RefreshButton at={at} />}
             {mayWrite && <ReconnectButton at={at} connection={connection} />}

@@ -9,6 +9,7 @@ import { ListTable } from '../../ui/ListTable.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { RelativeTime } from '../../ui/RelativeTime.tsx';
 import { upTo } from '../../ui/size.ts';
+import { useNow } from '../../ui/time.ts';
 import type { At } from '../connections/queries.ts';
 import { AnchorLink, connectionPage, functionPage, runPage } from '../links.tsx';
 import { CursorPager, defined, FilterBar, hasNoEntries, NoMatch } from '../lists.tsx';
@@ -127,6 +128,9 @@ function SyncsTable({ of, syncs }: { of: FunctionAt | undefined; syncs: Sync[] }
 }
 
 export function NextTime({ sync }: { sync: Pick<Sync, 'state' | 'next_at'> }) {
+  const nowMs = useNow();
+  const isDue = sync.next_at !== null && Math.abs(Date.parse(sync.next_at) - nowMs) < 10_000;
+  if (isDue) return 'now';
   return <RelativeTime at={sync.next_at} never={sync.state === 'paused' ? 'when started' : 'not set'} />;
 }
 

@@ -200,7 +200,7 @@ function ProviderCard({ provider, mayAdd }: { provider: Provider; mayAdd: boolea
             </Text>
             {provider.has_sandbox === true && (
               <Badge color="violet" size="sm" flex="none">
-                Sandbox available
+                sandbox
               </Badge>
             )}
             {provider.origin === 'environment' && (

@@ -141,6 +141,7 @@ export function DatasetPage() {
                     label: 'Records',
                     content: () => (
                       <RecordsTab
+                        isPruning={target !== undefined}
                         at={at}
                         onPrune={
                           mayWrite

@@ -8,6 +8,7 @@ import { FaultNotice } from '../../ui/FaultNotice.tsx';
 import { IconAlertTriangle, IconCheck, IconPlayerStop } from '../../ui/icons.tsx';
 import { Loaded } from '../../ui/Loaded.tsx';
 import { counted, formatSize } from '../../ui/size.ts';
+import { useFocusIfLost } from '../../ui/use-focus-if-lost.ts';
 import { AnchorLink } from '../links.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import {
@@ -36,6 +37,9 @@ export function PruneDialog({
   const estimate = useQuery(estimateQuery(environment, { at, untilCursor: target.cursor }));
   const run = usePruneRun(environment, { at, untilCursor: target.cursor });
   const hasBegun = run.done !== undefined;
+  const part = run.receipt !== undefined ? 'receipt' : hasBegun ? 'progress' : 'question';
+  // The button that was used is no longer there.
+  const body = useFocusIfLost<HTMLDivElement>(part);
   return (
     <Dialog
       opened
@@ -45,23 +49,25 @@ export function PruneDialog({
       closeOnEscape={!run.isRunning}
       withCloseButton={!run.isRunning}
     >
-      {run.receipt !== undefined ? (
-        <Receipt receipt={run.receipt} target={target} onClose={onClose} />
-      ) : hasBegun && estimate.data !== undefined ? (
-        <Running run={run} estimate={estimate.data} onClose={onClose} />
-      ) : (
-        <Loaded query={estimate} loading={<Waiting />}>
-          {(extent) => (
-            <Question
-              at={at}
-              extent={extent}
-              isBeginning={run.isRunning}
-              onGo={() => run.go(extent)}
-              onClose={onClose}
-            />
-          )}
-        </Loaded>
-      )}
+      <div ref={body} tabIndex={-1} className="unmarked">
+        {run.receipt !== undefined ? (
+          <Receipt receipt={run.receipt} target={target} onClose={onClose} />
+        ) : hasBegun && estimate.data !== undefined ? (
+          <Running run={run} estimate={estimate.data} onClose={onClose} />
+        ) : (
+          <Loaded query={estimate} loading={<Waiting />}>
+            {(extent) => (
+              <Question
+                at={at}
+                extent={extent}
+                isBeginning={run.isRunning}
+                onGo={() => run.go(extent)}
+                onClose={onClose}
+              />
+            )}
+          </Loaded>
+        )}
+      </div>
     </Dialog>
   );
 }
@@ -244,9 +250,7 @@ function Receipt({
         </Table.Tbody>
       </Table>
       <Group justify="flex-end">
-        <Button onClick={onClose} data-autofocus>
-          Done
-        </Button>
+        <Button onClick={onClose}>Done</Button>
       </Group>
     </Stack>
   );

@@ -60,10 +60,13 @@ export function filtersOf({ ids = '', action, after }: DatasetSearch) {
 export function RecordsTab({
   at,
   onPrune,
+  isPruning,
 }: {
   at: DatasetAt;
   /** Undefined if the user may not prune. */
   onPrune: ((until: BrowsedRecord) => void) | undefined;
+  /** The dialog of a prune is open. */
+  isPruning: boolean;
 }) {
   const environment = useEnvironment();
   const search = useSearch({ from: route });
@@ -125,6 +128,7 @@ export function RecordsTab({
         id={search.record}
         known={chosen}
         onPrune={onPrune}
+        isPruning={isPruning}
         onClose={() =>
           void navigate({ search: (former) => ({ ...former, record: undefined }), replace: true })
         }
@@ -371,6 +375,7 @@ function RecordDrawer({
   id,
   known,
   onPrune,
+  isPruning,
   onClose,
 }: {
   at: DatasetAt;
@@ -378,6 +383,7 @@ function RecordDrawer({
   /** The record from the list, shown immediately. */
   known: BrowsedRecord | undefined;
   onPrune: ((until: BrowsedRecord) => void) | undefined;
+  isPruning: boolean;
   onClose: () => void;
 }) {
   const environment = useEnvironment();
@@ -387,7 +393,8 @@ function RecordDrawer({
     placeholderData: () => known,
   });
   return (
-    <Drawer opened={id !== undefined} onClose={onClose} title="Record">
+    // Escape reaches each open dialog. It closes only the upper one.
+    <Drawer opened={id !== undefined} onClose={onClose} title="Record" closeOnEscape={!isPruning}>
       <Loaded query={query}>
         {(record) =>
           record === null ? (

@@ -254,7 +254,7 @@ export function Commands({
       maxHeight={420}
       searchProps={{
         leftSection: <IconSearch size={18} />,
-        placeholder: 'Pages, settings, integrations, connections, functions, datasets',
+        placeholder: 'Pages, connections, functions…',
         'aria-label': 'Search',
       }}
     />

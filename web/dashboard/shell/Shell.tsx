@@ -37,6 +37,7 @@ import {
   IconLogout,
   IconSearch,
   IconSelector,
+  IconSettings,
   IconUserCircle,
 } from '../../ui/icons.tsx';
 import { progressQuery, stepsLeft } from '../getting-started/queries.ts';
@@ -308,6 +309,7 @@ function colorOf(name: string): string {
 }
 
 function UserMenu() {
+  const environment = useEnvironment();
   const { data: me } = useSuspenseQuery(meQuery());
   const { colorScheme, setColorScheme } = useMantineColorScheme();
   const { leave } = useSignOut();
@@ -343,6 +345,19 @@ function UserMenu() {
         {me.id !== 'local' && (
           <>
             <Menu.Divider />
+            <Menu.Item
+              leftSection={<IconSettings size={16} />}
+              renderRoot={(props) => (
+                <Link
+                  {...props}
+                  to="/$environment/settings"
+                  params={{ environment }}
+                  search={{ tab: 'account' }}
+                />
+              )}
+            >
+              Account settings
+            </Menu.Item>
             <Menu.Item leftSection={<IconLogout size={16} />} onClick={leave}>
               Sign out
             </Menu.Item>
