@@ -74,7 +74,7 @@ export default createSync({
   exec: async (trellis) => {
     const { spreadsheetId } = await trellis.getMetadata();
     if (!spreadsheetId) {
-      await trellis.log('The metadata of the connection has no spreadsheetId.', { level: 'warn' });
+      await trellis.log('Set spreadsheetId in the metadata of the connection.', { level: 'warn' });
       return;
     }
     // trackDeletesEnd deletes the rows that were not saved since trackDeletesStart.

@@ -42,6 +42,14 @@ test('each step is done and printed, as often as it is started, and the key is n
   assert.equal((body.connections as object[]).length, 2);
 });
 
+test('without an address, the sandbox is expected at the port after that of the service', async () => {
+  const { stdout } = await runCommand(['quickstart', '--url', trellis.baseUrl], {
+    TRELLIS_SECRET_KEY: trellis.keys.dev,
+  });
+  const port = Number(new URL(trellis.baseUrl).port) + 1;
+  assert.match(stdout, new RegExp(`^curl 'http://localhost:${port}/_sandbox/accounts'`, 'm'));
+});
+
 test('a missing key and a service that does not run are reported', async () => {
   await rm(join(dataDir, 'dev.key'));
   const none = await quickstart({});

@@ -23,7 +23,7 @@ const cities = [
 
 /** Returns 0. Throws at the first call that fails. The calls can be repeated: each run makes a new connection. */
 export async function quickstartCommand(
-  options: ServiceOptions & { sandbox: string },
+  options: ServiceOptions & { sandbox?: string },
   { env: processEnv, print }: CommandContext = processContext,
 ): Promise<number> {
   const env = environmentFor(options, processEnv);
@@ -31,7 +31,9 @@ export async function quickstartCommand(
   const key = env.TRELLIS_SECRET_KEY ?? readDevKey(env.DATA_DIR ?? '.trellis');
   const step = (title: string) => print(`\n# ${title}\n`);
   const api = caller(url, { print, secret: { name: 'TRELLIS_SECRET_KEY', value: key } });
-  const sandbox = caller(options.sandbox.replace(/\/+$/, ''), {
+  // The sandbox listens on loopback only.
+  const sandboxUrl = options.sandbox ?? `http://localhost:${Number(URL.parse(url)?.port || 3003) + 1}`;
+  const sandbox = caller(sandboxUrl.replace(/\/+$/, ''), {
     print,
     secret: env.SANDBOX_KEY === undefined ? undefined : { name: 'SANDBOX_KEY', value: env.SANDBOX_KEY },
   });

@@ -407,7 +407,10 @@ function addFunctionCommands({ program, context, end }: Table): void {
     .description('do the steps of docs/quickstart.md, and print each call with its response')
     .addOption(url)
     .addOption(envFile)
-    .option('--sandbox <url>', 'the address of the sandbox', 'http://localhost:3004')
+    .option(
+      '--sandbox <url>',
+      'the address of the sandbox; default localhost, at the port of the service + 1',
+    )
     .addHelpText('after', `\n${keyNote}Without it the key in DATA_DIR/dev.key is used.`)
     .action(async (options) =>
       end(await (await import('../../sdk/cli/quickstart.ts')).quickstartCommand(options, context)),
