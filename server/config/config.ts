@@ -95,7 +95,7 @@ export class ConfigError extends Error {
   readonly faults: string[];
   constructor(faults: string[]) {
     super(
-      `The configuration has ${faults.length} fault(s):\n${faults.map((fault) => `  - ${fault}`).join('\n')}`,
+      `The configuration has ${faults.length === 1 ? '1 fault' : `${faults.length} faults`}:\n${faults.map((fault) => `  - ${fault}`).join('\n')}`,
     );
     this.name = 'ConfigError';
     this.faults = faults;

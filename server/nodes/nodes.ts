@@ -42,8 +42,8 @@ const stopMs = 500;
 const rememberedS = 3_600;
 
 /**
- * Inserts this node's row and renews it. Each renewal calls `onWorkers` with whether a node runs that does background work,
- * and `reload` if an operator requested it; its result, a fault or undefined, is the answer to the request.
+ * Inserts this node's row and renews it. Until the stop, each renewal calls `onWorkers` with whether a node runs that does
+ * background work, and `reload` if an operator requested it; its result, a fault or undefined, is the answer to the request.
  */
 export async function joinNodes(
   db: Db,
@@ -63,7 +63,7 @@ export async function joinNodes(
   let isStopping = false;
   const write = async () => {
     const { areThere, reloadRequest } = await renew(db, { ...own, id, migration, startedAt, isStopping });
-    onWorkers(areThere);
+    if (!isStopping) onWorkers(areThere);
     if (reloadRequest !== null) await answerReload(db, { id, request: reloadRequest, fault: await reload() });
   };
   await write();
