@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
+import { countingBlocks } from '../../test/support/blocks.ts';
 import { openTestDatabase, type TestDatabase } from '../../test/support/database.ts';
 import type { Queryable } from '../db/pool.ts';
 import { type Logged, logAll } from './logging.fixture.ts';
@@ -129,6 +130,28 @@ test('rare entries are searched in parts, and each part returns its position', a
   assert.deepEqual([second.paths, second.searchedUntil], [[], new Date('2026-01-31T10:00:10Z')]);
   const third = await page({ text: 'rare' }, { max: 15, before: second.next });
   assert.deepEqual([third.paths, third.next, third.searchedUntil], [['/rare'], undefined, undefined]);
+});
+
+test('no statement of a search that finds nothing reads many blocks, and a call reads 20,000 entries', async () => {
+  await log({ at: '2026-01-31T00:00:00Z', path: '/old' });
+  await database.db.query(
+    `insert into operation (id, created_at, environment_id, type, status, integration, connection, actor, method, path)
+     select
+       (lpad(to_hex(ms), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, to_timestamp(ms / 1000.0), $1, 'proxy',
+       'success', 'sheet', 'connection-' || n, 'key:1', 'GET', '/v4/spreadsheets/' || md5(n::text) || '/values'
+     from generate_series(1, 25000) as n
+     cross join lateral (select (extract(epoch from timestamptz '2026-01-31') * 1000)::bigint + n * 1000 as ms) as at`,
+    [environmentId],
+  );
+  for (const day of await listDays(database.db))
+    await database.db.query(`vacuum analyze operation_${day}, operation_message_${day}`);
+  const { db, reads } = countingBlocks(database.db);
+  for (const more of [{ text: 'nowhere' }, { integration: 'none' }]) {
+    const search = { filter: { environmentId, ...more }, limit: 50 };
+    const { operations, searchedUntil } = await searchOperations(db, search);
+    assert.deepEqual([operations, searchedUntil], [[], new Date('2026-01-31T01:23:21Z')]);
+  }
+  for (const { blocks, plan } of reads) assert.ok(blocks < 150, plan);
 });
 
 test('entries that come while it looks push none out of the page', async () => {

@@ -6,9 +6,9 @@ import { listDays, timesOf } from './partitions.ts';
 /**
  * Searches operations, newest first, in a bounded time for any number of operations.
  *
- * The search goes back day by day, along the index that fits best, and applies the other conditions to the entries found
- * there. A search with rare results reads a bounded number of entries, reports until when it has searched, and continues
- * from there with the next call: a search of a million entries for a text takes seconds.
+ * The search goes back in steps, none longer than a day, along the index that fits best, and applies the other conditions
+ * to the entries found there. A search with rare results reads a bounded number of entries, reports until when it has
+ * searched, and continues from there with the next call: a search of a million entries for a text takes seconds.
  */
 type Found = {
   operations: Operations;
@@ -33,6 +33,8 @@ const maxLookedAt = 20_000;
 /** Other costs, in consecutive entries: one entry that only an index leads to, and a day. */
 const strayCosts = 3;
 const dayCosts = 300;
+/** Consecutive entries that one statement reads: some 120 blocks, and their messages. */
+const maxInRow = 2_500;
 
 export async function searchOperations(
   db: Queryable,
@@ -69,31 +71,35 @@ async function searchAlong(
   let until = before !== undefined && (end === undefined || before < end) ? before : end;
   const operations: Operations = [];
   let left = max;
+  const costs = walk.along === 'time' ? 1 : strayCosts;
   for (const day of (await listDays(db)).toReversed()) {
     const times = timesOf(day);
     if (times.to <= from) break;
-    if (until !== undefined && until <= firstIdOf(times.from)) continue;
-    if (until !== undefined && left <= 0) return goOn(operations, until);
-    const range = {
-      from: new Date(Math.max(times.from, from)),
-      to: new Date(times.to),
-      before: until !== undefined && until < firstIdOf(times.to) ? until : undefined,
-    };
-    const costs = walk.along === 'time' ? 1 : strayCosts;
-    const step = { filter, walk, range, max: Math.ceil(left / costs) };
-    // An index that finds only matching entries returns a page immediately, or all that the day has.
-    const way = walk.isExact ? undefined : await measureWay(db, step);
-    const oldest = way?.oldest;
-    const wanted = limit + 1 - operations.length;
-    const found = await lookAt(db, { ...step, oldest, wanted });
-    operations.push(...found);
-    if (operations.length > limit) {
-      const page = operations.slice(0, limit);
-      return goOn(page, page.at(-1)!.id);
+    const begin = new Date(Math.max(times.from, from));
+    while (until === undefined || until > firstIdOf(begin.getTime())) {
+      if (until !== undefined && left <= 0) return goOn(operations, until);
+      const before = until !== undefined && until < firstIdOf(times.to) ? until : undefined;
+      const to = before === undefined ? new Date(times.to) : new Date(timeOfId(before).getTime() + 1);
+      const step = {
+        filter,
+        walk,
+        range: { from: begin, to, before },
+        max: walk.along === 'time' ? Math.min(left, maxInRow) : Math.ceil(left / strayCosts),
+      };
+      // An index that finds only matching entries returns a page immediately, or all that the day has.
+      const way = walk.isExact ? undefined : await measureWay(db, step);
+      const oldest = way?.oldest;
+      const wanted = limit + 1 - operations.length;
+      const found = await lookAt(db, { ...step, oldest, wanted });
+      operations.push(...found);
+      if (operations.length > limit) {
+        const page = operations.slice(0, limit);
+        return goOn(page, page.at(-1)!.id);
+      }
+      const cost = (way?.count ?? found.length) * costs;
+      left -= oldest === undefined ? Math.max(cost, dayCosts) : cost;
+      until = oldest ?? firstIdOf(begin.getTime());
     }
-    if (oldest !== undefined) return goOn(operations, oldest);
-    until = firstIdOf(range.from.getTime());
-    left -= Math.max((way?.count ?? found.length) * costs, dayCosts);
   }
   return { operations, next: undefined, searchedUntil: undefined };
 }
@@ -116,7 +122,7 @@ export function walkOf({ connection, integration, type, status, text }: Operatio
 type Range = { from: Date; to: Date; before: string | undefined };
 type Step = { filter: OperationFilter; walk: Walk; range: Range; max: number };
 
-/** The number of entries of a day on the index, up to `max`, and the last one if there are more. */
+/** The number of entries of a step on the index, up to `max`, and the last one if there are more. */
 async function measureWay(db: Queryable, step: Step): Promise<{ count: number; oldest: string | undefined }> {
   const passed = onTheWay(step).select('id').limit(step.max).as('passed');
   const [row] = await db.run(
@@ -130,7 +136,7 @@ async function measureWay(db: Queryable, step: Step): Promise<{ count: number; o
   return { count: row?.count ?? 0, oldest: row?.oldest ?? undefined };
 }
 
-/** Up to `wanted` matching entries of a day, down to `oldest` if it is given. */
+/** Up to `wanted` matching entries of a step, down to `oldest` if it is given. */
 function lookAt(db: Queryable, step: Omit<Step, 'max'> & { oldest: string | undefined; wanted: number }) {
   const { filter, walk, oldest, wanted } = step;
   const range = oldest === undefined ? step.range : { ...step.range, from: timeOfId(oldest) };
