@@ -47,17 +47,11 @@ export async function listConnections(
   db: Queryable,
   { vault, ...page }: ConnectionPage & { vault: Vault },
 ): Promise<(ListedConnection & { position: string })[]> {
-  const filter = await resolved(db, page.filter);
-  const isByName = page.sort === 'created' && isSearchAlone(filter);
-  const rows = await db.run(
-    isByName
-      ? selectPage({
-          ...page,
-          filter: { environmentId: filter.environmentId, named: selectNamed({ ...page, filter }) },
-          page: 0,
-        })
-      : selectPage({ ...page, filter }),
-  );
+  const filter = await withFrequency(db, await resolved(db, page.filter));
+  const rows =
+    page.sort === 'created' && isSearchAlone(filter)
+      ? await listNamed(db, { ...page, filter })
+      : await db.run(selectPage({ ...page, filter }));
   return rows.map(({ madeAtUs, ...row }) => ({
     ...listedFrom(row, vault),
     position: `${madeAtUs}-${row.id}`,
@@ -69,16 +63,27 @@ const maxCounted = 10_000;
 
 /** The number of connections on all pages, up to `maxCounted`. */
 export async function countConnections(db: Queryable, given: ConnectionFilter): Promise<number> {
-  const filter = await resolved(db, given);
-  const [row] = await db.run(
-    isSearchAlone(filter) ? { compile: () => countNamed(filter) } : selectCount(filter),
-  );
-  return row?.count ?? 0;
+  const filter = await withFrequency(db, await resolved(db, given));
+  const isByName = isSearchAlone(filter);
+  if (!isByName || (filter.isRare && !isShort(filter))) {
+    const [row] = await db.run(isByName ? countRare(filter) : selectCount(filter));
+    return row?.count ?? 0;
+  }
+  let count = 0;
+  for await (const step of countNames(db, { filter })) {
+    count += step.count;
+    if (count >= maxCounted) return maxCounted;
+  }
+  return count;
 }
 
 /** Has row IDs of integrations: the planner has statistics about them. */
 type ResolvedFilter = Omit<ConnectionFilter, 'integrationKeys'> & {
   integrationIds?: number[] | undefined;
+  /** Of these integrations, or of all, those with a fault. Read for a filter by state. */
+  faultyIds?: number[] | undefined;
+  /** Few connections have the text of the search. */
+  isRare?: boolean | undefined;
   /** Only the rows whose IDs this statement selects. */
   named?: RawBuilder<unknown> | undefined;
 };
@@ -88,91 +93,121 @@ function isSearchAlone(filter: ResolvedFilter): boolean {
   return filter.search !== undefined && conditionsOf({ ...filter, search: undefined }).length === 1;
 }
 
-/** The newest names, in which a search looks first. */
+/** The newest names, in which a search looks first. A text that one of 50 of them has is frequent. */
 const maxNearest = 1_000;
+/** One statement reads no more names than these where an index of them does not help. */
+const maxNames = 4_000;
+const ofNames = sql`(created_at, connection_id)`;
 const newestFirst = sql`order by created_at desc, connection_id desc`;
 
-/** A search in the newest names finds a frequent text, and a rare one by the index of trigrams. */
-export function selectNamed({ filter, limit, page, before }: Omit<ConnectionPage, 'sort'>) {
-  const older = before === undefined ? sql`true` : isBefore(before, sql`(created_at, connection_id)`);
-  const wanted = limit * (page + 1);
-  return sql<{ id: number }>`
-    with nearest as materialized (
-      select connection_id, created_at
-      from (${newestNames(filter, older)}) as listed
-      where ${isNamed(filter)}
-      ${newestFirst}
-      limit ${wanted}
-    )
-    select connection_id as id
-    from (
-      select * from nearest where (select count(*) from nearest) = ${wanted}
-      union all
-      (
-        select connection_id, created_at
-        from connection_name
-        where
-          (select count(*) from nearest) < ${wanted}
-          and environment_id = ${filter.environmentId}
-          and ${older}
-          and ${hasTrigrams(filter)}
-          and ${isNamed(filter)}
-        ${newestFirst}
-        limit ${wanted}
-      )
-    ) as found
-    ${newestFirst}
-    limit ${limit}
-    offset ${limit * page}`;
+async function withFrequency(db: Queryable, filter: ResolvedFilter): Promise<ResolvedFilter> {
+  if (filter.search === undefined) return filter;
+  const query = sql<{ isRare: boolean }>`
+    select count(*) < ${maxNearest / 50} as "isRare"
+    from (${newestNames(filter, { limit: maxNearest })}) as listed
+    where ${isNamed(filter)}`;
+  const [found] = await db.run({ compile: () => query.compile(tables) });
+  return { ...filter, isRare: found?.isRare };
 }
 
-function newestNames({ environmentId }: ConnectionFilter, condition: RawBuilder<unknown>) {
+type NamedPage = Omit<ConnectionPage, 'sort' | 'filter'> & { filter: ResolvedFilter };
+
+/** A frequent text is found in the newest names, and a rare one by the index of trigrams, which a short text does not have. */
+async function listNamed(db: Queryable, { filter, limit, page, before }: NamedPage) {
+  const { environmentId, isRare } = filter;
+  const list = (condition: RawBuilder<boolean>, of: { limit: number; skipped: number }) => {
+    const named = sql`
+      select connection_id
+      from (
+        select connection_id, created_at
+        from connection_name
+        where environment_id = ${environmentId} and ${condition} and ${isNamed(filter)}
+        ${isRare ? sql`offset 0` : sql``}
+      ) as found
+      ${newestFirst}
+      limit ${of.limit}
+      offset ${of.skipped}`;
+    return db.run(selectPage({ limit, page: 0, sort: 'created', filter: { environmentId, named } }));
+  };
+  let skipped = limit * page;
+  if (!isRare) return list(isOlder(before), { limit, skipped });
+  if (!isShort(filter)) return list(sql`${isOlder(before)} and ${hasTrigrams(filter)}`, { limit, skipped });
+  const rows: Awaited<ReturnType<typeof list>> = [];
+  for await (const { count, last, ...from } of countNames(db, { filter, before })) {
+    const condition = sql<boolean>`${isOlder(from.before)} and ${last === null ? sql`true` : compare(ofNames, '>=', last)}`;
+    if (count > skipped) rows.push(...(await list(condition, { limit: limit - rows.length, skipped })));
+    if (rows.length >= limit) break;
+    skipped = Math.max(0, skipped - count);
+  }
+  return rows;
+}
+
+/** Counts the names that have the text in steps, newest first: those after `before` to `last`, or to the end. */
+async function* countNames(db: Queryable, { filter, ...page }: Pick<NamedPage, 'filter' | 'before'>) {
+  let { before } = page;
+  do {
+    const query = sql<{ count: number; last: string | null }>`
+      select count, (extract(epoch from ended_at) * 1000000)::bigint || '-' || ended_with as last
+      from (
+        select
+          (count(*) filter (where ${isNamed(filter)}))::integer as count,
+          (array_agg(created_at))[${maxNames}] as ended_at,
+          (array_agg(connection_id))[${maxNames}] as ended_with
+        from (${newestNames(filter, { before, limit: maxNames })}) as listed
+      ) as counted`;
+    const [row] = await db.run({ compile: () => query.compile(tables) });
+    const { count, last } = row!;
+    yield { count, before, last };
+    before = last ?? undefined;
+  } while (before !== undefined);
+}
+
+/** Of a text that has trigrams and that few names have. */
+function countRare(filter: ConnectionFilter) {
+  const query = sql<{ count: number }>`
+    select count(*)::integer as count from (${selectWithText(filter)} limit ${maxCounted}) as found`;
+  return { compile: () => query.compile(tables) };
+}
+
+function newestNames(
+  { environmentId }: ConnectionFilter,
+  { before, limit }: { before?: string | undefined; limit: number },
+) {
   return sql`
     select connection_id, created_at, names
     from connection_name
-    where environment_id = ${environmentId} and ${condition}
+    where environment_id = ${environmentId} and ${isOlder(before)}
     ${newestFirst}
-    limit ${maxNearest}`;
+    limit ${limit}`;
 }
 
-/** To count a text that one of 50 names has, the names themselves are read. */
-export function countNamed(filter: ConnectionFilter) {
-  const counted = (isFrequent: boolean, condition: RawBuilder<unknown>) => sql`(
-    select
+function isOlder(before: string | undefined): RawBuilder<boolean> {
+  return before === undefined ? sql`true` : compare(ofNames, '<', before);
+}
+
+/** Has no trigrams. */
+function isShort({ search = '' }: ConnectionFilter): boolean {
+  return [...search].length < 3;
+}
+
+function selectWithText(filter: ConnectionFilter) {
+  return sql<{ connection_id: number }>`
+    select connection_id
     from connection_name
-    where
-      (select is_frequent from nearest) = ${isFrequent}
-      and environment_id = ${filter.environmentId}
-      and ${condition}
-      and ${isNamed(filter)}
-    limit ${maxCounted}
-  )`;
-  return sql<{ count: number }>`
-    with nearest as materialized (
-      select count(*) >= ${maxNearest / 50} as is_frequent
-      from (${newestNames(filter, sql`true`)}) as listed
-      where ${isNamed(filter)}
-    )
-    select count(*)::integer as count
-    from (
-      ${counted(true, sql`true`)}
-      union all
-      ${counted(false, hasTrigrams(filter))}
-    ) as found`.compile(tables);
+    where environment_id = ${filter.environmentId} and ${hasTrigrams(filter)} and ${isNamed(filter)}`;
 }
 
 function isNamed({ search = '' }: ConnectionFilter): RawBuilder<boolean> {
   return sql`names like lower(${`%${search.replace(/[\\%_]/g, '\\$&')}%`})`;
 }
 
-/** A shorter text has none. */
-function hasTrigrams({ search = '' }: ConnectionFilter): RawBuilder<boolean> {
-  return [...search].length < 3 ? sql`true` : sql`trigrams(names) @> trigrams(lower(${search}))`;
+function hasTrigrams(filter: ConnectionFilter): RawBuilder<boolean> {
+  return isShort(filter) ? sql`true` : sql`trigrams(names) @> trigrams(lower(${filter.search}))`;
 }
 
-function isBefore(position: string, of: RawBuilder<unknown>): RawBuilder<boolean> {
+function compare(of: RawBuilder<unknown>, how: '<' | '>=', position: string): RawBuilder<boolean> {
   const [, atUs, id] = positionForm.exec(position) ?? [];
-  return sql`${of} < (timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint)`;
+  return sql`${of} ${sql.raw(how)} (timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint)`;
 }
 
 export async function resolved(
@@ -180,18 +215,26 @@ export async function resolved(
   { integrationKeys, ...filter }: ConnectionFilter,
 ): Promise<ResolvedFilter> {
   // An ID of a connection is unique, and indexed, within its integration.
-  if (integrationKeys === undefined && filter.connectionId === undefined) return filter;
-  const found = await db.query<{ id: number }>(
-    'select id from integration where environment_id = $1 and ($2::text[] is null or key = any($2))',
+  const isByIntegration = integrationKeys !== undefined || filter.connectionId !== undefined;
+  if (!isByIntegration && filter.state === undefined) return filter;
+  const found = await db.query<{ id: number; isFaulty: boolean }>(
+    `select id, fault is not null as "isFaulty"
+     from integration
+     where environment_id = $1 and ($2::text[] is null or key = any($2))`,
     [filter.environmentId, integrationKeys ?? null],
   );
-  return { ...filter, integrationIds: found.map(({ id }) => id) };
+  return {
+    ...filter,
+    integrationIds: isByIntegration ? found.map(({ id }) => id) : undefined,
+    faultyIds: found.flatMap(({ id, isFaulty }) => (isFaulty ? [id] : [])),
+  };
 }
 
 export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: ResolvedFilter }) {
   const { filter, sort, limit, page, before } = given;
   const conditions = conditionsOf(filter);
-  if (before !== undefined) conditions.push(isBefore(before, sql`(connection.created_at, connection.id)`));
+  if (before !== undefined)
+    conditions.push(compare(sql`(connection.created_at, connection.id)`, '<', before));
   const inOrder =
     sort === 'created'
       ? sql`connection.created_at desc, connection.id desc`
@@ -271,12 +314,11 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   // The index has only connections with tags.
   if (tags && Object.keys(tags).length > 0) and(sql`tags <> '{}' and tags @> ${JSON.stringify(tags)}::jsonb`);
   if (filter.named) and(sql`connection.id = any(array(${filter.named}))`);
-  if (search !== undefined)
-    and(sql`connection.id in (
-      select connection_id
-      from connection_name
-      where environment_id = ${filter.environmentId} and ${hasTrigrams(filter)} and ${isNamed(filter)}
-    )`);
+  if (search !== undefined) {
+    const found = selectWithText(filter);
+    // An index scan for an array reads a block once.
+    and(filter.isRare ? sql`connection.id = any(array(${found}))` : sql`connection.id in (${found})`);
+  }
   return conditions;
 }
 
@@ -286,25 +328,35 @@ const hasRefusedClient = sql<boolean>`(
     or connection.outage->>'cause' is not distinct from 'settings_refused'
   )`;
 
+/** Few of many, which have an index: active connections that are not healthy, whatever the state of their integration. */
+const isOfNote = sql<boolean>`(
+    (is_unverified or lacks_scopes or outage is not null or withheld is not null)
+    and status = 'active'
+    and deleted_at is null
+  )`;
+
 /** The condition of a state, as `health/health.ts` computes it for one connection. */
 function stateCondition(
   state: ConnectionState,
-  { environmentId }: Pick<ConnectionFilter, 'environmentId'>,
+  { environmentId, faultyIds = [] }: ResolvedFilter,
 ): RawBuilder<boolean> {
   if (state === 'blocked') return sql`connection.status = 'blocked'`;
   if (state === 'reconnect_needed') return sql`connection.status = 'needs_reauth'`;
-  const isOfFaulty = sql<boolean>`not connection.has_own_client and connection.integration_id = any(array(
-    select id from integration as faulty where faulty.environment_id = ${environmentId} and faulty.fault is not null
-  ))`;
+  const hasFaulty = faultyIds.length > 0;
+  const isOfFaulty = hasFaulty
+    ? sql<boolean>`not connection.has_own_client and connection.integration_id = any(${faultyIds})`
+    : sql<boolean>`false`;
   const isIntegrationError = sql<boolean>`(${hasRefusedClient} or (${isOfFaulty}))`;
   const conditions = {
-    integration_error: isIntegrationError,
+    integration_error: hasFaulty ? isIntegrationError : sql<boolean>`${isOfNote} and ${hasRefusedClient}`,
     provider_unavailable: sql<boolean>`connection.outage is not null and not ${isIntegrationError}`,
     scopes_missing: sql<boolean>`connection.lacks_scopes and connection.outage is null and not ${isIntegrationError}`,
     unverified: sql<boolean>`connection.is_unverified and not connection.lacks_scopes and connection.outage is null
       and not ${isIntegrationError}`,
-    healthy: sql<boolean>`not connection.is_unverified and not connection.lacks_scopes and connection.outage is null
-      and not ${isIntegrationError}`,
+    // Their count reads indexes alone.
+    healthy: sql<boolean>`not (${isOfFaulty}) and connection.id not in (
+      select id from connection as other where environment_id = ${environmentId} and ${isOfNote}
+    )`,
   };
   return sql`(connection.status = 'active' and ${conditions[state]})`;
 }
@@ -387,10 +439,6 @@ const maxExamined = 10_000;
  * statement reads few rows after an import of many. All other counts are read from indexes alone.
  */
 export function selectStateCounts() {
-  const isOfNote = sql`
-    (is_unverified or lacks_scopes or outage is not null or withheld is not null)
-    and status = 'active'
-    and deleted_at is null`;
   const isFaulty = sql`integration_id = any(array(select id from integration where fault is not null))`;
   const ofFaulty = sql`from connection where ${isFaulty} and status = 'active' and deleted_at is null`;
   return sql<{ state: ConnectionState | 'other'; count: number }>`
