@@ -1,5 +1,5 @@
+import { createRequire } from 'node:module';
 import { type DestinationStream, type Logger, pino } from 'pino';
-import pretty from 'pino-pretty';
 import type { LogLevel } from './config/config.ts';
 import { causeFields } from './tracing/tracing.ts';
 
@@ -58,6 +58,8 @@ export function createLog(
     timestamp: pino.stdTimeFunctions.isoTime,
   };
   if (settings.format === 'json') return pino(options, destination);
+  // Its thirty files are loaded only for a terminal.
+  const pretty = createRequire(import.meta.url)('pino-pretty') as typeof import('pino-pretty');
   return pino(
     options,
     pretty({ colorize: true, translateTime: 'HH:MM:ss.l', ignore: 'pid,hostname', sync: true }),

@@ -1,4 +1,3 @@
-import { authModes } from '../auth-modes/modes.ts';
 import { type Config, ConfigError } from '../config/config.ts';
 import { masterKeyPath, readMasterKeyRing } from '../data-dir.ts';
 import { proveKeyRing, proveStarted } from '../data-keys/master-keys.ts';
@@ -9,7 +8,6 @@ import { readMigrationState } from '../db/migrate.ts';
 import { type Db, type DbTarget, openDb } from '../db/pool.ts';
 import { proveEnvironmentKeys } from '../environments/store.ts';
 import type { IntegrationReading } from '../integrations/store.ts';
-import { openCatalog } from '../providers/catalog.ts';
 import { openVault, type Vault } from '../vault.ts';
 import { log } from './terminal.ts';
 
@@ -58,9 +56,12 @@ export async function withStore<T>(
     await proveKeyRing(db, vault.masterKeys);
     await proveStarted(db, vault.masterKeys);
     await proveEnvironmentKeys(db);
-    return work({
-      db,
-      reading: { vault, catalog: openCatalog(config.providersDir, authModes), testClient: undefined },
-    });
+    // Only these commands need the catalogue and the auth modes, a quarter of all code that a command loads.
+    const [{ openCatalog }, { authModes }] = await Promise.all([
+      import('../providers/catalog.ts'),
+      import('../auth-modes/modes.ts'),
+    ]);
+    const catalog = openCatalog(config.providersDir, authModes);
+    return work({ db, reading: { vault, catalog, testClient: undefined } });
   });
 }
