@@ -13,7 +13,7 @@ import { keepBrowser } from './browser.ts';
 
 const root = join(import.meta.dirname, '../..');
 const durationsFile = join(root, 'test/durations.json');
-const groupSeconds = 80;
+const groupSeconds = 40;
 
 /** `seconds` is the sum of its files. */
 export type Group = { name: string; files: string[]; seconds: number };
