@@ -58,7 +58,7 @@ export function createLog(
     timestamp: pino.stdTimeFunctions.isoTime,
   };
   if (settings.format === 'json') return pino(options, destination);
-  // Its thirty files are loaded only for a terminal.
+  // Only this format needs the library, which has thirty files.
   const pretty = createRequire(import.meta.url)('pino-pretty') as typeof import('pino-pretty');
   return pino(
     options,

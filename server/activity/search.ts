@@ -71,7 +71,7 @@ async function searchAlong(
   let until = before !== undefined && (end === undefined || before < end) ? before : end;
   const operations: Operations = [];
   let left = max;
-  const costs = walk.along === 'time' ? 1 : strayCosts;
+  const [costs, maxOfStep] = walk.along === 'time' ? [1, maxInRow] : [strayCosts, max];
   for (const day of (await listDays(db)).toReversed()) {
     const times = timesOf(day);
     if (times.to <= from) break;
@@ -84,7 +84,7 @@ async function searchAlong(
         filter,
         walk,
         range: { from: begin, to, before },
-        max: walk.along === 'time' ? Math.min(left, maxInRow) : Math.ceil(left / strayCosts),
+        max: Math.ceil(Math.min(left, maxOfStep) / costs),
       };
       // An index that finds only matching entries returns a page immediately, or all that the day has.
       const way = walk.isExact ? undefined : await measureWay(db, step);

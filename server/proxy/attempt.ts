@@ -99,8 +99,9 @@ function judgedCall(
   { origin, path, headers }: Pick<Attempt, 'origin' | 'path' | 'headers'>,
 ): JudgedCall {
   const { connection, method, rules } = proxyRequest;
-  const { overrides } = connection.integration.provider.api;
-  const call = { method, target: path, headers, overrides };
+  const { overrides, repeated_base_path } = connection.integration.provider.api;
+  const cutsBasePath = repeated_base_path === 'cut';
+  const call = { method, target: path, headers, overrides, cutsBasePath };
   if (rules.length === 0) return call;
   // Rules are relative to the API's own address, which must be known even if the caller chose another.
   const base = address.base();

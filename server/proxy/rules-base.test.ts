@@ -131,7 +131,7 @@ test('rules hold behind a base path, through overrides, a repeated address, redi
   assert.equal(seen.length, 3, 'no redirect to there is followed');
 });
 
-test('rules see a path without the base path that the caller repeats, and an override cuts nothing', async (t) => {
+test('rules see a path without the base path that the caller repeats, a deny rule may repeat it, and an override cuts nothing', async (t) => {
   const seen: string[] = [];
   const upstream = await startHttp((request, response) => {
     seen.push(`${request.url}`);
@@ -141,8 +141,13 @@ test('rules see a path without the base path that the caller repeats, and an ove
   const proxy = await startProxy({
     definition: definitionAt(`${upstream.url}/api`, { repeated_base_path: 'cut' }),
     integrationConfig: { allowed_base_urls: other },
-    keyRules: [rule('allow /open/**'), rule('allow /api/open/**'), rule('allow /shut')],
-    proxyRules: [rule('deny /shut')],
+    keyRules: [
+      rule('allow /open/**'),
+      rule('allow /api/open/**'),
+      rule('allow /shut'),
+      rule('allow /closed'),
+    ],
+    proxyRules: [rule('deny /shut'), rule('deny /api/closed')],
   });
   t.after(async () => {
     await proxy.close();
@@ -161,7 +166,7 @@ test('rules see a path without the base path that the caller repeats, and an ove
     '/api/open/a?b', '/api/open/a?b', '/api/api/open/a', '/api/api/open/a', '/api/open/a',
   ]); // biome-ignore format: a list reads better in lines
   seen.length = 0;
-  for (const path of ['/proxy/shut', '/proxy/api/shut', '/proxy/api'])
+  for (const path of ['/proxy/shut', '/proxy/api/shut', '/proxy/api', '/proxy/closed', '/proxy/api/closed'])
     assert.equal(await statusOf(path), 403, path);
   for (const override of [`${upstream.url}/api`, `${upstream.url}/api/open`])
     assert.equal(await statusOf('/proxy/shut', override), 403, override);

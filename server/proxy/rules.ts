@@ -26,6 +26,8 @@ export type JudgedCall = {
   readonly target: string;
   /** The path of the API's base address, without a trailing slash; absent: none. */
   readonly basePath?: string | undefined;
+  /** Whether callers may repeat the base path, so that a deny rule may begin with it, too. */
+  readonly cutsBasePath?: boolean;
   /** Whether the caller chose an origin other than the API's. */
   readonly isElsewhere?: boolean;
   /** The path of the base address that the caller chose instead, without a trailing slash. */
@@ -77,6 +79,7 @@ function refusalBy(
     method,
     target,
     basePath = '',
+    cutsBasePath = false,
     isElsewhere = false,
     overridePath = basePath,
     headers,
@@ -101,7 +104,7 @@ function refusalBy(
   const readings = [
     after(base.folded, path.folded),
     after(chosen.folded, path.folded),
-    isElsewhere ? path.folded : undefined,
+    isElsewhere || cutsBasePath ? path.folded : undefined,
   ];
   const denying = ofMethod.find(
     ({ effect, pattern }) =>

@@ -328,7 +328,10 @@ const hasRefusedClient = sql<boolean>`(
     or connection.outage->>'cause' is not distinct from 'settings_refused'
   )`;
 
-/** Few of many, which have an index: active connections that are not healthy, whatever the state of their integration. */
+/**
+ * Active connections that are not healthy, whatever the state of their integration. They are few, and the index
+ * `connection_of_note` has them.
+ */
 const isOfNote = sql<boolean>`(
     (is_unverified or lacks_scopes or outage is not null or withheld is not null)
     and status = 'active'

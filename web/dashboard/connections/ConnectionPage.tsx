@@ -81,7 +81,7 @@ export function ConnectionPage() {
             </Group>
             {connection.health.state === 'unverified' && provider !== undefined && (
               <Dimmed mt={6}>
-                The credentials are not verified. They have not been used yet, or the provider refused them in
+                The credentials are not verified. Nothing has proven them yet, or the provider refused them in
                 a call:{' '}
                 {provider.proxy === undefined
                   ? `${provider.display_name} has no HTTP API, so Trellis cannot verify them.`
