@@ -732,6 +732,8 @@ create table node (
   reload_request uuid,
   reload_answer uuid,
   reload_fault text,
+  refreshing bigint[] not null default '{}'::bigint[],
+  reachable_since timestamp with time zone not null default clock_timestamp(),
   constraint node_pkey PRIMARY KEY (id),
   constraint node_role CHECK ((role = ANY (ARRAY['all'::text, 'api'::text, 'worker'::text])))
 );

@@ -213,7 +213,9 @@ export async function startNode(
   const testClient = sandbox && { ...sandbox.client, url: sandbox.url };
   const housekeeping = config.role === 'api' ? noHousekeeping : await startHousekeeping({ db, log });
   parts.push({ name: 'housekeeping', stop: housekeeping.stop });
+  const refreshing = new Set<number>();
   const app = await createApp({
+    refreshing,
     config,
     log,
     db,
@@ -228,7 +230,7 @@ export async function startNode(
   });
   // Continues immediately with the work that a stop has interrupted.
   housekeeping.removeOrphans();
-  const presence = await enterNodes({ config, name, db, log, reload });
+  const presence = await enterNodes({ config, name, db, log, reload, refreshing });
   parts.push({ name: 'row of this node', stop: () => presence.stop() });
   const drain = createDrain(app);
   const limits = () => ({
@@ -384,20 +386,19 @@ function enterNodes({
   name,
   db,
   log,
-  reload,
+  ...calls
 }: {
   config: Config;
   name: string | undefined;
   db: Db;
   log: Logger;
-  reload: () => Promise<string | undefined>;
-}): Promise<Presence> {
+} & Pick<Parameters<typeof joinNodes>[1], 'reload' | 'refreshing'>): Promise<Presence> {
   let wereThere = true;
   return joinNodes(db, {
     name: [`${hostname()}:${config.port}`, name].filter((part) => part !== undefined).join('/'),
     role: config.role,
     version,
-    reload,
+    ...calls,
     onError: (error) => log.warn({ err: error }, "this node's heartbeat could not be written; it is retried"),
     onWorkers: (areThere) => {
       if (wereThere && !areThere)

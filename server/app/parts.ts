@@ -29,13 +29,15 @@ export type PartsDeps = {
   outbound: Outbound;
   /** Undefined while the sandbox is off. */
   testClient: TestClient | undefined;
+  /** Filled with the row IDs of the connections that this node refreshes. */
+  refreshing?: Set<number>;
   now?: () => Date;
 };
 
 export type Parts = ReturnType<typeof createParts>;
 
 /** The parts start nothing automatically. */
-export function createParts({ now: clock, ...deps }: PartsDeps) {
+export function createParts({ now: clock, refreshing = new Set(), ...deps }: PartsDeps) {
   const { config, log, db, vault, catalog, outbound, testClient } = deps;
   const now = clock ?? (() => new Date());
   // Each call reads it several times, and a number needs no object.
@@ -62,6 +64,7 @@ export function createParts({ now: clock, ...deps }: PartsDeps) {
     log,
     activity,
     now,
+    refreshing,
   });
   const observer = createObserver({ db, log, reader, now });
   const quota = createQuota({ db });

@@ -2,8 +2,8 @@
  * The nodes of an installation.
  *
  * Owns: the table `node`. A node inserts its row when it starts, renews it every few seconds, and deletes it when it ends. The
- * rows are for lists, for warnings, for requests that each node reads its provider definitions again, and for writes that
- * nodes of earlier versions could not read. No other guarantee depends on them.
+ * rows are for lists, for warnings, for requests that each node reads its provider definitions again, for writes that nodes
+ * of earlier versions could not read, and for the wait for another node's refresh. No other guarantee depends on them.
  */
 import { atMost, repeatEvery } from '../concurrency.ts';
 import type { Role } from '../config/config.ts';
@@ -36,6 +36,8 @@ export type Presence = {
 const renewMs = 5_000;
 /** Three renewals may fail. */
 const silentAfterS = 20;
+/** Between two renewals of a node that reaches the database. */
+const longestGapS = 10;
 /** The time limit for each statement of a stop. */
 const stopMs = 500;
 /** The row of a killed node is deleted after this time. */
@@ -51,18 +53,22 @@ export async function joinNodes(
     onError,
     onWorkers,
     reload,
+    refreshing,
     ...own
   }: Pick<Node, 'name' | 'role' | 'version'> & {
     onError: (error: unknown) => void;
     onWorkers: (areThere: boolean) => void;
     reload: () => Promise<string | undefined>;
+    /** The row IDs of the connections that this node refreshes now: see `mayRefresh`. */
+    refreshing: ReadonlySet<number>;
   },
 ): Promise<Presence> {
   const [id, startedAt] = [crypto.randomUUID(), new Date()];
   const migration = (await listMigrations()).at(-1) ?? '';
   let isStopping = false;
   const write = async () => {
-    const { areThere, reloadRequest } = await renew(db, { ...own, id, migration, startedAt, isStopping });
+    const row = { ...own, id, migration, startedAt, isStopping, refreshing: [...refreshing] };
+    const { areThere, reloadRequest } = await renew(db, row);
     if (!isStopping) onWorkers(areThere);
     if (reloadRequest !== null) await answerReload(db, { id, request: reloadRequest, fault: await reload() });
   };
@@ -84,7 +90,9 @@ export async function joinNodes(
 /** `areThere`: whether a node runs that does background work. `reloadRequest`: null unless this node has to answer one. */
 type Renewal = { areThere: boolean; reloadRequest: string | null };
 
-async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Promise<Renewal> {
+type Row = Omit<Node, 'seenAt' | 'isSilent'> & { refreshing: number[] };
+
+async function renew(db: Queryable, node: Row): Promise<Renewal> {
   const found = first(
     await db.query<Renewal>(
       `with forgotten as (
@@ -96,9 +104,16 @@ async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Pr
            for update skip locked
          )
        ), renewed as (
-         insert into node (id, name, role, version, migration, started_at, is_stopping)
-         values ($1, $2, $3, $4, $5, $6, $7)
-         on conflict (id) do update set seen_at = clock_timestamp(), is_stopping = excluded.is_stopping
+         insert into node (id, name, role, version, migration, started_at, is_stopping, refreshing)
+         values ($1, $2, $3, $4, $5, $6, $7, $10)
+         on conflict (id) do update set
+           seen_at = clock_timestamp(),
+           is_stopping = excluded.is_stopping,
+           refreshing = excluded.refreshing,
+           reachable_since = case
+             when node.seen_at > clock_timestamp() - make_interval(secs => $11) then node.reachable_since
+             else clock_timestamp()
+           end
          returning case when reload_request is distinct from reload_answer then reload_request end as request
        )
        select ($3 <> 'api' and not $7) or exists (
@@ -120,6 +135,8 @@ async function renew(db: Queryable, node: Omit<Node, 'seenAt' | 'isSilent'>): Pr
         node.isStopping,
         silentAfterS,
         rememberedS,
+        node.refreshing,
+        longestGapS,
       ],
     ),
   );
@@ -164,6 +181,34 @@ async function answerReload(
     request,
     fault ?? null,
   ]);
+}
+
+/**
+ * Whether a node may still have the answer to a request of more than `sinceMs` ago: it refreshes the connection of this row
+ * ID, or has not renewed its row since. A silent node counts as ended only if another node has reached the database all the
+ * while: after an outage of the database, running nodes are silent too.
+ */
+export async function mayRefresh(
+  q: Queryable,
+  { connection, sinceMs }: { connection: number; sinceMs: number },
+): Promise<boolean> {
+  const found = await q.query(
+    `select
+     from node
+     where ($1 = any(refreshing) or seen_at < clock_timestamp() - make_interval(secs => $2))
+       and (
+         seen_at > clock_timestamp() - make_interval(secs => $3)
+         or not exists (
+           select
+           from node
+           where seen_at > clock_timestamp() - make_interval(secs => $3)
+             and reachable_since < clock_timestamp() - make_interval(secs => $3)
+         )
+       )
+     limit 1`,
+    [connection, sinceMs / 1000, silentAfterS],
+  );
+  return found.length > 0;
 }
 
 /** Running nodes, and nodes that were killed within the last hour. */

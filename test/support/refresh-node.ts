@@ -27,6 +27,8 @@ export type RefreshNode = {
   reading: IntegrationReading;
   reader: ConnectionReader;
   credentials: CredentialSource;
+  /** The row IDs of the connections that it refreshes. */
+  refreshing: ReadonlySet<number>;
   /** The connection `name`, as the database has it now. */
   live(name: string): Promise<LiveConnection>;
   /** Fails where a secret got into the log: see `secret-watch.ts`. */
@@ -61,12 +63,15 @@ export function openRefreshNode(
   const fetchFor = watch.watched(
     (): Fetch => (url, init) => through(url, { ...init, headers: { ...init.headers, 'x-node': name } }),
   );
-  const credentials = createCredentialSource({ db, reader, fetchFor, transitions, vault, log, now, timing });
+  const refreshing = new Set<number>();
+  const deps = { db, reader, fetchFor, transitions, vault, log, refreshing, now, timing };
+  const credentials = createCredentialSource(deps);
   return {
     db,
     reading,
     reader,
     credentials,
+    refreshing,
     async live(connectionId) {
       const at = { environmentId, integrationKey: 'rotating', connectionId };
       reader.forget(at);

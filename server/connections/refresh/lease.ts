@@ -13,6 +13,7 @@ import { grantTypeOf } from '../../auth-modes/modes.ts';
 import { type Db, first, mayPass, type Queryable, type Tx } from '../../db/pool.ts';
 import { serviceStops } from '../../http/drain.ts';
 import { metrics } from '../../metrics/metrics.ts';
+import { mayRefresh } from '../../nodes/nodes.ts';
 import type { ProviderDefinition } from '../../providers/definition.ts';
 import { delayOf } from '../health/health.ts';
 import type { LiveConnection } from '../store/reader.ts';
@@ -283,7 +284,7 @@ const promptMs = 1_000;
  */
 export function createRefreshWait(given: {
   db: Db;
-  /** How long a node sends nothing after it took over a lease. */
+  /** How long a node sends nothing after it took over a lease, at least. */
   storeMs: number;
   /** Ends all waits. */
   stopping: AbortSignal;
@@ -318,11 +319,10 @@ export function createRefreshWait(given: {
 
     /**
      * Returns the lease. If it was taken over and the provider replaces tokens, first waits until the previous holder
-     * had time to store its answer: after an outage of the database longer than the lease, both nodes reach the
-     * database again, and that answer must be stored before a second request with the same token. Undefined if the
-     * answer was stored, the credentials were replaced, the connection was deleted, or another node has the lease
-     * because this one was frozen. Throws `connection_refresh_failed` if the database is not available for that time
-     * by `giveUpAt`.
+     * had time to store its answer, and no running node still stores one: after an outage of the database longer than the
+     * lease, both nodes reach the database again, and that answer must be stored before a second request with the same
+     * token. Undefined if the answer was stored, the credentials were replaced, the connection was deleted, or another node
+     * has the lease because this one was frozen. Throws `connection_refresh_failed` if that takes until `giveUpAt`.
      */
     async afterHolder(
       lease: Lease,
@@ -332,7 +332,11 @@ export function createRefreshWait(given: {
       const since = performance.now();
       let availableSince = since;
       const nextPoll = polls();
-      while (performance.now() - availableSince < storeMs) {
+      const isSending = () =>
+        mayRefresh(db, { connection: connection.id, sinceMs: performance.now() - since }).catch(
+          unknownIfPassing,
+        );
+      while (performance.now() - availableSince < storeMs || (await isSending())) {
         throwIfOver(connection, giveUpAt);
         const startedAt = performance.now();
         // Extends the lease only for the wait: if this node stops, the next one need not wait for a whole lease.

@@ -4,7 +4,9 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openDatabaseCable } from '../../../test/support/database-cable.ts';
+import type { RefreshNode } from '../../../test/support/refresh-node.ts';
 import { metrics } from '../../metrics/metrics.ts';
+import { joinNodes, type Presence } from '../../nodes/nodes.ts';
 import { endConnection } from '../health/status-transitions.ts';
 import { destroyConnection, replaceCredentials } from '../store/save.ts';
 import { holdConnection } from '../store/store.ts';
@@ -52,10 +54,17 @@ test('a refusal that the database does not take is stored when it does, and no n
 
 describe('an answer in hand goes before the request of another node, where the database was away for longer than the lease', () => {
   /** A node with an answer and without a database, a second node that has taken over its lease, and the results of both. */
-  async function takenOver() {
-    await t().open('single_use', { storeMs: 5_000, patienceMs: 20_000, limitMs: 2_000 });
+  async function takenOver({
+    storeMs = 5_000,
+    started = async () => {},
+  }: {
+    storeMs?: number;
+    started?: (nodes: RefreshNode[]) => Promise<void>;
+  } = {}) {
+    await t().open('single_use', { storeMs, patienceMs: 20_000, limitMs: 2_000 });
     const cable = await openDatabaseCable(t().bench.settings.target);
     const [one, other] = [t().node({ target: cable.target }), t().node()];
+    await started([one, other]);
     const connection = await one.live(name);
     t().bench.provider.plan = () => ({ afterMs: 1_000 });
     const storing = one.credentials.refreshed(connection);
@@ -104,6 +113,42 @@ describe('an answer in hand goes before the request of another node, where the d
     assert.equal(t().grant.accepted, 2);
     await cable.close();
   });
+
+  test('which waits for it as long as the node with the answer runs', async () => {
+    const presences: Presence[] = [];
+    const { cable, storing, taking } = await takenOver({
+      storeMs: 300,
+      started: async (nodes) => {
+        for (const node of nodes) presences.push(await enter(node));
+      },
+    });
+    const extended = new Set<string>();
+    while (extended.size < 8 && t().grant.asked === 1) {
+      const [row] = await t().bench.db.query<{ until: string }>(
+        'select refresh_until::text as until from connection',
+      );
+      extended.add(row!.until);
+      await sleep(5);
+    }
+    cable.plug();
+    assert.deepEqual(await taking, (await storing).credentials);
+    assert.equal(t().grant.asked, 1);
+    await assertSettled();
+    for (const presence of presences) await presence.stop();
+    await cable.close();
+  });
+
+  function enter({ db, refreshing }: RefreshNode): Promise<Presence> {
+    return joinNodes(db, {
+      name: 'node',
+      role: 'all',
+      version: '1.0.0',
+      refreshing,
+      reload: async () => undefined,
+      onError: () => {},
+      onWorkers: () => {},
+    });
+  }
 
   test('which waits again if it stood still meanwhile', async () => {
     const { cable, storing, taking, taker } = await takenOver();

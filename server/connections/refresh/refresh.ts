@@ -47,6 +47,8 @@ export type RefreshDeps = {
   transitions: StatusTransitions;
   vault: Vault;
   activity?: Activity;
+  /** Filled with the row IDs of the connections that are being refreshed until the answer is stored or given up. */
+  refreshing?: Set<number>;
   now?: () => Date;
   timing?: RefreshTiming;
   /** Called if an answer could not be stored as it is, or not at all; perhaps no caller waits for it. */
@@ -82,6 +84,7 @@ export function createRefresh({
   transitions,
   vault,
   activity = noActivity,
+  refreshing = new Set(),
   now = () => new Date(),
   timing: { storeMs, patienceMs } = defaultTiming,
   onUnstored = () => {},
@@ -139,11 +142,19 @@ export function createRefresh({
       const refreshed =
         lease &&
         (await loggedRefresh(activity, connection, (report) =>
-          runUnder(lease, { connection: renewable, secret, giveUpAt: sendUntil, report }),
+          listed(connection, () =>
+            runUnder(lease, { connection: renewable, secret, giveUpAt: sendUntil, report }),
+          ),
         ));
       if (refreshed !== undefined) return refreshed;
       await untilFree(connection, giveUpAt);
     }
+  }
+
+  /** The result of `work`; the connection is in `refreshing` until it has ended and no answer is being stored. */
+  async function listed<Result>({ id }: LiveConnection, work: () => Promise<Result>): Promise<Result> {
+    refreshing.add(id);
+    return work().finally(() => storing.has(id) || refreshing.delete(id));
   }
 
   /**
@@ -154,7 +165,10 @@ export function createRefresh({
     connection: Renewable,
     { giveUpAt, ...answer }: RefreshAnswer & { giveUpAt: number },
   ): Promise<LiveConnection> {
-    const work = store(connection, answer).finally(() => storing.delete(connection.id));
+    const work = store(connection, answer).finally(() => {
+      storing.delete(connection.id);
+      refreshing.delete(connection.id);
+    });
     work.catch((error: unknown) => onUnstored(connection, error));
     storing.set(connection.id, work);
     const current = work.then(async () => {
