@@ -55,7 +55,7 @@ import { createRefusedSignIns, signInRoutes } from '../users/sign-in-routes.ts';
 import { cookiePrefix, lazySignIn, signInSecret } from '../users/sign-in-rules.ts';
 import { webhookRoutes } from '../webhooks/routes.ts';
 import type { Functions } from './functions.ts';
-import { healthRoutes } from './health-routes.ts';
+import { homeRoutes } from './home-routes.ts';
 import type { Parts } from './parts.ts';
 
 type Callers = Awaited<ReturnType<typeof createCallers>>;
@@ -252,7 +252,7 @@ export async function addRoutes(
   auditRoutes(app, { db });
   functionRoutes(app, { db, now, open });
   overviewRoutes(app, { db, vault, now, open });
-  healthRoutes(app, { db, reading });
+  homeRoutes(app, { db, reading });
   configRoutes(app, { db, open });
   deployRoutes(app, { ...deploys, open });
   shippedRoutes(app, { catalog, shipped, open });

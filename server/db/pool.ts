@@ -148,67 +148,28 @@ function recordWait(since: number): void {
   connectionWait.observe((performance.now() - since) / 1000);
 }
 
+type DbOptions = {
+  maxConnections?: number;
+  onIdleError?: (error: Error) => void;
+  /** A connection is closed if a rollback has no response within this time. */
+  rollbackWithinMs?: number;
+  /**
+   * If a lent connection sends and receives nothing for this long, the server must confirm on another connection that it
+   * works on the query. Otherwise the connection is closed, and its query fails with `unavailable`. If it cannot
+   * confirm that, behind a pooler or without a free connection, the query may wait five times as long. If the server is not
+   * reached, the query waits until the second attempt.
+   */
+  silentMs?: number;
+  /** The coordinator's, for the pool of a worker. */
+  workerOf?: Queryable['database'];
+};
+
 /** Opens a pool, for `await using` or until `end`; no connection is made before the first statement. */
-export function openDb(
-  target: DbTarget,
-  options: {
-    maxConnections?: number;
-    onIdleError?: (error: Error) => void;
-    /** A connection is closed if a rollback has no response within this time. */
-    rollbackWithinMs?: number;
-    /**
-     * If a lent connection sends and receives nothing for this long, the server must confirm on another connection that it
-     * works on the query. Otherwise the connection is closed, and its query fails with `unavailable`. If it cannot
-     * confirm that, behind a pooler or without a free connection, the query may wait five times as long. If the server is not
-     * reached, the query waits until the second attempt.
-     */
-    silentMs?: number;
-    /** The coordinator's, for the pool of a worker. */
-    workerOf?: Queryable['database'];
-  } = {},
-): Db & AsyncDisposable {
-  const settings = {
-    ...('url' in target ? { connectionString: target.url } : target),
-    types: parsers,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: keepAliveMs,
-  };
-  const pool = new TimedPool({
-    ...settings,
-    max: options.maxConnections ?? poolSize,
-    // Each idle one costs 4 to 8 MB at the server. The background work of a node needs three.
-    idleTimeoutMillis: 5_000,
-    connectionTimeoutMillis: 10_000,
-  });
-  const fresh = new TimedPool({
-    ...settings,
-    max: maxFresh,
-    maxUses: 1,
-    connectionTimeoutMillis: freshWithinMs,
-  });
-  const probing = new pg.Pool({ ...settings, max: 1, maxUses: 1, connectionTimeoutMillis: probeWithinMs });
-  const { silentMs } = options;
-  if (silentMs !== undefined) {
-    const lend = { connect: () => probing.connect(), rollbackWithinMs: probeWithinMs };
-    endSilentOnes(pool, { silentMs, withinMs: probeWithinMs, lend: (work) => withClient(lend, work) });
-  }
+export function openDb(target: DbTarget, options: DbOptions = {}): Db & AsyncDisposable {
+  const { pool, fresh, end } = openPools(target, options);
   const database = options.workerOf ?? pool;
   const isOnWorker = options.workerOf !== undefined;
   const lending = { connect: () => pool.connect(), rollbackWithinMs: options.rollbackWithinMs ?? 10_000 };
-  // The next use replaces an idle connection that the server has closed. The request for which its socket was opened may
-  // have ended long ago, so the error has no cause.
-  for (const one of [pool, fresh, probing]) {
-    one.on('error', (error) => outside(() => options.onIdleError?.(error)));
-    // A pool that lends a connection takes its listener away, and the borrower adds its own later. An error in between, in
-    // the same packet as the response before it, would end the process; the next statement fails anyway.
-    one.on('connect', (client) => client.on('error', () => {}));
-  }
-
-  const end = async () => {
-    await Promise.all([pool.end(), fresh.end()]);
-    // Until then, queries may wait for the result of this pool.
-    await probing.end();
-  };
   return {
     ...queryableOf(pool, database),
     transaction: (work, mode = 'read committed') =>
@@ -242,6 +203,51 @@ export function openDb(
     load: () => ({ total: pool.totalCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     end,
     [Symbol.asyncDispose]: end,
+  };
+}
+
+/** The connections of `openDb`: pooled ones, fresh ones that are used once, and one that asks about silent ones. */
+function openPools(target: DbTarget, { maxConnections = poolSize, onIdleError, silentMs }: DbOptions) {
+  const settings = {
+    ...('url' in target ? { connectionString: target.url } : target),
+    types: parsers,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: keepAliveMs,
+  };
+  const pool = new TimedPool({
+    ...settings,
+    max: maxConnections,
+    // Each idle one costs 4 to 8 MB at the server. The background work of a node needs three.
+    idleTimeoutMillis: 5_000,
+    connectionTimeoutMillis: 10_000,
+  });
+  const fresh = new TimedPool({
+    ...settings,
+    max: maxFresh,
+    maxUses: 1,
+    connectionTimeoutMillis: freshWithinMs,
+  });
+  const probing = new pg.Pool({ ...settings, max: 1, maxUses: 1, connectionTimeoutMillis: probeWithinMs });
+  if (silentMs !== undefined) {
+    const lend = { connect: () => probing.connect(), rollbackWithinMs: probeWithinMs };
+    endSilentOnes(pool, { silentMs, withinMs: probeWithinMs, lend: (work) => withClient(lend, work) });
+  }
+  // The next use replaces an idle connection that the server has closed. The request for which its socket was opened may
+  // have ended long ago, so the error has no cause.
+  for (const one of [pool, fresh, probing]) {
+    one.on('error', (error) => outside(() => onIdleError?.(error)));
+    // A pool that lends a connection takes its listener away, and the borrower adds its own later. An error in between, in
+    // the same packet as the response before it, would end the process; the next statement fails anyway.
+    one.on('connect', (client) => client.on('error', () => {}));
+  }
+  return {
+    pool,
+    fresh,
+    async end() {
+      await Promise.all([pool.end(), fresh.end()]);
+      // Until then, queries may wait for the result of this pool.
+      await probing.end();
+    },
   };
 }
 

@@ -51,7 +51,7 @@ const health = z.object({
 
 nameSchemas({ EnvironmentHealth: health });
 
-export function healthRoutes(app: App, { db, reading }: { db: Db; reading: IntegrationReading }): void {
+export function homeRoutes(app: App, { db, reading }: { db: Db; reading: IntegrationReading }): void {
   app.get(
     '/environment/health',
     {
