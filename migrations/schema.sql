@@ -200,11 +200,11 @@ create table connection (
 CREATE INDEX connection_account ON public.connection USING btree (integration_id, account_id) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_account_email ON public.connection USING btree (environment_id, lower(account_email)) WHERE ((account_email IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_blocked ON public.connection USING btree (refresh_not_before) WHERE ((deleted_at IS NULL) AND (status = 'blocked'::text));
+CREATE INDEX connection_by_use ON public.connection USING btree (environment_id, last_used_at DESC NULLS LAST, id DESC) INCLUDE (integration_id, status) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_deleted ON public.connection USING btree (deleted_at, id) WHERE (deleted_at IS NOT NULL);
 CREATE INDEX connection_end_user ON public.connection USING btree (environment_id, ((end_user ->> 'id'::text))) WHERE (((end_user ->> 'id'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE INDEX connection_end_user_email ON public.connection USING btree (environment_id, lower((end_user ->> 'email'::text))) WHERE (((end_user ->> 'email'::text) IS NOT NULL) AND (deleted_at IS NULL));
 CREATE UNIQUE INDEX connection_id_unique ON public.connection USING btree (integration_id, connection_id) WHERE (deleted_at IS NULL);
-CREATE INDEX connection_last_used ON public.connection USING btree (environment_id, last_used_at DESC NULLS LAST, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_newest ON public.connection USING btree (environment_id, created_at DESC, id DESC) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_of_integration ON public.connection USING btree (integration_id, created_at DESC, id DESC) INCLUDE (environment_id, status) WHERE (deleted_at IS NULL);
 CREATE INDEX connection_of_note ON public.connection USING btree (environment_id, created_at, id) WHERE ((is_unverified OR lacks_scopes OR (outage IS NOT NULL) OR (withheld IS NOT NULL)) AND (status = 'active'::text) AND (deleted_at IS NULL));

@@ -47,11 +47,8 @@ export async function listConnections(
   db: Queryable,
   { vault, ...page }: ConnectionPage & { vault: Vault },
 ): Promise<(ListedConnection & { position: string })[]> {
-  const filter = await withFrequency(db, await resolved(db, page.filter));
-  const rows =
-    page.sort === 'created' && isSearchAlone(filter)
-      ? await listNamed(db, { ...page, filter })
-      : await db.run(selectPage({ ...page, filter }));
+  const given = { ...page, filter: await resolved(db, page.filter) };
+  const rows = await (page.filter.search === undefined ? db.run(selectPage(given)) : listNamed(db, given));
   return rows.map(({ madeAtUs, ...row }) => ({
     ...listedFrom(row, vault),
     position: `${madeAtUs}-${row.id}`,
@@ -63,15 +60,14 @@ const maxCounted = 10_000;
 
 /** The number of connections on all pages, up to `maxCounted`. */
 export async function countConnections(db: Queryable, given: ConnectionFilter): Promise<number> {
-  const filter = await withFrequency(db, await resolved(db, given));
-  const isByName = isSearchAlone(filter);
-  if (!isByName || (filter.isRare && !isShort(filter))) {
-    const [row] = await db.run(isByName ? countRare(filter) : selectCount(filter));
+  const filter = await resolved(db, given);
+  if (filter.search === undefined) {
+    const [row] = await db.run(selectCount(filter));
     return row?.count ?? 0;
   }
   let count = 0;
-  for await (const step of countNames(db, { filter })) {
-    count += step.count;
+  for await (const ids of findNamed(db, { filter })) {
+    count += ids.length;
     if (count >= maxCounted) return maxCounted;
   }
   return count;
@@ -82,132 +78,137 @@ type ResolvedFilter = Omit<ConnectionFilter, 'integrationKeys'> & {
   integrationIds?: number[] | undefined;
   /** Of these integrations, or of all, those with a fault. Read for a filter by state. */
   faultyIds?: number[] | undefined;
-  /** Few connections have the text of the search. */
-  isRare?: boolean | undefined;
-  /** Only the rows whose IDs this statement selects. */
-  named?: RawBuilder<unknown> | undefined;
+  /** Only these rows. */
+  ids?: number[] | undefined;
 };
 
-/** Such a search reads names alone, which are in the order of the list. */
-function isSearchAlone(filter: ResolvedFilter): boolean {
-  return filter.search !== undefined && conditionsOf({ ...filter, search: undefined }).length === 1;
+type ResolvedPage = Omit<ConnectionPage, 'filter'> & { filter: ResolvedFilter };
+
+/** A row that is deleted after its name was found is replaced by the next one, so that no page has a gap. */
+async function listNamed(db: Queryable, { filter, sort, limit, page, before }: ResolvedPage) {
+  const { environmentId } = filter;
+  const list = (of: Pick<ResolvedPage, 'limit' | 'page'> & { ids: number[] }) =>
+    db.run(selectPage({ ...of, sort, filter: { environmentId, ids: of.ids } }));
+  if (sort === 'last_used') {
+    const ids: number[] = [];
+    for await (const found of findNamed(db, { filter })) ids.push(...found);
+    return list({ ids, limit, page });
+  }
+  const rows: Awaited<ReturnType<typeof list>> = [];
+  let skipped = limit * page;
+  for await (const found of findNamed(db, { filter, before })) {
+    let ids = found.slice(skipped);
+    skipped -= found.length - ids.length;
+    while (ids.length > 0 && rows.length < limit) {
+      const wanted = limit - rows.length;
+      rows.push(...(await list({ ids: ids.slice(0, wanted), limit: wanted, page: 0 })));
+      ids = ids.slice(wanted);
+    }
+    if (rows.length === limit) break;
+  }
+  return rows;
 }
 
 /** The newest names, in which a search looks first. A text that one of 50 of them has is frequent. */
 const maxNearest = 1_000;
 /** One statement reads no more names than these where an index of them does not help. */
-const maxNames = 4_000;
-const ofNames = sql`(created_at, connection_id)`;
-const newestFirst = sql`order by created_at desc, connection_id desc`;
+const maxNames = 3_000;
+/** One statement reads no more rows than these where each can be in a block of its own. */
+const maxFew = 50;
 
-async function withFrequency(db: Queryable, filter: ResolvedFilter): Promise<ResolvedFilter> {
-  if (filter.search === undefined) return filter;
-  const query = sql<{ isRare: boolean }>`
-    select count(*) < ${maxNearest / 50} as "isRare"
-    from (${newestNames(filter, { limit: maxNearest })}) as listed
-    where ${isNamed(filter)}`;
-  const [found] = await db.run({ compile: () => query.compile(tables) });
-  return { ...filter, isRare: found?.isRare };
-}
-
-type NamedPage = Omit<ConnectionPage, 'sort' | 'filter'> & { filter: ResolvedFilter };
-
-/** A frequent text is found in the newest names, and a rare one by the index of trigrams, which a short text does not have. */
-async function listNamed(db: Queryable, { filter, limit, page, before }: NamedPage) {
-  const { environmentId, isRare } = filter;
-  const list = (condition: RawBuilder<boolean>, of: { limit: number; skipped: number }) => {
-    const named = sql`
-      select connection_id
-      from (
-        select connection_id, created_at
-        from connection_name
-        where environment_id = ${environmentId} and ${condition} and ${isNamed(filter)}
-        ${isRare ? sql`offset 0` : sql``}
-      ) as found
-      ${newestFirst}
-      limit ${of.limit}
-      offset ${of.skipped}`;
-    return db.run(selectPage({ limit, page: 0, sort: 'created', filter: { environmentId, named } }));
-  };
-  let skipped = limit * page;
-  if (!isRare) return list(isOlder(before), { limit, skipped });
-  if (!isShort(filter)) return list(sql`${isOlder(before)} and ${hasTrigrams(filter)}`, { limit, skipped });
-  const rows: Awaited<ReturnType<typeof list>> = [];
-  for await (const { count, last, ...from } of countNames(db, { filter, before })) {
-    const condition = sql<boolean>`${isOlder(from.before)} and ${last === null ? sql`true` : compare(ofNames, '>=', last)}`;
-    if (count > skipped) rows.push(...(await list(condition, { limit: limit - rows.length, skipped })));
-    if (rows.length >= limit) break;
-    skipped = Math.max(0, skipped - count);
+/**
+ * The rows of a search, newest first, in steps of the newest names. Where few connections match the other conditions, or few
+ * of the first names have the text, an index finds the rest: that of trigrams, which one or two characters do not have.
+ */
+async function* findNamed(
+  db: Queryable,
+  { filter, before }: Pick<ResolvedPage, 'filter' | 'before'>,
+): AsyncGenerator<number[]> {
+  const { search = '', ...others } = filter;
+  const run = async <Row>(query: RawBuilder<Row>) => db.run({ compile: () => query.compile(tables) });
+  if (conditionsOf(others).length > 1) {
+    const found = await run(
+      selectIds({ filter: others, sort: 'created', limit: maxFew + 1, page: 0, before }),
+    );
+    if (found.length <= maxFew) {
+      const few = { environmentId: filter.environmentId, search, ids: found.map(({ id }) => id) };
+      const [step] = await run(selectNamed(few, {}));
+      yield step!.ids;
+      return;
+    }
   }
-  return rows;
+  let reach: Reach = { before, limit: maxNearest };
+  for (;;) {
+    const [step] = await run(selectNamed(filter, reach));
+    const { ids, count, last } = step!;
+    yield ids;
+    if (last === null) return;
+    const isRare = reach.before === before && count < maxNearest / 50 && [...search].length > 2;
+    reach = { before: last, ...(!isRare && { limit: hasTags(filter) ? maxNearest : maxNames }) };
+  }
 }
 
-/** Counts the names that have the text in steps, newest first: those after `before` to `last`, or to the end. */
-async function* countNames(db: Queryable, { filter, ...page }: Pick<NamedPage, 'filter' | 'before'>) {
-  let { before } = page;
-  do {
-    const query = sql<{ count: number; last: string | null }>`
-      select count, (extract(epoch from ended_at) * 1000000)::bigint || '-' || ended_with as last
+/** The names before a position: so many, or all. */
+type Reach = { before?: string | undefined; limit?: number };
+
+/** `count` is that of the names that have the text. `last` is the position of the last name, if there can be more. */
+function selectNamed({ search = '', ids, ...filter }: ResolvedFilter, { before, limit }: Reach) {
+  const conditions = conditionsOf(filter);
+  const hasText = sql`names like lower(${`%${search.replace(/[\\%_]/g, '\\$&')}%`})`;
+  const newestFirst = sql`order by created_at desc, connection_id desc`;
+  const read = ids
+    ? sql`connection_id = any(${ids})`
+    : limit === undefined
+      ? sql`trigrams(names) @> trigrams(lower(${search})) and ${hasText}`
+      : sql`true ${newestFirst} limit ${limit}`;
+  // Those of a time are read from an index alone. Of few, or for tags, each block of rows is read once.
+  const isNamed =
+    limit === undefined || hasTags(filter)
+      ? sql`connection.id = any((select ids from step)::bigint[])`
+      : sql`
+        connection.created_at >= (select begins_at from step)
+        and connection.created_at <= (select ends_at from step)
+        and ${hashed(sql`connection.id in (select unnest(ids) from step)`)}`;
+  const matching =
+    conditions.length === 1
+      ? sql`ids`
+      : sql`array(
+        select id
+        from connection
+        where deleted_at is null and ${sql.join(conditions, sql` and `)} and ${isNamed}
+        order by created_at desc, id desc
+      )`;
+  return sql<{ count: number; ids: number[]; last: string | null }>`
+    with step as materialized (
+      select
+        coalesce(array_agg(connection_id ${newestFirst}) filter (where ${hasText}), '{}') as ids,
+        min(created_at) as begins_at,
+        max(created_at) as ends_at,
+        (array_agg(connection_id))[${limit ?? null}::integer] as last
       from (
-        select
-          (count(*) filter (where ${isNamed(filter)}))::integer as count,
-          (array_agg(created_at))[${maxNames}] as ended_at,
-          (array_agg(connection_id))[${maxNames}] as ended_with
-        from (${newestNames(filter, { before, limit: maxNames })}) as listed
-      ) as counted`;
-    const [row] = await db.run({ compile: () => query.compile(tables) });
-    const { count, last } = row!;
-    yield { count, before, last };
-    before = last ?? undefined;
-  } while (before !== undefined);
+        select connection_id, created_at, names
+        from connection_name
+        where
+          environment_id = ${filter.environmentId}
+          and ${before === undefined ? sql`true` : isBefore(sql`(created_at, connection_id)`, before)}
+          and ${read}
+      ) as listed
+    )
+    select
+      cardinality(ids) as count,
+      to_json(${matching}) as ids,
+      (extract(epoch from begins_at) * 1000000)::bigint || '-' || last as last
+    from step`;
 }
 
-/** Of a text that has trigrams and that few names have. */
-function countRare(filter: ConnectionFilter) {
-  const query = sql<{ count: number }>`
-    select count(*)::integer as count from (${selectWithText(filter)} limit ${maxCounted}) as found`;
-  return { compile: () => query.compile(tables) };
+/** The planner makes no join of it, for which it would expect other numbers of rows, and reads what is selected once. */
+function hashed(isIn: RawBuilder<unknown>): RawBuilder<boolean> {
+  return sql`coalesce(${isIn}, false)`;
 }
 
-function newestNames(
-  { environmentId }: ConnectionFilter,
-  { before, limit }: { before?: string | undefined; limit: number },
-) {
-  return sql`
-    select connection_id, created_at, names
-    from connection_name
-    where environment_id = ${environmentId} and ${isOlder(before)}
-    ${newestFirst}
-    limit ${limit}`;
-}
-
-function isOlder(before: string | undefined): RawBuilder<boolean> {
-  return before === undefined ? sql`true` : compare(ofNames, '<', before);
-}
-
-/** Has no trigrams. */
-function isShort({ search = '' }: ConnectionFilter): boolean {
-  return [...search].length < 3;
-}
-
-function selectWithText(filter: ConnectionFilter) {
-  return sql<{ connection_id: number }>`
-    select connection_id
-    from connection_name
-    where environment_id = ${filter.environmentId} and ${hasTrigrams(filter)} and ${isNamed(filter)}`;
-}
-
-function isNamed({ search = '' }: ConnectionFilter): RawBuilder<boolean> {
-  return sql`names like lower(${`%${search.replace(/[\\%_]/g, '\\$&')}%`})`;
-}
-
-function hasTrigrams(filter: ConnectionFilter): RawBuilder<boolean> {
-  return isShort(filter) ? sql`true` : sql`trigrams(names) @> trigrams(lower(${filter.search}))`;
-}
-
-function compare(of: RawBuilder<unknown>, how: '<' | '>=', position: string): RawBuilder<boolean> {
+function isBefore(of: RawBuilder<unknown>, position: string): RawBuilder<boolean> {
   const [, atUs, id] = positionForm.exec(position) ?? [];
-  return sql`${of} ${sql.raw(how)} (timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint)`;
+  return sql`${of} < (timestamptz 'epoch' + ${atUs}::bigint * interval '1 microsecond', ${id}::bigint)`;
 }
 
 export async function resolved(
@@ -230,26 +231,34 @@ export async function resolved(
   };
 }
 
-export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: ResolvedFilter }) {
-  const { filter, sort, limit, page, before } = given;
+/** From an index alone, if one has the order and all columns of the conditions. */
+function selectIds({ filter, sort, limit, page, before }: ResolvedPage) {
   const conditions = conditionsOf(filter);
-  if (before !== undefined)
-    conditions.push(compare(sql`(connection.created_at, connection.id)`, '<', before));
-  const inOrder =
-    sort === 'created'
-      ? sql`connection.created_at desc, connection.id desc`
-      : sql`connection.last_used_at desc nulls last, connection.id desc`;
-  // The other tables are joined to the page alone. The keys are read at once: a join reads their index again for each row.
+  if (before !== undefined) conditions.push(isBefore(sql`(connection.created_at, connection.id)`, before));
+  return sql<{ id: number }>`
+    select id
+    from connection
+    where deleted_at is null and ${sql.join(conditions, sql` and `)}
+    order by ${orderOf(sort)}
+    limit ${limit}
+    offset ${limit * page}`;
+}
+
+function orderOf(sort: ConnectionPage['sort']) {
+  return sort === 'created'
+    ? sql`connection.created_at desc, connection.id desc`
+    : sql`connection.last_used_at desc nulls last, connection.id desc`;
+}
+
+export function selectPage(given: ResolvedPage) {
+  // Whole rows are read for the page alone, and the other tables are joined to it. The keys are read at once: a join reads
+  // their index again for each row.
   const withPage = tables
     .with('connection', (by) =>
       by
         .selectFrom('connection')
         .selectAll()
-        .where('deleted_at', 'is', null)
-        .where(({ and }) => and(conditions))
-        .orderBy(inOrder)
-        .limit(limit)
-        .offset(limit * page),
+        .where(sql<boolean>`id = any(array(${selectIds(given)}))`),
     )
     .with(
       (cte) => cte('data_key').materialized(),
@@ -261,7 +270,7 @@ export function selectPage(given: Omit<ConnectionPage, 'filter'> & { filter: Res
     );
   return selectListed(withPage)
     .select(sql<string>`(extract(epoch from connection.created_at) * 1000000)::bigint::text`.as('madeAtUs'))
-    .orderBy(inOrder);
+    .orderBy(orderOf(given.sort));
 }
 
 export function selectCount(filter: ResolvedFilter) {
@@ -275,8 +284,12 @@ export function selectCount(filter: ResolvedFilter) {
   return tables.selectFrom(found).select(sql<number>`count(*)::integer`.as('count'));
 }
 
+function hasTags({ tags = {} }: ConnectionFilter): boolean {
+  return Object.keys(tags).length > 0;
+}
+
 function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
-  const { connectionId, search, endUserId, endUserOrganizationId, integrationIds, tags } = filter;
+  const { connectionId, endUserId, endUserOrganizationId, integrationIds, tags, ids } = filter;
   const conditions = [sql<boolean>`connection.environment_id = ${filter.environmentId}`];
   const and = (condition: RawBuilder<boolean>) => conditions.push(condition);
   if (connectionId !== undefined) and(sql`connection.connection_id = ${connectionId}`);
@@ -312,13 +325,9 @@ function conditionsOf(filter: ResolvedFilter): RawBuilder<boolean>[] {
   if (endUserOrganizationId !== undefined)
     ofUser(sql`end_user->'organization'->>'id' = ${endUserOrganizationId}`);
   // The index has only connections with tags.
-  if (tags && Object.keys(tags).length > 0) and(sql`tags <> '{}' and tags @> ${JSON.stringify(tags)}::jsonb`);
-  if (filter.named) and(sql`connection.id = any(array(${filter.named}))`);
-  if (search !== undefined) {
-    const found = selectWithText(filter);
-    // An index scan for an array reads a block once.
-    and(filter.isRare ? sql`connection.id = any(array(${found}))` : sql`connection.id in (${found})`);
-  }
+  if (hasTags(filter)) and(sql`tags <> '{}' and tags @> ${JSON.stringify(tags)}::jsonb`);
+  if (ids)
+    and(ids.length > maxFew ? hashed(sql`connection.id = any(${ids})`) : sql`connection.id = any(${ids})`);
   return conditions;
 }
 
@@ -346,12 +355,23 @@ function stateCondition(
   if (state === 'blocked') return sql`connection.status = 'blocked'`;
   if (state === 'reconnect_needed') return sql`connection.status = 'needs_reauth'`;
   const hasFaulty = faultyIds.length > 0;
+  // The columns are in the indexes of lists: rows that do not match are not read.
   const isOfFaulty = hasFaulty
-    ? sql<boolean>`not connection.has_own_client and connection.integration_id = any(${faultyIds})`
+    ? sql<boolean>`(
+      connection.integration_id = any(${faultyIds})
+      and connection.id not in (
+        select id from connection as own
+        where own.integration_id = any(${faultyIds}) and own.has_own_client and own.deleted_at is null
+      )
+    )`
     : sql<boolean>`false`;
   const isIntegrationError = sql<boolean>`(${hasRefusedClient} or (${isOfFaulty}))`;
   const conditions = {
-    integration_error: hasFaulty ? isIntegrationError : sql<boolean>`${isOfNote} and ${hasRefusedClient}`,
+    integration_error: hasFaulty
+      ? sql<boolean>`(${isOfFaulty} or connection.id in (
+        select id from connection where environment_id = ${environmentId} and ${isOfNote} and ${hasRefusedClient}
+      ))`
+      : sql<boolean>`${isOfNote} and ${hasRefusedClient}`,
     provider_unavailable: sql<boolean>`connection.outage is not null and not ${isIntegrationError}`,
     scopes_missing: sql<boolean>`connection.lacks_scopes and connection.outage is null and not ${isIntegrationError}`,
     unverified: sql<boolean>`connection.is_unverified and not connection.lacks_scopes and connection.outage is null
