@@ -147,6 +147,7 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.keyboard.press('Enter');
     await page.locator('button[data-loading]').waitFor();
     await page.keyboard.press('Escape');
+    await press('Discard changes');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await page.getByRole('tab', { name: 'Keys' }).click();
     await press('Create a key');
@@ -239,6 +240,55 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await isNotAsked();
   });
 
+  test('input that is being saved is not lost unasked, and a save that succeeds answers the question', async () => {
+    dashboard.expectComplaint(/status of 400/);
+    await open('/events?tab=addresses');
+    const address = page.getByRole('textbox', { name: 'webhook_url', exact: true });
+    const home = page.getByRole('link', { name: 'Home', exact: true });
+    const saveAndLeave = async (typed: string) => {
+      await address.fill(typed);
+      const release = await holdCalls(page, '**/environment/settings*');
+      await press('Save');
+      await page.locator('button[data-loading]').waitFor();
+      await home.click();
+      await focused('Keep editing');
+      return release;
+    };
+    const release = await saveAndLeave('not an address');
+    const asked = page.waitForEvent('dialog');
+    await page.evaluate('void setTimeout(() => location.reload())');
+    const closing = await asked;
+    assert.equal(closing.type(), 'beforeunload');
+    await closing.dismiss();
+    await release();
+    await page.locator('main [role=alert]').waitFor();
+    await press('Keep editing');
+    await question().waitFor({ state: 'detached' });
+    assert.equal(await address.inputValue(), 'not an address');
+    const releaseNext = await saveAndLeave('https://app.example.com/hooks');
+    await releaseNext();
+    await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+    await question().waitFor({ state: 'detached' });
+    await page.goBack();
+    await address.waitFor();
+    assert.equal(await address.inputValue(), 'https://app.example.com/hooks');
+  });
+
+  test('a dialog whose save succeeds closes with the question about it', async () => {
+    await open('/settings?tab=environments');
+    const release = await holdCalls(page, '**/environments');
+    await press('Create an environment');
+    await page.getByRole('textbox', { name: 'Name' }).fill('slow');
+    await page.keyboard.press('Enter');
+    await page.locator('button[data-loading]').waitFor();
+    await page.keyboard.press('Escape');
+    await focused('Keep editing');
+    await release();
+    await question().waitFor({ state: 'detached' });
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await page.getByRole('cell', { name: 'slow', exact: true }).waitFor();
+  });
+
   test('a save that fails after its dialog was closed is shown, and leads back', async () => {
     dashboard.expectComplaint(/status of 409/);
     await open('/settings?tab=environments');
@@ -248,6 +298,7 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.keyboard.press('Enter');
     await page.locator('button[data-loading]').waitFor();
     await page.keyboard.press('Escape');
+    await press('Discard changes');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     await page.getByRole('link', { name: 'Home', exact: true }).click();
     await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
@@ -301,8 +352,8 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
       await press('Save');
       await asked.promise;
       await page.getByRole('link', { name: 'Home', exact: true }).click();
+      await press('Discard changes');
       await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
-      await isNotAsked();
       return async () => {
         const failed = page.waitForEvent('requestfailed');
         answer.resolve();

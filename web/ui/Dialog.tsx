@@ -87,7 +87,7 @@ export function Dialog({ children, isDirty, ...props }: ModalProps & { isDirty?:
 
 /**
  * Finds out whether the user has typed in a field of the dialog with these handlers, or made a choice in its form. Choices
- * outside a form take effect at once. While a button of the dialog shows that its call is under way, the input is being saved.
+ * outside a form take effect at once.
  */
 function useChanged() {
   const [before] = useState(() => new Map<HTMLInputElement, string | boolean>());
@@ -103,13 +103,7 @@ function useChanged() {
       // React sets the default to the value that it has rendered last: at the first input, the value before it.
       if (!isTick(field) && !before.has(field)) before.set(field, field.defaultValue);
     },
-    isChanged: () =>
-      [...before].some(
-        ([field, value]) =>
-          field.isConnected &&
-          choiceOf(field) !== value &&
-          !field.closest('[role=dialog]')?.querySelector('[data-loading]'),
-      ),
+    isChanged: () => [...before].some(([field, value]) => field.isConnected && choiceOf(field) !== value),
   };
 }
 
@@ -140,7 +134,7 @@ export function FormDialog({
   onSubmit: (event?: FormEvent<HTMLFormElement>) => void;
   children: ReactNode;
 }) {
-  const { error, isPending } = end.attempt;
+  const { error } = end.attempt;
   useEffect(() => {
     if (error) focusInvalid();
   }, [error]);
@@ -149,7 +143,7 @@ export function FormDialog({
     focusInvalid();
   };
   return (
-    <Dialog opened onClose={end.onClose} size={size} title={title} isDirty={isDirty && !isPending}>
+    <Dialog opened onClose={end.onClose} size={size} title={title} isDirty={isDirty}>
       <form onSubmit={submit}>
         <Stack>
           {children}

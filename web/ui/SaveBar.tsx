@@ -16,7 +16,7 @@ export function SaveBar({
   isAllowed?: boolean;
   otherwise?: string;
 }) {
-  useUnsaved(isDirty && !isSaving);
+  useUnsaved(isDirty);
   if (!isAllowed) {
     return <Dimmed>{otherwise}</Dimmed>;
   }

@@ -22,8 +22,8 @@ export const isAnyUnsaved = ({ forms }: Pick<UnsavedInput, 'forms'>): boolean =>
 
 /**
  * While `isUnsaved`, the user is asked before the page is left. Returns a function that closes the form, and asks before if
- * it has unsaved input. `isUnsaved` has to be false while the input is being saved: after that, the form may close and the
- * page may change.
+ * it has unsaved input. Input that is being saved is unsaved until the save has succeeded; a form that then changes the page
+ * navigates with `ignoreBlocker`.
  */
 export function useUnsaved(isUnsaved: boolean | (() => boolean)): (close: () => void) => void {
   const { forms, isAsking, ask, keepEditing } = useContext(UnsavedContext);

@@ -118,9 +118,7 @@ function TagsEditor({ at, tags, onDone }: { at: At; tags: Record<string, string>
     },
     { stale: [[environment, 'connection']], after: (isSaved) => isSaved && onDone() },
   );
-  const leave = useUnsaved(
-    !save.isPending && typedIn(form.values.rows) !== typedIn(form.getInitialValues().rows),
-  );
+  const leave = useUnsaved(typedIn(form.values.rows) !== typedIn(form.getInitialValues().rows));
   return (
     <form onSubmit={form.onSubmit((values) => save.mutate(values))}>
       <Stack gap="xs">
@@ -236,7 +234,7 @@ function MetadataEditor({
     { stale: [[environment, 'connection']], after: (isSaved) => isSaved && onDone() },
   );
   const parsed = objectOf(draft);
-  const leave = useUnsaved(draft !== opened && !save.isPending);
+  const leave = useUnsaved(draft !== opened);
   return (
     <Stack gap="sm">
       <JsonInput

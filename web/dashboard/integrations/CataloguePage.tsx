@@ -139,6 +139,7 @@ export function CataloguePage() {
             void navigate({
               search: (former) => ({ ...former, define: undefined, provider: name }),
               replace: true,
+              ignoreBlocker: true,
             })
           }
         />
@@ -148,7 +149,11 @@ export function CataloguePage() {
           key={define}
           name={define}
           onClose={() =>
-            void navigate({ search: (former) => ({ ...former, define: undefined }), replace: true })
+            void navigate({
+              search: (former) => ({ ...former, define: undefined }),
+              replace: true,
+              ignoreBlocker: true,
+            })
           }
         />
       )}
@@ -387,6 +392,7 @@ function CreateDialog({
       await navigate({
         to: '/$environment/integrations/of/$key',
         params: { environment, key: integration_id },
+        ignoreBlocker: true,
       });
     },
   });

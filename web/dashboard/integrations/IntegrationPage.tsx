@@ -245,7 +245,7 @@ function EditorForm({
   });
   const isChanged = newest.updated_at !== integration.updated_at && !save.isPending;
   const isUntouched = !form.isDirty();
-  useUnsaved(!isUntouched && !save.isPending);
+  useUnsaved(!isUntouched);
   useEffect(() => {
     if (isChanged && isUntouched) onShow(newest);
   }, [isChanged, isUntouched, newest, onShow]);

@@ -143,6 +143,7 @@ function EnvironmentDialog({
           to: '/$environment/settings',
           params: { environment: name },
           search: { tab: 'environments' },
+          ignoreBlocker: true,
         });
       }
     },

@@ -1,6 +1,7 @@
 import { Stack, Text } from '@mantine/core';
+import { useIsMutating } from '@tanstack/react-query';
 import { useBlocker } from '@tanstack/react-router';
-import { type ReactNode, useCallback, useLayoutEffect, useMemo, useState } from 'react';
+import { type ReactNode, useCallback, useEffect, useLayoutEffect, useMemo, useState } from 'react';
 import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
 import { isAnyUnsaved, UnsavedContext } from '../../ui/unsaved.ts';
 
@@ -23,6 +24,14 @@ export function UnsavedGuard({ children }: { children: ReactNode }) {
   });
   const { proceed, reset } = blocker;
   const isAsking = closing !== undefined || blocker.status === 'blocked';
+  const saves = useIsMutating();
+  // A save that succeeds answers the question: its form is closed or has no other values any more.
+  // biome-ignore lint/correctness/useExhaustiveDependencies: after each save
+  useEffect(() => {
+    if (!isAsking || isUnsaved()) return;
+    setClosing(undefined);
+    proceed?.();
+  }, [saves]);
   // The dialog remembers the focus too late: it may have set it to its own button before.
   useLayoutEffect(() => {
     const field = document.activeElement;
