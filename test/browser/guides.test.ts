@@ -91,6 +91,19 @@ describe('the guides', { skip: skipBrowser }, () => {
     );
   });
 
+  test('code names the address of the service that shows it, also when it is copied', async () => {
+    await open('/guides/quickstart');
+    const block = page.locator('.code').filter({ hasText: 'TRELLIS_URL=' }).first();
+    await block.hover();
+    await block.getByRole('button', { name: 'Copy' }).click();
+    await block.getByText('Copied').waitFor();
+    const copied = await page.evaluate<string>('navigator.clipboard.readText()');
+    const { baseUrl } = dashboard.trellis;
+    assert.equal(/TRELLIS_URL=(.*)/.exec(copied)?.[1], new URL(baseUrl).origin);
+    assert.doesNotMatch(copied, /localhost:300[34]/);
+    await picture(page, 'guides-address');
+  });
+
   test('on a narrow screen, the navigation opens by a button', async () => {
     await page.setViewportSize({ width: 390, height: 844 });
     await open('/guides/records');

@@ -26,7 +26,18 @@ burger?.addEventListener('click', () => {
 });
 document.querySelector('#site-pages [aria-current]')?.scrollIntoView({ block: 'nearest' });
 
+/** Code of the pages names this service, and the sandbox beside it, which by default has the next port. */
+const sandbox =
+  location.hostname === 'localhost' ? `http://localhost:${Number(location.port || 80) + 1}` : undefined;
+const withAddresses = (code: string) =>
+  code.replace(/http:\/\/localhost:(3003|3004)\b/g, (named, port) =>
+    port === '3003' ? location.origin : (sandbox ?? named),
+  );
+
 for (const code of document.querySelectorAll('.code')) {
+  const texts = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text !== null; text = texts.nextNode())
+    text.textContent = withAddresses(text.textContent ?? '');
   const button = document.createElement('button');
   button.type = 'button';
   button.textContent = 'Copy';
