@@ -63,6 +63,15 @@ describe('the guides', { skip: skipBrowser }, () => {
     await field.waitFor({ state: 'hidden' });
   });
 
+  test('a page of an earlier build loads itself again when its search is asked for', async () => {
+    await open('/guides/keys');
+    await page.route(/\/assets\/search-[^/]+\.js$/, (route) => route.fulfill({ status: 404 }));
+    const loaded = page.waitForEvent('load');
+    await page.keyboard.press('/');
+    await loaded;
+    await page.unrouteAll();
+  });
+
   test('colours follow the system until they are chosen, and the dashboard shares the choice', async () => {
     await page.emulateMedia({ colorScheme: 'dark' });
     await open('/guides/keys');

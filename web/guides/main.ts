@@ -69,7 +69,12 @@ if (entries.size > 0) {
   markHeading();
 }
 
-const openSearch = async () => (await import('./search.ts')).openSearch();
+// A newer build has other files: the page of that build can load its search.
+const openSearch = () =>
+  import('./search.ts').then(
+    (search) => search.openSearch(),
+    () => location.reload(),
+  );
 for (const button of document.querySelectorAll('[data-search]:is(button)'))
   button.addEventListener('click', openSearch);
 addEventListener('keydown', (event) => {
