@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { skipBrowser } from '../support/browser.ts';
-import { openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
+import { assertAccessible, openDashboard, picture, type TestDashboard } from '../support/dashboard.ts';
 
 describe('the guides', { skip: skipBrowser }, () => {
   let dashboard: TestDashboard;
@@ -124,6 +124,27 @@ describe('the guides', { skip: skipBrowser }, () => {
     await link.click();
     await page.waitForURL('**/guides/syncs');
     await page.setViewportSize({ width: 1280, height: 900 });
+  });
+
+  test('the API reference has the colours of the system, with enough contrast', async () => {
+    const inkOf = () => page.evaluate("getComputedStyle(document.querySelector('.swagger-ui')).color");
+    for (const [colorScheme, ink] of [
+      ['light', 'rgb(59, 65, 81)'],
+      ['dark', 'rgb(228, 230, 230)'],
+    ] as const) {
+      await page.emulateMedia({ colorScheme });
+      await open('/docs/');
+      await page.locator('#operations-integrations-createIntegration .opblock-summary-control').click();
+      await page.getByRole('button', { name: 'Try it out' }).click();
+      await page.getByRole('button', { name: 'Execute' }).waitFor();
+      // The buttons change their colours slowly.
+      await page.evaluate('Promise.allSettled(document.getAnimations().map(({ finished }) => finished))');
+      assert.equal(await inkOf(), ink);
+      await page.screenshot({ path: `test-output/pages/reference-1280-${colorScheme}.png` });
+      await assertAccessible(page, 'color-contrast');
+    }
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.locator('html:not(.dark-mode)').waitFor();
   });
 
   test('an unknown address shows the way to the index', async () => {

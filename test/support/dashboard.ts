@@ -112,15 +112,16 @@ export async function openDashboard(
   };
 }
 
-/** Fails where axe finds what shuts people out, seriously or critically. */
-export async function assertAccessible(page: Page): Promise<void> {
-  assert.deepEqual(await seriousFaults(page), [], page.url());
+/** Fails where axe finds what shuts people out, seriously or critically; `rule`: only this one. */
+export async function assertAccessible(page: Page, rule?: string): Promise<void> {
+  assert.deepEqual(await seriousFaults(page, rule), [], page.url());
 }
 
-async function seriousFaults(page: Page): Promise<unknown> {
+async function seriousFaults(page: Page, rule?: string): Promise<unknown> {
   if (!(await page.evaluate("'axe' in window"))) await page.evaluate(axe);
   // No rule that it goes by asks for style sheets or sounds beforehand.
-  return page.evaluate(`axe.run({ resultTypes: ['violations'], preload: false }).then(({ violations }) => violations
+  const only = rule === undefined ? '' : `runOnly: ['${rule}'],`;
+  return page.evaluate(`axe.run({ ${only} resultTypes: ['violations'], preload: false }).then(({ violations }) => violations
     .filter(({ impact }) => impact === 'serious' || impact === 'critical')
     .map(({ id, nodes }) => id + ': ' + nodes.map(({ target }) => target.join(' ')).join(', ')))`);
 }

@@ -9,6 +9,7 @@ import { version } from '../../version.ts';
 import type { Access } from '../auth/caller.ts';
 import { type List, listParameters } from '../lists.ts';
 import { withRequestNames, withResponseNames } from '../spellings.ts';
+import { docsTheme } from './docs-theme.ts';
 import type { JsonSchema } from './examples.ts';
 import { withNames } from './names.ts';
 import { completed, type Document, type PathItem, type RouteFacts } from './openapi-operation.ts';
@@ -145,7 +146,8 @@ export async function describeRoutes(
       routePrefix: '/docs',
       indexPrefix: '',
       staticCSP: docsPolicy,
-      uiConfig: { layout: 'BaseLayout' },
+      uiConfig: { layout: 'BaseLayout', syntaxHighlight: { theme: 'tomorrow-night' } },
+      theme: docsTheme,
     });
   });
 }
