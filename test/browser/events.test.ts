@@ -81,6 +81,8 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'events-endpoint-create');
     await page.getByRole('button', { name: 'Add endpoint' }).click();
     await card().getByText('connection.*').waitFor();
+    // The button of the empty list, which opened the dialog, is gone.
+    await page.locator('main:focus').waitFor();
     await card().getByText('No deliveries yet').waitFor();
   });
 

@@ -229,10 +229,13 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('tab', { name: 'Settings' }).click();
     const name = page.getByRole('textbox', { name: 'Display name', exact: true });
     await name.fill('Our sheets');
+    // Nothing has the focus to which it could return.
+    await name.blur();
     await page.goBack();
     await focused('Keep editing');
     await press('Keep editing');
     await question().waitFor({ state: 'detached' });
+    await page.locator('main:focus').waitFor();
     await press('Save');
     await page.getByText('Saved. The secret is stored encrypted.').waitFor();
     await page.goBack();

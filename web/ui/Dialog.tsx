@@ -10,6 +10,7 @@ import {
 } from 'react';
 import { FaultNotice } from './FaultNotice.tsx';
 import { focusInvalid } from './focus-invalid.ts';
+import { returnFocus } from './return-focus.ts';
 import { useUnsaved } from './unsaved.ts';
 import { useFocusIfLost } from './use-focus-if-lost.ts';
 
@@ -64,14 +65,15 @@ export function DialogEnd({
 /**
  * A dialog. The focus is first on the element with `data-autofocus`, else on the first field; without a field, on the button
  * that closes. The user is asked before input is lost: while `isDirty`, or without it, while a field has another value than
- * before the user changed it. If it is rendered only while it is open, the focus then returns to the element that had it before.
+ * before the user changed it. If it is rendered only while it is open, the focus then returns to the element that had it before,
+ * or to the page if that is gone.
  */
 export function Dialog({ children, isDirty, ...props }: ModalProps & { isDirty?: boolean | undefined }) {
   const { isChanged, ...handlers } = useChanged();
   const [opener] = useState(() => props.opened && document.activeElement);
   useEffect(
     () => () => {
-      if (opener instanceof HTMLElement && opener.isConnected) opener.focus({ preventScroll: true });
+      if (opener !== false) returnFocus(opener);
     },
     [opener],
   );

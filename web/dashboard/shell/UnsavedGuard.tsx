@@ -3,6 +3,7 @@ import { useIsMutating } from '@tanstack/react-query';
 import { useBlocker } from '@tanstack/react-router';
 import { type ReactNode, useCallback, useEffect, useLayoutEffect, useMemo, useState } from 'react';
 import { Dialog, DialogEnd } from '../../ui/Dialog.tsx';
+import { returnFocus } from '../../ui/return-focus.ts';
 import { isAnyUnsaved, UnsavedContext } from '../../ui/unsaved.ts';
 
 type Place = { pathname: string; search: object };
@@ -35,8 +36,8 @@ export function UnsavedGuard({ children }: { children: ReactNode }) {
   // The dialog remembers the focus too late: it may have set it to its own button before.
   useLayoutEffect(() => {
     const field = document.activeElement;
-    if (!isAsking || !(field instanceof HTMLElement)) return;
-    return () => field.focus({ preventScroll: true });
+    if (!isAsking) return;
+    return () => returnFocus(field);
   }, [isAsking]);
   const keepEditing = useCallback(() => {
     // Escape reaches the dialog of the form next, which must not ask once more.
