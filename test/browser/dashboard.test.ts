@@ -35,7 +35,8 @@ describe('the dashboard in a browser', { skip: skipBrowser }, () => {
   test('the set-up link makes the owner and leads in', async () => {
     const { token } = await createSetUp(trellis.db, new Date());
     await page.goto(invitationLink(trellis.baseUrl, token));
-    await page.getByLabel('Name').fill('Ada Lovelace');
+    await page.getByLabel('Name').and(page.locator(':focus')).waitFor();
+    await page.keyboard.type('Ada Lovelace');
     await page.getByLabel('E-mail').fill(owner.email);
     await fillPassword(owner.password);
     await assertAccessible(page);

@@ -106,7 +106,7 @@ function AccountForm({ token, invitation }: { token: string; invitation: Invitat
           </Dimmed>
         )}
         {make.isError && <FaultNotice error={make.error} />}
-        <Name {...form.getInputProps('name')} />
+        <Name autoFocus={invitation.kind === 'setup'} {...form.getInputProps('name')} />
         <Email readOnly={invitation.email !== null} {...form.getInputProps('email')} />
         <NewPassword {...form.getInputProps('password')} />
         <Button type="submit" loading={make.isPending}>
