@@ -128,6 +128,19 @@ describe('unsaved input in a browser', { skip: skipBrowser }, () => {
     });
   }
 
+  test('the kind of a form that is not filled in is no unsaved input', async () => {
+    await open('/events?tab=endpoints');
+    await press('Add an endpoint');
+    await page.getByRole('radio', { name: 'Slack' }).check();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+    await open('/integrations/new?define=new');
+    await page.getByRole('combobox', { name: 'Example' }).click();
+    await page.getByRole('option', { name: 'API key' }).click();
+    await page.keyboard.press('Escape');
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  });
+
   test('a choice that takes effect at once is no unsaved input', async () => {
     await page.keyboard.press('?');
     const isOn = page.getByRole('switch', { name: 'Single-key shortcuts' });

@@ -407,7 +407,7 @@ function EndpointDialog({
       act={endpoint === undefined ? 'Add endpoint' : 'Save'}
       attempt={urlError ? { ...save, isError: false } : save}
       button={{ disabled: hasNoMail }}
-      isDirty={form.isDirty()}
+      isDirty={form.isDirty('address') || form.isDirty('description') || form.isDirty('types')}
       onClose={onClose}
       onSubmit={form.onSubmit((given) => save.mutate(given))}
     >

@@ -36,7 +36,7 @@ export function NewDefinitionDialog({ onClose }: { onClose: (name?: string) => v
       size="xl"
       act="Add"
       attempt={{ ...create, isError: create.isError && linesOf(create.error).length === 0 }}
-      isDirty={form.isDirty()}
+      isDirty={form.isDirty('name') || form.values.definition !== definitionExamples[example]}
       onClose={() => onClose()}
       onSubmit={form.onSubmit((values) => create.mutate(values))}
     >
