@@ -65,6 +65,12 @@ describe('events in a browser', { skip: skipBrowser }, () => {
     await page.getByText('10.0.0.1 is a private, loopback or reserved address').waitFor();
     assert.equal(await address.getAttribute('aria-invalid'), 'true');
     await picture(page, 'events-endpoint-refused');
+    const notice = page.getByRole('status').filter({ hasText: 'Not encrypted' });
+    await address.fill('http://app.example.com/hook');
+    await notice.waitFor();
+    await picture(page, 'events-endpoint-plain-http');
+    await address.fill('http://localhost:8080/hook');
+    await notice.waitFor({ state: 'detached' });
   });
 
   test('without a mail server, the settings that a mail needs are named', async () => {

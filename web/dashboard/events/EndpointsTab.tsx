@@ -44,6 +44,7 @@ import { OnlySome } from '../lists.tsx';
 import { useEnvironment } from '../shell/environment.ts';
 import { signInWaysQuery, useMayWrite } from '../sign-in/queries.ts';
 import { useChange } from '../use-change.ts';
+import { PlainHttpNotice } from './PlainHttpNotice.tsx';
 import {
   changeEndpoint,
   createEndpoint,
@@ -445,6 +446,7 @@ function EndpointDialog({
         {...form.getInputProps('address')}
         error={form.errors.address ?? (urlError ? urlError.message : undefined)}
       />
+      <PlainHttpNotice address={form.values.address} />
       <TextInput label="Description" maxLength={255} {...form.getInputProps('description')} />
       <TypesField
         key={format}

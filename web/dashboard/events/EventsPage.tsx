@@ -17,6 +17,7 @@ import { useMay } from '../sign-in/queries.ts';
 import { DeliveriesTab } from './DeliveriesTab.tsx';
 import { EndpointsTab } from './EndpointsTab.tsx';
 import { FeedTab } from './FeedTab.tsx';
+import { PlainHttpNotice } from './PlainHttpNotice.tsx';
 import { changeSettings } from './queries.ts';
 import { SigningTab } from './SigningTab.tsx';
 
@@ -96,12 +97,14 @@ function AddressesForm({ settings }: { settings: Settings }) {
             disabled={!isAllowed}
             {...form.getInputProps('webhook_url')}
           />
+          <PlainHttpNotice address={form.values.webhook_url} />
           <TextInput
             label="webhook_url_secondary"
             placeholder="none"
             disabled={!isAllowed}
             {...form.getInputProps('webhook_url_secondary')}
           />
+          <PlainHttpNotice address={form.values.webhook_url_secondary} />
           <Stack gap="sm">
             <Text size="sm" fw={500}>
               Events to send
