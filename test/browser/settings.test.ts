@@ -298,6 +298,13 @@ describe('settings in a browser', { skip: skipBrowser }, () => {
     await picture(page, 'settings-environment-in-use');
     await page.goto('about:blank');
     await rename({ from: 'busy', to: 'dev' });
+  });
+
+  test('the audit log names the connect session in which an account was connected', async () => {
+    await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=audit&action=connection.created`);
+    await page.getByRole('button', { name: 'Connect session 1' }).click();
+    await page.waitForURL(/actor=session/);
+    await page.getByRole('row').filter({ hasText: 'connection.created' }).waitFor();
     await page.goto(`${trellis.baseUrl}/app/dev/settings?tab=people`);
   });
 
