@@ -7,7 +7,7 @@ import { type Logged, logAll } from './logging.fixture.ts';
 import type { OperationFilter } from './operations.ts';
 import { listDays } from './partitions.ts';
 import { searchOperations } from './search.ts';
-import { countOperations } from './series.ts';
+import { countOperations, seriesOf } from './series.ts';
 
 let database: TestDatabase;
 before(async () => {
@@ -132,16 +132,20 @@ test('rare entries are searched in parts, and each part returns its position', a
   assert.deepEqual([third.paths, third.next, third.searchedUntil], [['/rare'], undefined, undefined]);
 });
 
-test('no statement of a search that finds nothing reads many blocks, and a call reads 20,000 entries', async () => {
+test('no statement of a search or series that finds nothing reads many blocks, and a search reads 20,000 entries', async () => {
   await log({ at: '2026-01-31T00:00:00Z', path: '/old' });
   await database.db.query(
     `insert into operation (id, created_at, environment_id, type, status, integration, connection, actor, method, path)
      select
-       (lpad(to_hex(ms), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, to_timestamp(ms / 1000.0), $1, 'proxy',
-       'success', 'sheet', 'connection-' || n, 'key:1', 'GET', '/v4/spreadsheets/' || md5(n::text) || '/values'
+       (lpad(to_hex(ms), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, to_timestamp(ms / 1000.0), $1,
+       case when n % 3 = 0 then 'run' else 'proxy' end, 'success', 'sheet', 'connection-' || n % 2, 'key:1', 'GET', '/v4/spreadsheets/' || md5(n::text) || '/values'
      from generate_series(1, 25000) as n
      cross join lateral (select (extract(epoch from timestamptz '2026-01-31') * 1000)::bigint + n * 1000 as ms) as at`,
     [environmentId],
+  );
+  await database.db.query(
+    `insert into operation_message (created_at, operation_id, position, level, message, details)
+     select created_at, id, 0, 'error', 'The provider did not answer.', '{}' from operation where hashtext(id::text) % 10 = 0`,
   );
   for (const day of await listDays(database.db))
     await database.db.query(`vacuum analyze operation_${day}, operation_message_${day}`);
@@ -151,6 +155,9 @@ test('no statement of a search that finds nothing reads many blocks, and a call 
     const { operations, searchedUntil } = await searchOperations(db, search);
     assert.deepEqual([operations, searchedUntil], [[], new Date('2026-01-31T01:23:21Z')]);
   }
+  const range = { from: new Date('2026-01-31'), to: new Date('2026-02-01') };
+  const filter = { environmentId, text: 'nowhere', ...range };
+  await seriesOf(db, { filter, stepS: 900, kept: { sampleRate: 1, keptDays: 15 }, now: range.to });
   for (const { blocks, plan } of reads) assert.ok(blocks < 150, plan);
 });
 

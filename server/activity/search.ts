@@ -1,4 +1,4 @@
-import { type Expression, type SqlBool, sql } from 'kysely';
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import { type Queryable, tables } from '../db/pool.ts';
 import { firstIdOf, type OperationFilter, operationColumns, timeOfId } from './operations.ts';
 import { listDays, timesOf } from './partitions.ts';
@@ -182,9 +182,17 @@ function onTheWay({
 
 /**
  * Whether a row of `operation` matches the filter, except for environment and time: the caller selects those by an index.
- * Messages are searched within `range` only, which must contain the times of the rows.
+ * Messages are searched within `range` only, which must contain the times of the rows. If `passed` has all rows with their
+ * times, the messages of these are read at once.
  */
-export function fits(filter: OperationFilter, range: { from: Date; to: Date }): Expression<SqlBool> {
+export function fits(
+  filter: OperationFilter,
+  {
+    from,
+    to,
+    passed,
+  }: { [End in 'from' | 'to']: Date | RawBuilder<unknown> } & { passed?: RawBuilder<unknown> },
+): Expression<SqlBool> {
   const { integration, connection, accounts, type, status, text, endpoint, sync, variant } = filter;
   const conditions = [sql<SqlBool>`true`];
   if (accounts !== undefined) {
@@ -206,19 +214,23 @@ export function fits(filter: OperationFilter, range: { from: Date; to: Date }): 
   }
   if (variant !== undefined) conditions.push(sql`operation.details ->> 'variant' = ${variant}`);
   if (text !== undefined) {
+    const ofRange = sql`line.created_at >= ${from} and line.created_at < ${to}
+      and strpos(lower(line.message || line.details::text), lower(${text}::text)) > 0`;
+    const hasMessage = passed
+      ? sql`(operation.created_at, operation.id) in (
+        select line.created_at, line.operation_id
+        from operation_message as line
+        where line.created_at = any(array(select created_at from ${passed})) and ${ofRange}
+      )`
+      : sql`exists (
+        select from operation_message as line
+        where line.created_at = operation.created_at and line.operation_id = operation.id and ${ofRange}
+      )`;
     conditions.push(sql`(
       strpos(lower(operation.path), lower(${text}::text)) > 0
       or strpos(operation.error_code, lower(${text}::text)) > 0
       or strpos(lower(operation.connection), lower(${text}::text)) > 0
-      or exists (
-        select from operation_message as line
-        where
-          line.created_at = operation.created_at
-          and line.operation_id = operation.id
-          and line.created_at >= ${range.from}
-          and line.created_at < ${range.to}
-          and strpos(lower(line.message || line.details::text), lower(${text}::text)) > 0
-      )
+      or ${hasMessage}
     )`);
   }
   return sql<SqlBool>`${sql.join(conditions, sql` and `)}`;

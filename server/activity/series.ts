@@ -40,6 +40,8 @@ export const maxSteps = 100;
 export const maxDays = 400;
 /** The maximum number of entries that one series reads. */
 const maxLookedAt = 40_000;
+/** Consecutive entries that one statement reads: some 130 blocks with their messages. */
+const maxInRow = 1_800;
 
 export type Range = { from: Date; to: Date };
 
@@ -108,11 +110,34 @@ async function lookAtSteps(
     max,
   }: { filter: OperationFilter & Range; steps: Step[]; kept: Kept; now: Date; max: number },
 ): Promise<Point[]> {
-  if (steps.length === 0) return [];
+  const { along } = walkOf(filter);
+  // An index leads to few entries: one statement costs less than many, each of which is planned for all days.
+  const most = along === 'time' ? maxInRow : max;
+  const share = Math.max(1, Math.min(Math.floor(max / steps.length), most));
+  const stepsAtOnce = Math.max(1, Math.floor(most / share));
+  const points: Point[] = [];
+  for (let n = 0; n < steps.length; n += stepsAtOnce)
+    points.push(
+      ...(await lookAtPart(db, { filter, steps: steps.slice(n, n + stepsAtOnce), kept, now, share, along })),
+    );
+  return points;
+}
+
+/** Some consecutive steps by one statement. */
+async function lookAtPart(
+  db: Queryable,
+  {
+    filter,
+    steps,
+    kept,
+    now,
+    share,
+    along,
+  }: Omit<Parameters<typeof lookAtSteps>[1], 'max'> & { share: number; along: Walk['along'] },
+): Promise<Point[]> {
   const from = steps.map((step) => step.from);
   const until = steps.map((step) => step.to);
-  const { along } = walkOf(filter);
-  const share = Math.max(1, Math.floor(max / steps.length));
+  const range = { from: sql`step.begins`, to: sql`step.ends`, passed: sql`passed` };
   // A lateral join runs once a step, so each step stops at its share.
   const query = sql<{
     number: number;
@@ -134,6 +159,7 @@ async function lookAtSteps(
       ${until.map(firstIdOf)}::uuid[]
     ) with ordinality as step (begins, ends, first_id, end_id, number)
     cross join lateral (
+      with passed as materialized (${entriesOfStep(filter, along)} limit ${share})
       select
         count(*) filter (where wanted)::int as count,
         count(*) filter (where wanted and status = 'failed')::int as failed,
@@ -141,9 +167,9 @@ async function lookAtSteps(
           filter (where wanted and is_timed) as times,
         count(*) >= ${share} as "isSampled"
       from (
-        select operation.status, operation.duration_ms, (${fits(filter, filter)}) as wanted,
+        select operation.status, operation.duration_ms, (${fits(filter, range)}) as wanted,
           ${isTimed(filter)} as is_timed
-        from (${entriesOfStep(filter, along)} limit ${share}) as operation
+        from passed as operation
       ) as looked_at
     ) as counted
     order by number`;
