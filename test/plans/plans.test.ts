@@ -6,6 +6,7 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { after, before, test } from 'node:test';
 import { keepDays } from '../../server/activity/partitions.ts';
 import type { Db } from '../../server/db/pool.ts';
+import { queueFollowing } from '../../server/functions/runs/queue.ts';
 import { listDatasets } from '../../server/records/datasets.ts';
 import { acknowledge, listConsumers } from '../../server/records/retention/consumers.ts';
 import { closeOrphans, destroyLeftovers, destroyOrphans } from '../../server/records/retention/destroy.ts';
@@ -85,6 +86,8 @@ after(async () => {
 
 async function runScenarios(): Promise<void> {
   const given = await prepareScenarios(trellis);
+  // A node sends it only while a sync is to run once more.
+  await queueFollowing(trellis.db, new Date());
   for (const [name, { request }] of Object.entries(scenarios)) {
     const { path, ...options } = request(given);
     await trellis.call(name.split(' ', 1)[0]!, path, options);

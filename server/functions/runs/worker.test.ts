@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
+import { recordStatements } from '../../../test/support/recorder.ts';
 import { openRunsBench, type RunsBench, syncOf } from './runs.fixture.ts';
 
 let bench: RunsBench;
@@ -184,6 +185,15 @@ test('an outage is tried again after a while, from the checkpoint; what the code
     [{ code: 'function_threw', message: 'on purpose' }, 1],
   );
   assert.equal(none, undefined);
+});
+
+test('a look that finds nothing to do is one statement', async () => {
+  await bench.deploy('rows', syncOf(''));
+  await bench.connect('ada');
+  await bench.one.runner.runDue();
+  const recorder = recordStatements();
+  await bench.one.runner.runDue().finally(() => recorder.end());
+  assert.equal(recorder.sent.length, 1);
 });
 
 test('the third failure in a row of a sync is reported once, and again after a success', async () => {

@@ -13,6 +13,7 @@ import {
   type Claim,
   claimLost,
   claimWaiting,
+  findDue,
   findStopped,
   integrationOf,
   leaseMs as ordinaryLeaseMs,
@@ -110,10 +111,11 @@ export function createRunner(deps: RunnerDeps): Runner {
   async function look(): Promise<Look> {
     await interruptStopped();
     let begun = 0;
-    if (free() > 0) begun += beginAll(await claimLost(db, { now: now(), max: free(), leaseMs }));
-    await queueFollowing(db, now());
-    await queueDue(db, now());
-    if (free() > 0) {
+    const { isLost, isFollowing, isScheduled, isWaiting } = await findDue(db, now());
+    if (isLost && free() > 0) begun += beginAll(await claimLost(db, { now: now(), max: free(), leaseMs }));
+    if (isFollowing) await queueFollowing(db, now());
+    if (isScheduled) await queueDue(db, now());
+    if ((isFollowing || isScheduled || isWaiting) && free() > 0) {
       const held = Map.groupBy(queued(), ({ claim }) => integrationOf({ ...claim, ...claim.connection }));
       const share = {
         max: maxOfIntegration,
