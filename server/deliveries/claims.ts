@@ -34,9 +34,31 @@ export type Head = {
   readonly data: Record<string, unknown>;
 };
 
+type Looked = {
+  ready: number[];
+  /** The `after` of the next look, 0 after the last endpoint. */
+  lookOnAfter: number;
+  /** Whether it has examined an endpoint. */
+  hasLanes: boolean;
+  /** The database's time in milliseconds since the epoch. */
+  databaseMs: number;
+};
+
+const databaseMs = 'extract(epoch from clock_timestamp())::float8 * 1000';
+
+/** As `findReady` for the first endpoints, at a third of its cost while no delivery waits. */
+export async function findReadyIfAny(db: Db, of: Parameters<typeof findReady>[1]): Promise<Looked> {
+  const [found] = await db.query<{ hasLanes: boolean; databaseMs: number }>(
+    `select
+       (select endpoint_id from delivery_lane order by endpoint_id limit 1) is not null as "hasLanes",
+       ${databaseMs} as "databaseMs"`,
+  );
+  if (found === undefined) throw new Error('A statement without a condition had no row.');
+  return found.hasLanes ? findReady(db, of) : { ready: [], lookOnAfter: 0, ...found };
+}
+
 /**
- * Endpoints that a delivery may be sent to by `now`, among the next `maxLooked` after `after` that have waiting deliveries;
- * the `after` of the next look, 0 after the last endpoint; and the database's time in milliseconds since the epoch.
+ * Endpoints that a delivery may be sent to by `now`, among the next `maxLooked` after `after` that have waiting deliveries.
  *
  * The statement jumps along the index of lanes, whose rows exist only while a delivery waits (and at endpoints for alerts, until
  * the next alert may be sent): one jump if nothing waits, one
@@ -45,8 +67,8 @@ export type Head = {
 export async function findReady(
   db: Db,
   of: { now: Date; after: number; maxOfEndpoint: number; maxLooked: number },
-): Promise<{ ready: number[]; lookOnAfter: number; databaseMs: number }> {
-  const rows = await db.query<{ lookOnAfter: number; databaseMs: number; id: number | null }>(readySql, [
+): Promise<Looked> {
+  const rows = await db.query<Omit<Looked, 'ready'> & { id: number | null }>(readySql, [
     of.now,
     of.after,
     of.maxOfEndpoint,
@@ -54,11 +76,7 @@ export async function findReady(
   ]);
   const [looked] = rows;
   if (looked === undefined) throw new Error('A statement without a condition had no row.');
-  return {
-    ready: rows.flatMap(({ id }) => id ?? []),
-    lookOnAfter: looked.lookOnAfter,
-    databaseMs: looked.databaseMs,
-  };
+  return { ...looked, ready: rows.flatMap(({ id }) => id ?? []) };
 }
 
 // A probe needs no due lane: the only lane of an endpoint that works again might be due an hour later.
@@ -102,9 +120,12 @@ export const readySql = `
   )
   select
     looked.last as "lookOnAfter",
-    extract(epoch from clock_timestamp())::float8 * 1000 as "databaseMs",
+    looked.lanes > 0 as "hasLanes",
+    ${databaseMs} as "databaseMs",
     ready.id
-  from (select coalesce(max(endpoint_id) filter (where nth = $4), 0) as last from busy) as looked
+  from (
+    select coalesce(max(endpoint_id) filter (where nth = $4), 0) as last, count(*) as lanes from busy
+  ) as looked
   left join ready on true`;
 
 type Target = {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { countingBlocks } from '../../test/support/blocks.ts';
 import { createOutbound } from '../outbound/outbound.ts';
 import {
   answer,
@@ -47,6 +48,21 @@ test('every endpoint gets its requested types, in the order of the feed', async 
   const body = JSON.parse(all.got[0]!.body) as Record<string, unknown>;
   assert.deepEqual(Object.keys(body), ['id', 'type', 'environment', 'created_at', 'data']);
   assert.deepEqual([body.id, body.type, body.environment], [all.got[0]!.id, 'connection.created', 'dev']);
+});
+
+test('a look after one without waiting deliveries reads only whether there are any', async () => {
+  const receiver = await bench.receiver();
+  await bench.endpoint(receiver.url);
+  const { db, reads } = countingBlocks(bench.db);
+  const counted = bench.deliverer({}, { on: db });
+  await counted.deliverDue();
+  const [first] = reads.splice(0);
+  await counted.deliverDue();
+  assert.equal(reads.length, 1);
+  assert.ok(reads[0]!.plan.length < first!.plan.length / 2, reads[0]!.plan);
+  await bench.raise([0]);
+  await counted.deliverDue();
+  assert.equal(receiver.got.length, 1);
 });
 
 test('a receiver that is down for a day gets everything afterwards, once, each connection in its order', async () => {

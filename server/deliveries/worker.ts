@@ -17,7 +17,7 @@ import { TtlCache } from '../ttl-cache.ts';
 import type { Mailer } from '../users/mail.ts';
 import type { Vault } from '../vault.ts';
 import { createWorker, type Look, type Task, type Worker } from '../work.ts';
-import { type Claim, claimLanes, findReady } from './claims.ts';
+import { type Claim, claimLanes, findReady, findReadyIfAny } from './claims.ts';
 import { type Endpoint, originOf } from './endpoints.ts';
 import { type Attempt, send } from './send.ts';
 import { type Arrived, release, settleDelivered, settleFailed } from './settle.ts';
@@ -115,13 +115,17 @@ export function createDeliverer(options: DelivererOptions) {
   });
   const toSend = { fetch, mailer, brand, baseUrl, timeoutMs, nowMs };
   let lookAfter = 0;
+  let wasEmpty = false;
 
   /** Claims that precede a failure are under way already. */
   async function look(): Promise<Look> {
     if (slots.free() === 0) return 'nothing';
     const at = { now: new Date(nowMs()), after: lookAfter, maxOfEndpoint, maxLooked };
-    const { ready, lookOnAfter } = await clock.compare(() => findReady(db, at));
+    const { ready, lookOnAfter, hasLanes } = await clock.compare(() =>
+      wasEmpty ? findReadyIfAny(db, at) : findReady(db, at),
+    );
     lookAfter = lookOnAfter;
+    wasEmpty = !hasLanes;
     const now = new Date(nowMs());
     let begun = 0;
     for (const endpointId of slots.inOrder(ready)) {
