@@ -427,11 +427,9 @@ const noHousekeeping: Housekeeping = {
 async function startHousekeeping({ db, log }: { db: Db; log: Logger }): Promise<Housekeeping> {
   const onError = (error: unknown) => log.warn({ err: error }, 'housekeeping failed; it is retried later');
   const jobs = await startJobs(db, { onError });
-  const sequencers = [eventSequence, auditSequence].map((sequence) =>
-    keepPlacing(db, { sequence, everyMs: 100, onError }),
-  );
+  const sequencer = keepPlacing(db, { sequences: [eventSequence, auditSequence], everyMs: 100, onError });
   const stop = async () => {
-    await Promise.all([...sequencers.map((one) => one.stop()), jobs.stop()]);
+    await Promise.all([sequencer.stop(), jobs.stop()]);
   };
   const everyMinute = async (job: Job<Record<string, never>>) => {
     await jobs.work(job);

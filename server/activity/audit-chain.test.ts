@@ -178,7 +178,7 @@ test('an entry that its owner removes while it is chained leaves the chain whole
 
 test('eight writers, none missed, in a chain that holds while it grows', async () => {
   const sequencer = keepPlacing(database.db, {
-    sequence: auditSequence,
+    sequences: [auditSequence],
     everyMs: 5,
     onError: (error) => assert.fail(String(error)),
   });

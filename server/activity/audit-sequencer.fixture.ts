@@ -20,5 +20,5 @@ if (mode === 'hold') {
   });
 } else {
   console.log('placing');
-  keepPlacing(db, { sequence: auditSequence, everyMs: 1, onError: (error) => console.error(error) });
+  keepPlacing(db, { sequences: [auditSequence], everyMs: 1, onError: (error) => console.error(error) });
 }

@@ -184,7 +184,7 @@ test('periodic steps look at a slow outbox now and then, and find its entries', 
   const slow: Db = {
     ...database.db,
     async query(text, values) {
-      if (text.includes('"isWaiting"')) {
+      if (text.endsWith(' as oldest')) {
         const looksAtOutbox = text.includes('dataset_outbox');
         looks[looksAtOutbox ? 'withOutbox' : 'own'] += 1;
         if (looksAtOutbox) await pause(100);
@@ -200,7 +200,7 @@ test('periodic steps look at a slow outbox now and then, and find its entries', 
       return { count: 0, isMore: false };
     },
   };
-  const placing = keepPlacing(slow, { sequence, everyMs: 1, onError: found.reject });
+  const placing = keepPlacing(slow, { sequences: [sequence], everyMs: 1, onError: found.reject });
   try {
     while (looks.own < 5) await pause(5);
     await database.db.query(
@@ -229,7 +229,7 @@ test('rows get their positions while the outbox cannot be read, as when a worker
   assert.equal(await waiting(), 0);
   await write();
   const failed = Promise.withResolvers<never>();
-  const placing = keepPlacing(withoutWorker, { sequence, everyMs: 1, onError: failed.reject });
+  const placing = keepPlacing(withoutWorker, { sequences: [sequence], everyMs: 1, onError: failed.reject });
   try {
     while ((await Promise.race([waiting(), failed.promise])) > 0) await pause(5);
   } finally {
@@ -252,4 +252,45 @@ test('rows get their positions while a statement about the outbox does not end, 
     );
     assert.deepEqual(statements, { waiting: 1 }, 'a statement waits beside another');
   });
+});
+
+test('sequences share the periodic look, and steps of one that take long do not delay the other', async () => {
+  const looks: string[] = [];
+  const recording: Db = {
+    ...database.db,
+    async query(text, values) {
+      if (text.endsWith(' as oldest')) looks.push(text);
+      return database.db.query(text, values);
+    },
+  };
+  const [begun, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const slow = sequenceOf(async () => {
+    begun.resolve();
+    await go.promise;
+  });
+  const placed = Promise.withResolvers<void>();
+  const event: Sequence = {
+    name: 'event',
+    async place() {
+      placed.resolve();
+      return { count: 0, isMore: false };
+    },
+  };
+  const sequences = [slow, event];
+  const placing = keepPlacing(recording, { sequences, everyMs: 5, onError: placed.reject });
+  try {
+    while (looks.length < 3) await pause(5);
+    assert.ok(looks.every((text) => text.includes('from audit') && text.includes('from event')));
+    await write();
+    await begun.promise;
+    await database.db.query(
+      `insert into dataset_outbox (dataset_id, id, sequence, entry) values (1, gen_random_uuid(), 'event', '{}')`,
+    );
+    await placed.promise;
+  } finally {
+    go.resolve();
+    await placing.stop();
+    await database.db.query('delete from dataset_outbox');
+  }
+  assert.equal(await waiting(), 0);
 });

@@ -1,5 +1,4 @@
-import { setTimeout as pause } from 'node:timers/promises';
-import { type Repetition, repeatEvery } from '../concurrency.ts';
+import { firstFailures, type Repetition, repeatEvery } from '../concurrency.ts';
 import { type OutboxEntry, readOutbox, removeFromOutbox } from './dataset-outbox.ts';
 import { type Db, mayPass, type Tx } from './pool.ts';
 
@@ -78,7 +77,7 @@ const memories = new WeakMap<Db, Map<SequenceName, Memory>>();
  */
 export async function placeNext(db: Db, sequence: Sequence): Promise<number> {
   try {
-    return (await step(db, { sequence, lock: 'for update skip locked', isPeriodic: false })).count;
+    return (await step(db, { sequence, lock: 'for update skip locked' })).count;
   } catch (error) {
     if (isHeldUp(error)) return 0;
     throw error;
@@ -106,7 +105,7 @@ async function nextRound(memory: Memory, run: () => Promise<boolean>): Promise<b
 
 async function placeRound(db: Db, sequence: Sequence): Promise<boolean> {
   try {
-    while ((await step(db, { sequence, lock: 'for update', isPeriodic: false })).isMore);
+    while ((await step(db, { sequence, lock: 'for update' })).isMore);
     return true;
   } catch (error) {
     if (isHeldUp(error)) return false;
@@ -119,13 +118,14 @@ async function step(
   {
     sequence,
     lock,
-    isPeriodic,
-  }: { sequence: Sequence; lock: 'for update' | 'for update skip locked'; isPeriodic: boolean },
+    found,
+  }: { sequence: Sequence; lock: 'for update' | 'for update skip locked'; found?: Look | undefined },
 ): Promise<Placed> {
   const none = { count: 0, isMore: false };
   const { name } = sequence;
-  const { from, isWaiting, hasOutbox } = await look(db, { name, isPeriodic });
-  if (!isWaiting) return none;
+  const [looked] = found ? [found] : await look(db, { names: [name], isPeriodic: false });
+  if (!looked?.isWaiting) return none;
+  const { from, hasOutbox } = looked;
   const readAtMs = performance.now();
   // Not in the transaction: it would hold the sequence while a worker does not answer.
   const sent = hasOutbox ? await findSent(db, { name, from }) : [];
@@ -143,7 +143,7 @@ async function step(
   });
   if (done === undefined) return none;
   const { copied: entries = [] } = done;
-  const isRemoved = await aboutOutbox(memoryOf(db, name), () =>
+  const isRemoved = await aboutOutbox([memoryOf(db, name)], () =>
     removeFromOutbox(db, { sequence: name, from, entries }),
   );
   // Otherwise the next step would read the same entries at once.
@@ -155,23 +155,22 @@ async function findSent(
   { name, from }: { name: SequenceName; from: string },
 ): Promise<readonly OutboxEntry[]> {
   const read = () => readOutbox(db, { sequence: name, from, limit: maxPlaced });
-  return (await aboutOutbox(memoryOf(db, name), read).catch(undefinedIfPassing)) ?? [];
+  return (await aboutOutbox([memoryOf(db, name)], read).catch(undefinedIfPassing)) ?? [];
 }
 
 /** Undefined if the statement does not end in time; see `outboxWithinMs`. */
-async function aboutOutbox<T>(memory: Memory, run: () => Promise<T>): Promise<T | undefined> {
+async function aboutOutbox<T>(memories: readonly Memory[], run: () => Promise<T>): Promise<T | undefined> {
   const running = run();
-  const timer = new AbortController();
-  const late = pause(outboxWithinMs, undefined, { signal: timer.signal }).then(() => {
-    memory.lateStatements += 1;
+  const late = Promise.withResolvers<undefined>();
+  const timer = setTimeout(() => {
+    for (const memory of memories) memory.lateStatements += 1;
     const ended = () => {
-      memory.lateStatements -= 1;
+      for (const memory of memories) memory.lateStatements -= 1;
     };
     running.then(ended, ended);
-    return undefined;
-  });
-  late.catch(() => {});
-  return Promise.race([running, late]).finally(() => timer.abort());
+    late.resolve(undefined);
+  }, outboxWithinMs);
+  return Promise.race([running, late.promise]).finally(() => clearTimeout(timer));
 }
 
 /** A worker of a cluster may be away. */
@@ -212,7 +211,7 @@ type Look = {
 };
 
 /**
- * Looks for rows that wait. Writes nothing to the disk.
+ * Looks for rows that wait, for each of the sequences. Writes nothing to the disk.
  *
  * The rows of an open transaction have its ID or a later one, and all earlier transactions are committed or rolled back. So a
  * look begins at the oldest open transaction or waiting row of the previous look, and reads only later rows. An old snapshot
@@ -220,53 +219,71 @@ type Look = {
  */
 async function look(
   db: Db,
-  { name, isPeriodic }: { name: SequenceName; isPeriodic: boolean },
-): Promise<Look> {
-  const memory = memoryOf(db, name);
+  { names, isPeriodic }: { names: readonly SequenceName[]; isPeriodic: boolean },
+): Promise<readonly Look[]> {
+  const memories = names.map((name) => memoryOf(db, name));
   const sinceMs = performance.now();
-  const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
-  memory.looks += 1;
-  const lookAtOwn = () => findOldest(db, { name, from, sent: 'null::xid8' });
-  if (memory.lateStatements > 0 || (isPeriodic && sinceMs < memory.outboxDueMs)) return lookAtOwn();
-  const lookAtAll = () => findOldest(db, { name, from, sent: oldestSent(name) });
-  const found = await aboutOutbox(memory, lookAtAll).catch(undefinedIfPassing);
-  memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
-  if (found === undefined) return lookAtOwn();
-  // A look without the outbox does not set it: it could be after an entry of the outbox that waits.
-  memory.from = found.from;
-  return found;
+  const at = memories.map((memory, index) => {
+    const from = memory.looks % looksUntilAll === 0 ? beginning : memory.from;
+    memory.looks += 1;
+    return { name: names[index]!, from };
+  });
+  const lookAtOwn = () => findOldest(db, { at, sentOf: () => 'null::xid8' });
+  const isTooEarly = isPeriodic && memories.every(({ outboxDueMs }) => sinceMs < outboxDueMs);
+  if (isTooEarly || memories.some(({ lateStatements }) => lateStatements > 0)) return lookAtOwn();
+  const lookAtAll = () => findOldest(db, { at, sentOf: oldestSent });
+  const found = await aboutOutbox(memories, lookAtAll).catch(undefinedIfPassing);
+  for (const [index, memory] of memories.entries()) {
+    memory.outboxDueMs = sinceMs + (performance.now() - sinceMs) * outboxShare;
+    // A look without the outbox does not set it: it could be after an entry of the outbox that waits.
+    if (found !== undefined) memory.from = found[index]!.from;
+  }
+  return found ?? lookAtOwn();
 }
 
-/** `sent` is SQL for the transaction of the oldest entry of the outbox. */
+/** `sentOf` is SQL for the transaction of the oldest entry of the outbox. */
 async function findOldest(
   db: Db,
-  { name, from, sent }: { name: SequenceName; from: string; sent: string },
-): Promise<Look> {
-  const [found] = await db.query<Look>(
-    `select
-       least(own, sent, pg_snapshot_xmin(pg_current_snapshot()))::text as "from",
-       coalesce(own, sent) is not null as "isWaiting",
-       sent is not null as "hasOutbox"
-     from (
-       select
-         (
-           select written_in
-           from ${name}
-           where position is null and written_in >= $1::xid8
-           order by written_in
-           limit 1
-         ) as own,
-         ${sent} as sent
-     ) as oldest`,
-    [from],
+  {
+    at,
+    sentOf,
+  }: {
+    at: readonly { name: SequenceName; from: string }[];
+    sentOf: (name: SequenceName, from: string) => string;
+  },
+): Promise<readonly Look[]> {
+  const numbered = at.map(({ name }, index) => ({ name, from: `$${index + 1}::xid8` }));
+  const oldest = numbered.map(
+    ({ name, from }) => `
+      (
+        select written_in
+        from ${name}
+        where position is null and written_in >= ${from}
+        order by written_in
+        limit 1
+      ) as own_${name},
+      ${sentOf(name, from)} as sent_${name}`,
   );
-  return found ?? { from: beginning, isWaiting: false, hasOutbox: false };
+  const looks = numbered.map(
+    ({ name }) => `
+      jsonb_build_object(
+        'from', least(own_${name}, sent_${name}, pg_snapshot_xmin(pg_current_snapshot()))::text,
+        'isWaiting', coalesce(own_${name}, sent_${name}) is not null,
+        'hasOutbox', sent_${name} is not null
+      ) as ${name}`,
+  );
+  const [found] = await db.query<Record<SequenceName, Look>>(
+    // With `offset 0`, each part is read once.
+    `select ${looks.join()} from (select ${oldest.join()} offset 0) as oldest`,
+    at.map(({ from }) => from),
+  );
+  return at.map(({ name }) => found?.[name] ?? { from: beginning, isWaiting: false, hasOutbox: false });
 }
 
-const oldestSent = (name: SequenceName) => `(
+const oldestSent = (name: SequenceName, from: string) => `(
   select written_in
   from dataset_outbox
-  where sequence = '${name}' and written_in >= $1::xid8
+  where sequence = '${name}' and written_in >= ${from}
   order by written_in
   limit 1
 )`;
@@ -291,16 +308,51 @@ function isHeldUp(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === '55P03';
 }
 
-/** Takes steps every `everyMs`, until nothing waits. `stop` resolves when the last step has ended. */
+/**
+ * Takes steps every `everyMs`, until nothing waits. The sequences share the periodic look, and none waits for the steps of
+ * another. `stop` resolves when the last step has ended.
+ */
 export function keepPlacing(
   db: Db,
-  { sequence, everyMs, onError }: { sequence: Sequence; everyMs: number; onError: (error: unknown) => void },
+  {
+    sequences,
+    everyMs,
+    onError,
+  }: { sequences: readonly Sequence[]; everyMs: number; onError: (error: unknown) => void },
 ): Pick<Repetition, 'stop'> {
-  async function takeSteps(signal: AbortSignal): Promise<void> {
+  const each = sequences.map((sequence) => ({ sequence, ...firstFailures(onError) }));
+  /** The steps under way. */
+  const placing = new Map<Sequence, Promise<void>>();
+
+  async function takeSteps(sequence: Sequence, { found, signal }: { found: Look; signal: AbortSignal }) {
+    let next: Look | undefined = found;
     let isMore = true;
-    for (let isPeriodic = true; isMore && !signal.aborted; isPeriodic = false) {
-      ({ isMore } = await step(db, { sequence, lock: 'for update skip locked', isPeriodic }));
+    while (isMore && !signal.aborted) {
+      ({ isMore } = await step(db, { sequence, lock: 'for update skip locked', found: next }));
+      next = undefined;
     }
   }
-  return repeatEvery(everyMs, takeSteps, { onError });
+
+  async function lookForSteps(signal: AbortSignal): Promise<void> {
+    const free = each.filter(({ sequence }) => !placing.has(sequence));
+    if (free.length === 0) return;
+    const looks = await look(db, { names: free.map(({ sequence }) => sequence.name), isPeriodic: true });
+    for (const [index, { sequence, failed, succeeded }] of free.entries()) {
+      const found = looks[index]!;
+      if (!found.isWaiting || signal.aborted) continue;
+      const steps = takeSteps(sequence, { found, signal }).then(succeeded, failed);
+      placing.set(
+        sequence,
+        steps.finally(() => placing.delete(sequence)),
+      );
+    }
+  }
+
+  const looking = repeatEvery(everyMs, lookForSteps, { onError });
+  return {
+    async stop() {
+      await looking.stop();
+      await Promise.all(placing.values());
+    },
+  };
 }

@@ -22,6 +22,6 @@ if (process.argv[2] !== undefined && process.send) {
   const onError = (error: unknown) => {
     throw error;
   };
-  keepPlacing(slow, { sequence: eventSequence, everyMs: 20, onError });
+  keepPlacing(slow, { sequences: [eventSequence], everyMs: 20, onError });
   process.on('disconnect', () => process.exit());
 }

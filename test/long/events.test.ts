@@ -28,7 +28,7 @@ test('a follower of eight pausing writers misses no event, and none appears behi
     throw error;
   };
   const sequencers = [1, 2].map(() =>
-    keepPlacing(bench.db, { sequence: eventSequence, everyMs: 5, onError }),
+    keepPlacing(bench.db, { sequences: [eventSequence], everyMs: 5, onError }),
   );
   const { written, missed, seen } = await followWriters(bench, {
     read: feedReader(bench),
