@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { after, before, test } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
 import { openTestDatabase } from '../../test/support/database.ts';
+import { recordStatements } from '../../test/support/recorder.ts';
 import { metrics } from '../metrics/metrics.ts';
 import { currentCause } from '../tracing/tracing.ts';
 import { isSchemaMissing, startJobs } from './jobs.ts';
@@ -102,6 +103,31 @@ test('many nodes start at once on a fresh database, and each schedule exists onc
     await Promise.all(nodes.map((node) => node.stop()));
   } finally {
     await drop();
+  }
+});
+
+test('a node finds jobs that another queued, and looks into all queues with one statement', async () => {
+  const rhythm = { pollS: 1, heartbeatS: 10, superviseS: 15 };
+  const node = await startJobs(bench.db, { onError: fail, rhythm });
+  const sender = await startJobs(bench.db, { onError: fail });
+  const recorder = recordStatements();
+  try {
+    const held = heldJob('test.found');
+    await node.work(held.job);
+    for (const name of ['test.idle-1', 'test.idle-2']) await node.work({ name, run: async () => {} });
+    const polls = () => recorder.sent.filter(({ text }) => text.includes(`name = 'test.idle-`)).length;
+    const looks = () => recorder.sent.filter(({ text }) => text.startsWith('select distinct name')).length;
+    while (polls() < 2) await pause(5);
+    const looked = looks();
+    while (looks() < looked + 3) await pause(5);
+    assert.equal(polls(), 2);
+    await sender.send('test.found', { id: 1 });
+    await held.begun;
+    held.release();
+  } finally {
+    recorder.end();
+    await sender.stop();
+    await node.stop();
   }
 });
 

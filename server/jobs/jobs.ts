@@ -5,7 +5,7 @@
  * its jobs, and `main.ts` registers them.
  */
 import { PgBoss } from 'pg-boss';
-import { atMost, firstFailures } from '../concurrency.ts';
+import { atMost, firstFailures, repeatEvery } from '../concurrency.ts';
 import type { Db, Queryable } from '../db/pool.ts';
 import { AppError } from '../errors.ts';
 import type { Logger } from '../log.ts';
@@ -61,7 +61,7 @@ type Jobs = {
 
 /** In seconds. By default the job of a killed node is lost within 45 s, and the next one of its name starts. */
 type Rhythm = {
-  /** How often an idle node polls each queue. Work that a caller waits for must not use a queue. */
+  /** How often an idle node looks for jobs. Work that a caller waits for must not use a queue. */
   pollS: number;
   /** A job without a heartbeat for this long is lost, and another may start; at least 10. */
   heartbeatS: number;
@@ -76,6 +76,11 @@ const rememberedS = 3600;
 /** How long `stop` waits for jobs that ignore their signal. */
 const stopMs = 800;
 const schema = 'pgboss';
+
+/** One statement looks into all queues. A poll of pg-boss costs as much for a single queue. */
+const queuedSql = `select distinct name from ${schema}.job where state < 'active'`;
+/** How often pg-boss polls a queue itself, in seconds. */
+const longestPollS = 60;
 
 /**
  * Creates the schema of the queues if it is missing (some 50 ms; otherwise 5 ms), and starts the schedules. `onError` gets the
@@ -101,6 +106,18 @@ export async function startJobs(
   await boss.start();
   const stopping = new AbortController();
   const workers = new Map<string, string>();
+  const looking = repeatEvery(
+    pollS * 1000,
+    async () => {
+      for (const { name } of await db.query<{ name: string }>(queuedSql)) notify(name);
+    },
+    { onError },
+  );
+
+  function notify(name: string): void {
+    const worker = workers.get(name);
+    if (worker !== undefined) boss.notifyWorker(worker);
+  }
 
   return {
     async work<Ids extends JobIds>({ name, run }: Job<Ids>) {
@@ -113,7 +130,7 @@ export async function startJobs(
       });
       const worker = await boss.work<Ids>(
         name,
-        { pollingIntervalSeconds: pollS, batchSize: 1 },
+        { pollingIntervalSeconds: longestPollS, batchSize: 1 },
         async (jobs) => {
           for (const job of jobs) {
             const signal = AbortSignal.any([stopping.signal, job.signal]);
@@ -133,12 +150,12 @@ export async function startJobs(
     },
     async send(name, ids, tx) {
       await boss.send(name, ids, tx === undefined ? {} : { db: adapterOf(tx) });
-      const worker = workers.get(name);
-      // The next poll finds a job that an open transaction queued.
-      if (tx === undefined && worker !== undefined) boss.notifyWorker(worker);
+      // The next look finds a job that an open transaction queued.
+      if (tx === undefined) notify(name);
     },
     async stop() {
       stopping.abort();
+      await atMost(stopMs / 4, looking.stop());
       await atMost(
         stopMs,
         Promise.all([...workers.keys()].map((name) => boss.offWork(name, { wait: true }))),
