@@ -99,8 +99,8 @@ const afterStartMs = 2_000;
 const everyMs = 30_000;
 /** Share of the time between two checks. An idle node is busy for 1 to 2 %. */
 const maxBusyShare = 0.05;
-/** Smaller growth is not worth a pause. */
-const minGrowthBytes = 4 * 1024 * 1024;
+/** An idle process grows by up to 9 MB after a collection, and then no more: collecting that would only cost time. */
+const minGrowthBytes = 12 * 1024 * 1024;
 
 /** Without /proc (a bare chroot), the size of the process is unknown: then it never counts as grown. */
 function residentBytes(): number {
