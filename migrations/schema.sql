@@ -222,7 +222,7 @@ CREATE INDEX connection_unused ON public.connection USING btree (integration_id,
 CREATE INDEX connection_withheld ON public.connection USING btree (integration_id, withheld_until) WHERE (withheld_until IS NOT NULL);
 CREATE TRIGGER connection_destroys_data_key AFTER DELETE OR UPDATE OF data_key ON public.connection FOR EACH ROW EXECUTE FUNCTION destroy_data_key();
 CREATE TRIGGER connection_is_named AFTER INSERT ON public.connection FOR EACH ROW EXECUTE FUNCTION name_connection();
-CREATE TRIGGER connection_is_renamed AFTER UPDATE OF connection_id, account_id, account_email, end_user, deleted_at ON public.connection FOR EACH ROW WHEN ((((((old.connection_id IS DISTINCT FROM new.connection_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.account_email IS DISTINCT FROM new.account_email)) OR (old.end_user IS DISTINCT FROM new.end_user)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at))) EXECUTE FUNCTION name_connection();
+CREATE TRIGGER connection_is_renamed AFTER UPDATE OF connection_id, account_id, account_email, end_user, created_at, deleted_at ON public.connection FOR EACH ROW WHEN (((((((old.connection_id IS DISTINCT FROM new.connection_id) OR (old.account_id IS DISTINCT FROM new.account_id)) OR (old.account_email IS DISTINCT FROM new.account_email)) OR (old.end_user IS DISTINCT FROM new.end_user)) OR (old.created_at IS DISTINCT FROM new.created_at)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at))) EXECUTE FUNCTION name_connection();
 
 create table connection_name (
   connection_id bigint not null,
@@ -1286,7 +1286,8 @@ begin
   else
     insert into connection_name (connection_id, environment_id, created_at, names)
     values (new.id, new.environment_id, new.created_at, names_of(new))
-    on conflict on constraint connection_name_pkey do update set names = excluded.names;
+    on conflict on constraint connection_name_pkey
+    do update set created_at = excluded.created_at, names = excluded.names;
   end if;
   return null;
 end

@@ -58,8 +58,8 @@ type Series = { filter: OperationFilter & Range; stepS: number; kept: Kept; now:
  * The operations of a time, step by step and oldest first; steps begin at multiples of their width (UTC).
  *
  * Counts give exact results. For a filter by connection or text, and for steps before the first complete counts, entries are
- * read instead: each step reads the same share of `max`, its newest entries, along the index that a search would use. So the
- * cost is bounded. A caller requests `maxStepsOf` steps at most.
+ * read instead: each step reads the same share of `max`, or fewer, its newest entries, along the index that a search would use.
+ * So the cost is bounded. A caller requests `maxStepsOf` steps at most.
  */
 export async function seriesOf(db: Queryable, { filter, stepS, kept, now, max }: Series): Promise<Point[]> {
   const steps = stepsOf(filter, stepS);

@@ -78,7 +78,7 @@ const stopMs = 800;
 const schema = 'pgboss';
 
 /** One statement looks into all queues. A poll of pg-boss costs as much for a single queue. */
-const queuedSql = `select distinct name from ${schema}.job where state < 'active'`;
+const queuedSql = `select distinct name from ${schema}.job where state < 'active' and not blocked`;
 /** How often pg-boss polls a queue itself, in seconds. */
 const longestPollS = 60;
 

@@ -12,7 +12,7 @@ before(async () => {
 after(() => database.drop());
 
 /** Seconds since the last renewal of its row, and since the first one without a gap before it. */
-type Row = { seen: number; reachable: number; refreshing?: number[] };
+type Row = { seen: number; reachable: number; refreshing?: number[]; migration?: string };
 
 const cases: Record<string, { nodes: Row[]; expected: boolean }> = {
   'no node': { nodes: [], expected: false },
@@ -25,34 +25,41 @@ const cases: Record<string, { nodes: Row[]; expected: boolean }> = {
   'a killed node': {
     nodes: [
       { seen: 1, reachable: 60 },
-      { seen: 30, reachable: 60, refreshing: [7] },
+      { seen: 40, reachable: 60, refreshing: [7] },
     ],
     expected: false,
+  },
+  'a killed node, and a node of a version that does not tell outages': {
+    nodes: [
+      { seen: 1, reachable: 60, migration: '0072_imported_before.sql' },
+      { seen: 40, reachable: 60, refreshing: [7] },
+    ],
+    expected: true,
   },
   'a silent node after an outage of the database': {
     nodes: [
       { seen: 1, reachable: 2 },
-      { seen: 30, reachable: 60 },
+      { seen: 40, reachable: 60 },
     ],
     expected: true,
   },
-  'only silent nodes': { nodes: [{ seen: 30, reachable: 60 }], expected: true },
+  'only silent nodes': { nodes: [{ seen: 40, reachable: 60 }], expected: true },
 };
 
 for (const [name, { nodes, expected }] of Object.entries(cases))
   test(`whether a node may still have the answer to a refresh: ${name}`, async () => {
     const { db } = database;
     await db.query('delete from node');
-    for (const { seen, reachable, refreshing = [] } of nodes)
+    for (const { seen, reachable, refreshing = [], migration = '0073_refreshing_nodes.sql' } of nodes)
       await db.query(
         `insert into node (id, name, role, version, migration, seen_at, reachable_since, refreshing)
          values (
-           gen_random_uuid(), 'one', 'all', '1.0.0', '0073',
+           gen_random_uuid(), 'one', 'all', '1.0.0', $4,
            clock_timestamp() - make_interval(secs => $1),
            clock_timestamp() - make_interval(secs => $2),
            $3
          )`,
-        [seen, reachable, refreshing],
+        [seen, reachable, refreshing, migration],
       );
     assert.equal(await mayRefresh(db, { connection, sinceMs }), expected);
   });

@@ -36,8 +36,10 @@ export type Presence = {
 const renewMs = 5_000;
 /** Three renewals may fail. */
 const silentAfterS = 20;
-/** Between two renewals of a node that reaches the database. */
-const longestGapS = 10;
+/** A node with a row as old as this has ended, unless the database was away. */
+const endedAfterS = 30;
+/** The version that lists what its nodes refresh. */
+const firstListing = '0073';
 /** The time limit for each statement of a stop. */
 const stopMs = 500;
 /** The row of a killed node is deleted after this time. */
@@ -111,7 +113,7 @@ async function renew(db: Queryable, node: Row): Promise<Renewal> {
            is_stopping = excluded.is_stopping,
            refreshing = excluded.refreshing,
            reachable_since = case
-             when node.seen_at > clock_timestamp() - make_interval(secs => $11) then node.reachable_since
+             when node.seen_at > clock_timestamp() - make_interval(secs => $8) then node.reachable_since
              else clock_timestamp()
            end
          returning case when reload_request is distinct from reload_answer then reload_request end as request
@@ -136,7 +138,6 @@ async function renew(db: Queryable, node: Row): Promise<Renewal> {
         silentAfterS,
         rememberedS,
         node.refreshing,
-        longestGapS,
       ],
     ),
   );
@@ -185,8 +186,8 @@ async function answerReload(
 
 /**
  * Whether a node may still have the answer to a request of more than `sinceMs` ago: it refreshes the connection of this row
- * ID, or has not renewed its row since. A silent node counts as ended only if another node has reached the database all the
- * while: after an outage of the database, running nodes are silent too.
+ * ID, or has not renewed its row since. A node that has not done so for half a minute counts as ended only if another node
+ * has reached the database all the while: after an outage of the database, running nodes are silent too.
  */
 export async function mayRefresh(
   q: Queryable,
@@ -201,12 +202,13 @@ export async function mayRefresh(
          or not exists (
            select
            from node
-           where seen_at > clock_timestamp() - make_interval(secs => $3)
+           where migration collate "C" >= $5
+             and seen_at > clock_timestamp() - make_interval(secs => $4)
              and reachable_since < clock_timestamp() - make_interval(secs => $3)
          )
        )
      limit 1`,
-    [connection, sinceMs / 1000, silentAfterS],
+    [connection, sinceMs / 1000, endedAfterS, silentAfterS, firstListing],
   );
   return found.length > 0;
 }

@@ -27,8 +27,8 @@ burger?.addEventListener('click', () => {
 document.querySelector('#site-pages [aria-current]')?.scrollIntoView({ block: 'nearest' });
 
 /** Code of the pages names this service, and the sandbox beside it, which by default has the next port. */
-const sandbox =
-  location.hostname === 'localhost' ? `http://localhost:${Number(location.port || 80) + 1}` : undefined;
+const isLocal = ['localhost', '127.0.0.1', '[::1]'].includes(location.hostname) && location.port !== '';
+const sandbox = isLocal ? `http://localhost:${Number(location.port) + 1}` : undefined;
 const withAddresses = (code: string) =>
   code.replace(/http:\/\/localhost:(3003|3004)\b/g, (named, port) =>
     port === '3003' ? location.origin : (sandbox ?? named),
@@ -69,12 +69,13 @@ if (entries.size > 0) {
   markHeading();
 }
 
-// A newer build has other files: the page of that build can load its search.
-const openSearch = () =>
-  import('./search.ts').then(
-    (search) => search.openSearch(),
-    () => location.reload(),
+// A newer build has other files: the page of that build can load its search. Without the service, this page stays.
+const reload = () =>
+  fetch(location.href, { method: 'HEAD' }).then(
+    ({ ok }) => ok && location.reload(),
+    () => {},
   );
+const openSearch = () => import('./search.ts').then((search) => search.openSearch(), reload);
 for (const button of document.querySelectorAll('[data-search]:is(button)'))
   button.addEventListener('click', openSearch);
 addEventListener('keydown', (event) => {

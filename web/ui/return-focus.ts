@@ -5,7 +5,7 @@
 export function returnFocus(former: Element | null): void {
   if (former instanceof HTMLElement && former.isConnected && former !== document.body) {
     former.focus({ preventScroll: true });
-  } else if (!document.activeElement?.closest('main, header, nav')) {
+  } else if (!document.activeElement?.closest('main, header, nav, [role=dialog]')) {
     document.querySelector<HTMLElement>('main')?.focus({ preventScroll: true });
   }
 }

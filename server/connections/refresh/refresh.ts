@@ -137,7 +137,7 @@ export function createRefresh({
       const taken = await takeLease(db, { connection, forMs: leaseMsOf(connection, storeMs) });
       const lease = taken && (await afterHolder(taken, { connection, giveUpAt }));
       const renewable = { ...connection, credentials };
-      // The wait for another node's answer does not shorten the time for the provider.
+      // The wait for another node's answer, usually this long, does not shorten the time for the provider.
       const sendUntil = taken?.isTakenOver ? giveUpAt + storeMs : giveUpAt;
       const refreshed =
         lease &&

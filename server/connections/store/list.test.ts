@@ -520,3 +520,35 @@ test('pages by position join without a gap, also when connections of one moment 
   }
   assert.deepEqual(joined, all.slice(0, 200));
 });
+
+test('a search with a filter, and its pages, know the time of creation that an import has set', async () => {
+  const { db } = database;
+  const move = (by: string) =>
+    db.query(
+      `update connection set created_at = created_at ${by}
+       where environment_id = $1 and connection_id like 'c12__'`,
+      [environmentId],
+    );
+  await move("- interval '200 days'");
+  assert.equal(
+    await count({ search: 'person', statuses: ['active'] }),
+    await count({ statuses: ['active'] }),
+  );
+  const found: string[] = [];
+  for (let before: string | undefined; ; ) {
+    const page = await listConnections(db, {
+      vault,
+      filter: filter({ search: 'person' }),
+      sort: 'created',
+      limit: 1_000,
+      page: 0,
+      before,
+    });
+    if (page.length === 0) break;
+    found.push(...page.map(({ connectionId }) => connectionId));
+    before = page.at(-1)?.position;
+  }
+  assert.equal(new Set(found).size, await count({ search: 'person' }));
+  assert.ok(found.slice(-100).every((id) => /^c12..$/.test(id)));
+  await move("+ interval '200 days'");
+});

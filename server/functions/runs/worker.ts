@@ -115,6 +115,7 @@ export function createRunner(deps: RunnerDeps): Runner {
     if (isLost && free() > 0) begun += beginAll(await claimLost(db, { now: now(), max: free(), leaseMs }));
     if (isFollowing) await queueFollowing(db, now());
     if (isScheduled) await queueDue(db, now());
+    if (!isWaiting) lookAfter = 0;
     if ((isFollowing || isScheduled || isWaiting) && free() > 0) {
       const held = Map.groupBy(queued(), ({ claim }) => integrationOf({ ...claim, ...claim.connection }));
       const share = {

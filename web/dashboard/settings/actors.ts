@@ -32,7 +32,7 @@ export function useActors(): Actors {
       return (
         [...names].find(([, known]) => isNamed(known))?.[0] ??
         keys.filter((key) => isNamed(key.name)).map(({ id }) => `key:${id}`)[0] ??
-        (name.startsWith(sessionName) ? name.replace(sessionName, 'session:') : undefined)
+        (/^connect session \d+$/i.test(name) ? name.replace(/\D+/, 'session:') : undefined)
       );
     },
   };
