@@ -1,6 +1,5 @@
 -- A search finds names by the time of creation, which an import replaces by that at the source.
 -- runs with: 0033
--- outside a transaction
 
 create or replace function name_connection() returns trigger language plpgsql as $$
 begin
@@ -26,8 +25,3 @@ create or replace trigger connection_is_renamed
     )
   )
   execute function name_connection();
-
-update connection_name
-set created_at = connection.created_at
-from connection
-where connection.id = connection_name.connection_id and connection.created_at <> connection_name.created_at;
