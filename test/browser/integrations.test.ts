@@ -290,6 +290,7 @@ describe('integrations in a browser', { skip: skipBrowser }, () => {
     await page.getByRole('button', { name: 'Delete permanently' }).click();
     await page.waitForURL(/\/integrations$/);
     await page.getByText('own-sheets').waitFor();
+    await page.getByText('drive', { exact: true }).waitFor({ state: 'hidden' });
     assert.equal((await dashboard.trellis.call('GET', '/integrations/drive')).status, 404);
   });
 

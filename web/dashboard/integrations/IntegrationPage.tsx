@@ -492,9 +492,13 @@ function DeleteIntegration({ integration, connections }: { integration: Integrat
     mutationFn: (key: string) => deleteIntegration(environment, key),
     onMutate: () => location.pathname,
     onSuccess: async (_answer, _given, from) => {
-      if (location.pathname === from)
-        await navigate({ to: '/$environment/integrations', params: { environment } });
-      await queries.invalidateQueries({ queryKey: [environment] });
+      const isOpen = location.pathname === from;
+      // The queries of this page would not find the integration; those of the next page are fetched when it opens.
+      await queries.invalidateQueries({
+        queryKey: [environment],
+        refetchType: isOpen ? 'none' : 'active',
+      });
+      if (isOpen) await navigate({ to: '/$environment/integrations', params: { environment } });
     },
   });
   return (
