@@ -386,7 +386,7 @@ function enterNodes({
   name,
   db,
   log,
-  ...calls
+  ...given
 }: {
   config: Config;
   name: string | undefined;
@@ -398,7 +398,7 @@ function enterNodes({
     name: [`${hostname()}:${config.port}`, name].filter((part) => part !== undefined).join('/'),
     role: config.role,
     version,
-    ...calls,
+    ...given,
     onError: (error) => log.warn({ err: error }, "this node's heartbeat could not be written; it is retried"),
     onWorkers: (areThere) => {
       if (wereThere && !areThere)

@@ -187,11 +187,7 @@ function onTheWay({
  */
 export function fits(
   filter: OperationFilter,
-  {
-    from,
-    to,
-    passed,
-  }: { [End in 'from' | 'to']: Date | RawBuilder<unknown> } & { passed?: RawBuilder<unknown> },
+  { from, to, passed }: Record<'from' | 'to', Date | RawBuilder<unknown>> & { passed?: RawBuilder<unknown> },
 ): Expression<SqlBool> {
   const { integration, connection, accounts, type, status, text, endpoint, sync, variant } = filter;
   const conditions = [sql<SqlBool>`true`];

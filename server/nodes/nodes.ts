@@ -38,7 +38,7 @@ const renewMs = 5_000;
 const silentAfterS = 20;
 /** A node with a row as old as this has ended, unless the database was away. */
 const endedAfterS = 30;
-/** The version that lists what its nodes refresh. */
+/** The migration of the first version whose nodes list the connections that they refresh. */
 const firstListing = '0073';
 /** The time limit for each statement of a stop. */
 const stopMs = 500;

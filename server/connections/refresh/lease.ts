@@ -332,11 +332,11 @@ export function createRefreshWait(given: {
       const since = performance.now();
       let availableSince = since;
       const nextPoll = polls();
-      const isSending = () =>
+      const mayBeStored = () =>
         mayRefresh(db, { connection: connection.id, sinceMs: performance.now() - since }).catch(
           unknownIfPassing,
         );
-      while (performance.now() - availableSince < storeMs || (await isSending())) {
+      while (performance.now() - availableSince < storeMs || (await mayBeStored())) {
         throwIfOver(connection, giveUpAt);
         const startedAt = performance.now();
         // Extends the lease only for the wait: if this node stops, the next one need not wait for a whole lease.

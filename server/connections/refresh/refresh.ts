@@ -47,7 +47,10 @@ export type RefreshDeps = {
   transitions: StatusTransitions;
   vault: Vault;
   activity?: Activity;
-  /** Filled with the row IDs of the connections that are being refreshed until the answer is stored or given up. */
+  /**
+   * Filled with the row IDs of the connections that are being refreshed, until the answer is stored or given up. A refresh
+   * that waits for another node is not in it, so two nodes never wait for each other.
+   */
   refreshing?: Set<number>;
   now?: () => Date;
   timing?: RefreshTiming;

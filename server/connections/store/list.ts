@@ -148,7 +148,7 @@ async function* findNamed(
   }
 }
 
-/** The names before a position: so many, or all. */
+/** The names before a position: the newest ones up to `limit`, or all. */
 type Reach = { before?: string | undefined; limit?: number };
 
 /** `count` is that of the names that have the text. `last` is the position of the last name, if there can be more. */
@@ -161,7 +161,7 @@ function selectNamed({ search = '', ids, ...filter }: ResolvedFilter, { before, 
     : limit === undefined
       ? sql`trigrams(names) @> trigrams(lower(${search})) and ${hasText}`
       : sql`true ${newestFirst} limit ${limit}`;
-  // Those of a time are read from an index alone. Of few, or for tags, each block of rows is read once.
+  // Without tags, an index alone has the columns of rows of a span of time. Otherwise each block of rows is read once.
   const isNamed =
     limit === undefined || hasTags(filter)
       ? sql`connection.id = any((select ids from step)::bigint[])`
@@ -201,7 +201,7 @@ function selectNamed({ search = '', ids, ...filter }: ResolvedFilter, { before, 
     from step`;
 }
 
-/** The planner makes no join of it, for which it would expect other numbers of rows, and reads what is selected once. */
+/** The planner makes no join of the condition, for which it would estimate wrong numbers of rows, and reads its list once. */
 function hashed(isIn: RawBuilder<unknown>): RawBuilder<boolean> {
   return sql`coalesce(${isIn}, false)`;
 }
